@@ -1,0 +1,120 @@
+"""RowSource: the rows of a training or test set, wherever they live, in blocks of bounded size.
+
+Everything above this module sees data only through a `RowSource`: contiguous blocks read ahead by
+one, scattered rows through `take`, column means and the variance that ``gamma="scale"`` needs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+Rows: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sp.csr_array"
+"""Some rows as they are stored: (m, d) C-contiguous, or CSR with sorted column indices."""
+
+
+class RowBlock(NamedTuple):
+    """Rows ``start … start + m - 1`` of a source."""
+
+    start: int
+    values: Rows
+
+
+class RowSource(ABC):
+    """The rows of one data set, (n_rows, n_columns), float32 or float64, dense or sparse.
+
+    Attributes
+    ----------
+    n_rows, n_columns : int
+    dtype : numpy.dtype
+        float32 or float64.
+    is_sparse : bool
+        Whether `read` and `take` give `scipy.sparse.csr_array` instead of arrays.
+    is_shuffled : bool
+        Whether a contiguous run of rows is a random sample (conversion shuffled them, or rows are
+        cheap to take one by one so that nobody needs to know).
+    bytes_per_row : float
+        Mean bytes one row takes in memory as `read` gives it.
+    row_alignment : int
+        Blocks that start and end at multiples of this are cheapest to read (1 where it is all one).
+    """
+
+    n_rows: int
+    n_columns: int
+    dtype: np.dtype[np.float32] | np.dtype[np.float64]
+    is_sparse: bool
+    is_shuffled: bool
+    bytes_per_row: float
+    row_alignment: int
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``; verified, where the source has checksums."""
+
+    @abstractmethod
+    def take(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at `indices` ((m,) int64, any order, repeats allowed), in that order."""
+
+    @abstractmethod
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column, (n_columns,) float64; zeros of sparse rows count."""
+
+    @abstractmethod
+    def total_variance(self) -> float:
+        """Variance of all entries of X together, population form, as scikit-learn's ``X.var()``."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short hash of the content: equal only for equal rows in equal order."""
+
+    @abstractmethod
+    def as_dask(self) -> da.Array:
+        """The rows as a lazy Dask array with explicit chunks along rows, one along columns."""
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered so far from outside this process's memory; 0 if all is inside."""
+
+    def blocks(self, max_bytes: int, *, start: int = 0, stop: int | None = None) -> Iterator[RowBlock]:
+        """Yield contiguous blocks covering ``start … stop - 1``, the next one read ahead.
+
+        Parameters
+        ----------
+        max_bytes : int
+            Bytes for the two blocks that exist at once, as `read` gives them. A block has at least
+            `row_alignment` rows, so very wide rows may take more; callers project that.
+        start, stop : int
+            First row, and one past the last.
+        """
+        stop = self.n_rows if stop is None else stop
+        rows = self.rows_per_block(max_bytes)
+        edges = [start, *range((start // rows + 1) * rows, stop, rows), stop]
+        spans = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+        with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
+            ahead = [reader.submit(self.read, *spans[0])] if spans else []
+            try:
+                for i, (first, _) in enumerate(spans):
+                    values = ahead.pop().result()
+                    if i + 1 < len(spans):
+                        ahead.append(reader.submit(self.read, *spans[i + 1]))
+                    yield RowBlock(first, values)
+                    del values
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+    def rows_per_block(self, max_bytes: int) -> int:
+        """Rows of a block when two of them may take `max_bytes`: a multiple of `row_alignment`."""
+        rows = int(max_bytes / 2 / max(self.bytes_per_row, 1e-9))
+        return max(self.row_alignment, rows // self.row_alignment * self.row_alignment, 1)
