@@ -1,0 +1,94 @@
+"""The layers import one way only: on this repository, and on trees made up to offend."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+TOOL = REPOSITORY / "tools" / "check_layers.py"
+
+
+def check(folder):
+    return subprocess.run(
+        [sys.executable, str(TOOL), str(folder)], capture_output=True, text=True, check=False
+    )
+
+
+def write_tree(folder, files):
+    for name, text in files.items():
+        path = folder / "bigsvm" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "bigsvm"
+
+
+def test_this_repository_is_in_order():
+    run = check(REPOSITORY / "bigsvm")
+    assert run.returncode == 0, run.stdout
+
+
+IN_ORDER = {
+    "__init__.py": "from bigsvm.estimators.svc import SVC\n__version__ = '0'\n",
+    "errors.py": "import json\n",
+    "core/smo.py": "from __future__ import annotations\nimport math\nimport numpy as np\n",
+    "data/rows.py": "from bigsvm.errors import BigsvmError\nfrom bigsvm.core import text\n",
+    "data/schema.py": "from . import rows\nfrom .rows import blocks\nfrom ..budget import parse\n",
+    "cli.py": "from bigsvm import __version__\nimport bigsvm.report.table\n",
+}
+
+
+def test_lower_layers_siblings_and_the_version_are_allowed(tmp_path):
+    run = check(write_tree(tmp_path, IN_ORDER))
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line", "words"),
+    [
+        ("data/rows.py", "import bigsvm.cli\n", 1, "data imports cli"),
+        ("errors.py", "\n\nfrom bigsvm.budget import Budget\n", 3, "errors imports budget"),
+        ("data/rows.py", "from ..training import sweep\n", 1, "data imports training"),
+        ("data/rows.py", "from bigsvm import models\n", 1, "data imports models"),
+        ("duals/box.py", "def f():\n    from bigsvm.models import x\n", 2, "duals imports models"),
+        (
+            "cache/disk.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import bigsvm.duals.box\n",
+            3,
+            "cache imports duals",
+        ),
+        (
+            "tiles.py",
+            "import importlib\nx = importlib.import_module('bigsvm.report')\n",
+            2,
+            "tiles imports report",
+        ),
+        ("estimators/svc.py", "from bigsvm import SVC\n", 1, "hides the layer"),
+        ("report/table.py", "import bigsvm\n", 1, "hides the layer"),
+        ("core/smo.py", "import os\n", 1, "core imports os"),
+        ("core/smo.py", "from bigsvm.errors import X\n", 1, "core imports bigsvm.errors.X"),
+        ("core/smo.py", "from . import gram\n", 1, "core imports bigsvm.core.gram"),
+        ("novel/x.py", "", 1, "novel is not in the order"),
+    ],
+)
+def test_an_offence_is_named_with_its_place(tmp_path, file, text, line, words):
+    package = write_tree(tmp_path, {**IN_ORDER, file: text})
+    run = check(package)
+    assert run.returncode == 1
+    [offence] = run.stdout.splitlines()[:-1]
+    assert offence.startswith(f"{package / file}:{line}: ")
+    assert words in offence
+
+
+def test_every_offence_of_a_file_is_listed(tmp_path):
+    package = write_tree(
+        tmp_path, {"data/rows.py": "import bigsvm.cli\nfrom bigsvm.models import a, b\n"}
+    )
+    assert len(check(package).stdout.splitlines()) == 4
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    run = check(tmp_path / "none")
+    assert run.returncode == 2
+    assert "is not a folder" in run.stderr

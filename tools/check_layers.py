@@ -1,0 +1,143 @@
+"""Fail on an import in bigsvm/ that goes against the order of the layers.
+
+    python tools/check_layers.py [PACKAGE_FOLDER]
+
+A module imports from its own layer and from lower ones. Imports inside functions, imports for type
+checking only and ``import_module("...")`` count like any other: an order with exceptions is none.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ORDER = (
+    "errors",
+    "budget",
+    "kernels",
+    "core",
+    "data",
+    "tiles",
+    "cache",
+    "duals",
+    "training",
+    "models",
+    "estimators",
+    "report",
+    "cli",
+    "__main__",
+)
+"""Lowest first; a layer is a module or a folder of bigsvm/."""
+
+CORE_MAY_IMPORT = frozenset(
+    {"numpy", "numba", "llvmlite", "math", "enum", "typing", "collections", "__future__"}
+)
+"""All that bigsvm/core/ sees: arithmetic, and the words for records and codes. No I/O; and not even
+its own siblings, because Numba's cache on disk does not notice that another file has changed."""
+
+HARMLESS_NAMES = frozenset({"__version__"})
+"""What any layer may take from ``bigsvm`` itself; the rest is re-exported from some layer."""
+
+
+class Import(NamedTuple):
+    """One imported module, absolute, as in ``a.b.c``; `name` is what is taken from it, or None."""
+
+    line: int
+    module: str
+    name: str | None
+
+
+class Offence(NamedTuple):
+    """An import that the order forbids."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+def imports_of(tree: ast.AST, *, package: Sequence[str]) -> Iterator[Import]:
+    """Every import of a module whose package is `package` (for a relative import to start from)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, None)
+        elif isinstance(node, ast.ImportFrom):
+            start = list(package[: len(package) - node.level + 1]) if node.level else []
+            module = ".".join([*start, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield Import(node.lineno, module, alias.name)
+        elif isinstance(node, ast.Call) and node.args:
+            function = node.func
+            called = function.attr if isinstance(function, ast.Attribute) else ""
+            called = function.id if isinstance(function, ast.Name) else called
+            target = node.args[0]
+            if (
+                called in {"import_module", "__import__"}
+                and isinstance(target, ast.Constant)
+                and isinstance(target.value, str)
+            ):
+                prefix = ".".join(package) if target.value.startswith(".") else ""
+                yield Import(node.lineno, prefix + target.value, None)
+
+
+def forbidden(found: Import, *, layer: str, root: str) -> str | None:
+    """Why a module of `layer` may not do this import, or None where it may."""
+    parts = found.module.split(".")
+    if layer == "core" and (parts[0] == root or parts[0] not in CORE_MAY_IMPORT):
+        what = found.module if found.name is None else f"{found.module}.{found.name}"
+        return f"core imports {what}; it may import only {', '.join(sorted(CORE_MAY_IMPORT))}"
+    if parts[0] != root:
+        return None
+    target = parts[1] if len(parts) > 1 else found.name
+    if target in HARMLESS_NAMES:
+        return None
+    if target not in ORDER:
+        what = root if found.name is None else f"{target} from {root}"
+        return f"{layer} imports {what}, which hides the layer: import the module that defines it"
+    if ORDER.index(target) > ORDER.index(layer):
+        return f"{layer} imports {target}, which lies above it"
+    return None
+
+
+def offences(folder: Path) -> list[Offence]:
+    """All offences of the package in `folder`, ordered by file and line."""
+    found: list[Offence] = []
+    for path in sorted(folder.rglob("*.py")):
+        inside = path.relative_to(folder)
+        if inside == Path("__init__.py"):
+            continue  # the public names, imported lazily from everywhere
+        layer = inside.parts[0].removesuffix(".py")
+        if layer not in ORDER:
+            found.append(Offence(path, 1, f"{layer} is not in the order of the layers: add it"))
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        package = (folder.name, *inside.parts[:-1])
+        for item in imports_of(tree, package=package):
+            reason = forbidden(item, layer=layer, root=folder.name)
+            if reason is not None:
+                found.append(Offence(path, item.line, reason))
+    return sorted(found, key=lambda offence: (offence.path, offence.line))
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder = Path(arguments[0]) if arguments else Path(__file__).parents[1] / "bigsvm"
+    if not folder.is_dir():
+        print(f"{folder} is not a folder: give the folder of the package", file=sys.stderr)
+        return 2
+    found = offences(folder.resolve())
+    for offence in found:
+        print(offence)
+    print(f"{len(found)} imports against the order" if found else "layers: in order")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
