@@ -1,0 +1,209 @@
+"""Kernels: two formulas each, and no data.
+
+A kernel here is a function of the dot product and the squared norms of its two arguments, which is
+what makes a block of kernel values one matrix product and one pass over its result. The formulas
+below are the definition, in NumPy; `bigsvm.core.gram` holds the same formulas fused and vectorised.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+
+from bigsvm.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Values: TypeAlias = NDArray[np.float64]
+
+
+class KernelCode(IntEnum):
+    """How the Numba core knows a kernel; the numbers are those of LIBSVM's ``-t``."""
+
+    LINEAR = 0
+    POLYNOMIAL = 1
+    RBF = 2
+    SIGMOID = 3
+
+
+class CoreParameters(NamedTuple):
+    """What the Numba core is given of a kernel."""
+
+    code: int
+    gamma: float
+    coef0: float
+    degree: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel(ABC):
+    """k(a, b) as a function of ``a·b``, ``|a|²`` and ``|b|²``.
+
+    Attributes
+    ----------
+    name : str
+        As scikit-learn spells it.
+    is_shift_invariant : bool
+        Whether k(a + c, b + c) = k(a, b), so that rows may be centred before anything is computed,
+        which is what keeps float32 distances accurate far from the origin.
+    """
+
+    name: ClassVar[str]
+    code: ClassVar[KernelCode]
+    is_shift_invariant: ClassVar[bool] = False
+
+    @abstractmethod
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
+        """Kernel values (m, p) from ``a·b`` (m, p), ``|a|²`` (m,) and ``|b|²`` (p,)."""
+
+    @abstractmethod
+    def diagonal(self, norms: Values) -> Values:
+        """k(a, a), (m,) float64, from ``|a|²`` (m,)."""
+
+    @property
+    def core_parameters(self) -> CoreParameters:
+        """The parameters in the order the Numba core takes them."""
+        given = asdict(self)
+        return CoreParameters(
+            code=int(self.code),
+            gamma=float(given.get("gamma", 1.0)),
+            coef0=float(given.get("coef0", 0.0)),
+            degree=int(given.get("degree", 1)),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The kernel as plain values: ``{"name": …, parameter: …}``; `kernel_from` reads it back."""
+        return {"name": self.name, **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Kernel):
+    """``k(a, b) = a·b``."""
+
+    name = "linear"
+    code = KernelCode.LINEAR
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+        return np.array(dots, dtype=np.float64)
+
+    def diagonal(self, norms: Values) -> Values:  # noqa: D102
+        return np.array(norms, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polynomial(Kernel):
+    """``k(a, b) = (gamma a·b + coef0)^degree``, degree a whole number ≥ 0."""
+
+    name = "poly"
+    code = KernelCode.POLYNOMIAL
+    gamma: float
+    coef0: float = 0.0
+    degree: int = 3
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+        return (self.gamma * np.asarray(dots, np.float64) + self.coef0) ** self.degree
+
+    def diagonal(self, norms: Values) -> Values:  # noqa: D102
+        return (self.gamma * np.asarray(norms, np.float64) + self.coef0) ** self.degree
+
+
+@dataclass(frozen=True, kw_only=True)
+class RBF(Kernel):
+    """``k(a, b) = exp(-gamma |a - b|²)``."""
+
+    name = "rbf"
+    code = KernelCode.RBF
+    is_shift_invariant = True
+    gamma: float
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+        squared = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
+        return np.exp(-self.gamma * np.maximum(squared, 0.0))
+
+    def diagonal(self, norms: Values) -> Values:  # noqa: D102
+        return np.ones(len(norms))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sigmoid(Kernel):
+    """``k(a, b) = tanh(gamma a·b + coef0)``; indefinite for most parameters."""
+
+    name = "sigmoid"
+    code = KernelCode.SIGMOID
+    gamma: float
+    coef0: float = 0.0
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+        return np.tanh(self.gamma * np.asarray(dots, np.float64) + self.coef0)
+
+    def diagonal(self, norms: Values) -> Values:  # noqa: D102
+        return np.tanh(self.gamma * np.asarray(norms, np.float64) + self.coef0)
+
+
+KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (Linear, Polynomial, RBF, Sigmoid)}
+
+
+def make_kernel(
+    name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3
+) -> Kernel:
+    """Build the kernel `name` from those of the parameters it has.
+
+    Raises
+    ------
+    ParameterError
+        Unknown name; gamma negative or not finite; coef0 not finite; degree negative or fractional.
+    """
+    if name not in KERNELS:
+        raise ParameterError(f"kernel is {name!r}; it must be one of {', '.join(KERNELS)}")
+    if not (math.isfinite(gamma) and gamma >= 0):
+        raise ParameterError(f"gamma is {gamma!r}; it must be a finite number >= 0")
+    if not math.isfinite(coef0):
+        raise ParameterError(f"coef0 is {coef0!r}; it must be a finite number")
+    if degree < 0 or degree != int(degree):
+        raise ParameterError(f"degree is {degree!r}; it must be a whole number >= 0")
+    given = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
+    kind = KERNELS[name]
+    names = [field.name for field in fields(kind)]
+    return kind(**{field: given[field] for field in names})
+
+
+def kernel_from(description: Mapping[str, Any]) -> Kernel:
+    """Build the kernel that `Kernel.describe` described."""
+    given = dict(description)
+    return make_kernel(given.pop("name"), **given)
+
+
+def resolve_gamma(gamma: float | str, *, n_features: int, variance: float) -> float:
+    """Turn ``"scale"`` and ``"auto"`` into numbers, with scikit-learn's meaning.
+
+    Parameters
+    ----------
+    gamma : float or {"scale", "auto"}
+        ``"scale"`` is 1 / (n_features · variance), or 1 where the variance is 0; ``"auto"`` is
+        1 / n_features.
+    n_features : int
+    variance : float
+        Variance of all entries of the training rows, population form.
+
+    Raises
+    ------
+    ParameterError
+        Neither of these words, or a number that is negative or not finite.
+    """
+    if isinstance(gamma, str):
+        if gamma == "scale":
+            return 1.0 / (n_features * variance) if variance > 0 else 1.0
+        if gamma == "auto":
+            return 1.0 / n_features
+        raise ParameterError(f"gamma is {gamma!r}; it must be 'scale', 'auto' or a number >= 0")
+    if not (math.isfinite(gamma) and gamma >= 0):
+        raise ParameterError(f"gamma is {gamma!r}; it must be 'scale', 'auto' or a number >= 0")
+    return float(gamma)

@@ -1,0 +1,274 @@
+"""Products of row blocks with the kernel, in tiles that stay in the second-level cache.
+
+The two operations everything expensive is made of, for rows A (m of them) and columns B (p):
+
+    multiply:   out += K(A, B) @ weights        a sweep, a decision function
+    evaluate:   out  = K(A, B)                  rows of the kernel row cache
+
+Each tile is one matrix product and one fused pass over its result. The rows of a call are shared
+out over threads; a kernel value has the same bits whichever rows and columns it is computed with
+(see `bigsvm.core.products`), and a row's sums are added up tile by tile in a fixed order.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.core import gram, products
+from bigsvm.kernels import KernelCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+    from bigsvm.kernels import Kernel
+
+    Floats = NDArray[np.float32] | NDArray[np.float64]
+    Use = Callable[[slice, "Tile", Floats, Floats], None]
+
+ROWS_PER_TILE = 252
+"""Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
+COLUMNS_PER_TILE = 512
+"""With 252 rows of float32 products half a megabyte: half of a second-level cache."""
+SPARSE_TILE_BYTES = 4 << 20
+"""A tile over many distinct features is made narrower until its vectors take no more than this."""
+NARROWEST_SPARSE_TILE = 32
+
+
+class Tile(NamedTuple):
+    """Columns ``start … stop - 1``, prepared.
+
+    `vectors` are packed panels (dense partners) or the transposed vectors over the features that
+    occur in them (sparse partners); `local` then gives a feature's row in it, or -1.
+    """
+
+    start: int
+    stop: int
+    vectors: Floats
+    norms: Floats
+    local: NDArray[np.int32] | None
+
+
+class Columns:
+    """Vectors that kernel values are taken with: support vectors or a working set, in tiles.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+        Whose dtype and centre they are prepared for.
+    rows : Rows
+        (p, d) vectors, dense or sparse.
+    sparse_partners : bool
+        Whether the rows they will be multiplied with are sparse. Sparse vectors against dense rows
+        are made dense.
+    """
+
+    def __init__(self, tiles: KernelTiles, rows: Rows, *, sparse_partners: bool) -> None:
+        self.n = rows.shape[0]
+        self.sparse_partners = sparse_partners
+        make = self._sparse_tiles if sparse_partners else self._dense_tiles
+        self._tiles = list(make(tiles, rows))
+
+    def __iter__(self) -> Iterator[Tile]:
+        return iter(self._tiles)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the tiles hold."""
+        return sum(t.vectors.nbytes + t.norms.nbytes for t in self._tiles)
+
+    @staticmethod
+    def _dense_tiles(tiles: KernelTiles, rows: Rows) -> Iterator[Tile]:
+        width = products.NR32 if tiles.dtype == np.float32 else products.NR64
+        for start in range(0, rows.shape[0], COLUMNS_PER_TILE):
+            stop = min(start + COLUMNS_PER_TILE, rows.shape[0])
+            values = tiles.dense(rows[start:stop])
+            panels = np.empty((-(-(stop - start) // width), values.shape[1], width), tiles.dtype)
+            products.pack_columns(values, panels)
+            yield Tile(start, stop, panels, tiles.squared_norms(values), None)
+
+    @staticmethod
+    def _sparse_tiles(tiles: KernelTiles, rows: Rows) -> Iterator[Tile]:
+        rows = sp.csr_array(rows)
+        start = 0
+        while start < rows.shape[0]:
+            width = COLUMNS_PER_TILE
+            while True:
+                part = rows[start : start + width]
+                used = np.unique(part.indices)
+                fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
+                if fits or width <= NARROWEST_SPARSE_TILE:
+                    break
+                width //= 2
+            local = np.full(rows.shape[1], -1, np.int32)
+            local[used] = np.arange(len(used), dtype=np.int32)
+            vectors = np.zeros((max(len(used), 1), part.shape[0]), tiles.dtype)
+            row_of_entry = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+            vectors[local[part.indices], row_of_entry] = part.data
+            yield Tile(start, start + part.shape[0], vectors, tiles.squared_norms(part), local)
+            start += part.shape[0]
+
+
+class KernelTiles:
+    """Computes K(A, B) and K(A, B) @ weights on a pool of threads, and counts the evaluations.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    centre : (d,) float64 or None
+        Subtracted from dense rows first, where the kernel does not mind: in float32 the distance of
+        two rows far from the origin would otherwise drown in the rounding of their norms. Sparse
+        rows are never centred, as that would fill them.
+    threads : int
+    dtype : numpy dtype
+        float32, or float64 for certificates and decision values in full precision.
+
+    Attributes
+    ----------
+    n_evaluations : int
+        Kernel values computed so far.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        centre: NDArray[np.float64] | None = None,
+        threads: int = 1,
+        dtype: type[np.float32] | type[np.float64] = np.float32,
+    ) -> None:
+        self.kernel = kernel
+        self.dtype = np.dtype(dtype)
+        self.threads = threads
+        self.n_evaluations = 0
+        self._centre = centre if kernel.is_shift_invariant else None
+        self._parameters = kernel.core_parameters
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bigsvm-tile")
+        self._local = threading.local()
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- preparing rows ----------------------------------------------------------------------
+
+    def dense(self, rows: Rows) -> Floats:
+        """Rows (m, d) as a dense block, centred in float64 before they are rounded to `dtype`."""
+        values = rows.toarray() if sp.issparse(rows) else rows
+        if self._centre is not None:
+            values = values - self._centre
+        return np.ascontiguousarray(values, dtype=self.dtype)
+
+    def squared_norms(self, rows: Rows) -> Floats:
+        """``|a|²`` of prepared rows, (m,) in `dtype`."""
+        if sp.issparse(rows):
+            sums = np.concatenate([[0.0], np.cumsum(rows.data.astype(np.float64) ** 2)])
+            return np.diff(sums[rows.indptr]).astype(self.dtype)
+        packed = np.empty((-(-len(rows) // products.MR), rows.shape[1], products.MR), self.dtype)
+        products.pack_rows(rows, packed)
+        norms = np.empty(len(rows), self.dtype)
+        products.squared_norms(packed, norms)
+        return norms
+
+    def diagonal(self, rows: Rows) -> NDArray[np.float64]:
+        """k(a, a) of raw rows, (m,) float64."""
+        prepared = rows if sp.issparse(rows) else self.dense(rows)
+        return self.kernel.diagonal(self.squared_norms(prepared).astype(np.float64))
+
+    # -- the two products --------------------------------------------------------------------
+
+    def multiply(
+        self,
+        rows: Rows,
+        columns: Columns,
+        weights: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> None:
+        """``out += K(rows, columns) @ weights``; weights (p,), out (m,) float64."""
+        rounded = np.asarray(weights, self.dtype)
+        fused = self._parameters.code == KernelCode.RBF and self.dtype == np.float32
+
+        def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
+            part = rounded[tile.start : tile.stop]
+            if fused:
+                gamma = self._parameters.gamma
+                gram.rbf_sums32(dots, norms, tile.norms, part, gamma, out[span])
+            else:
+                self._map(dots, norms, tile.norms)
+                gram.weighted_sums(dots, part, out[span])
+
+        self._for_each_tile(rows, columns, accumulate)
+
+    def evaluate(self, rows: Rows, columns: Columns, out: Floats) -> None:
+        """``out = K(rows, columns)``; out (m, ≥ p) of any float dtype, further columns untouched."""
+
+        def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
+            self._map(dots, norms, tile.norms)
+            out[span, tile.start : tile.stop] = dots
+
+        self._for_each_tile(rows, columns, store)
+
+    def _map(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
+        values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
+        values(dots, norms_rows, norms_columns, *self._parameters)
+
+    def _for_each_tile(self, rows: Rows, columns: Columns, use: Use) -> None:
+        """Compute the dot products of every tile and hand them to `use`, on all threads."""
+        m = rows.shape[0]
+        spans = [slice(a, min(a + ROWS_PER_TILE, m)) for a in range(0, m, ROWS_PER_TILE)]
+        work = self._sparse_span if columns.sparse_partners else self._dense_span
+
+        def one(span: slice) -> None:
+            work(rows, columns, span, use)
+
+        if len(spans) == 1 or self.threads == 1:
+            for span in spans:
+                one(span)
+        else:
+            for _ in self._pool.map(one, spans):
+                pass
+        self.n_evaluations += m * columns.n
+
+    def _dense_span(self, rows: Rows, columns: Columns, span: slice, use: Use) -> None:
+        values = self.dense(rows[span])
+        groups = -(-len(values) // products.MR)
+        packed = self._buffer("rows", (groups, values.shape[1], products.MR))
+        products.pack_rows(values, packed)
+        norms = np.empty(len(values), self.dtype)
+        products.squared_norms(packed, norms)
+        for tile in columns:
+            width = tile.vectors.shape[0] * tile.vectors.shape[2]
+            dots = self._buffer("dots", (groups * products.MR, width))
+            products.multiply_packed(packed, tile.vectors, dots)
+            use(span, tile, dots[: len(values), : tile.stop - tile.start], norms)
+
+    def _sparse_span(self, rows: Rows, columns: Columns, span: slice, use: Use) -> None:
+        part = sp.csr_array(rows[span])
+        data = part.data.astype(self.dtype, copy=False)
+        norms = self.squared_norms(part)
+        for tile in columns:
+            dots = self._buffer("dots", (part.shape[0], tile.stop - tile.start))
+            gram.csr_products(data, part.indices, part.indptr, tile.local, tile.vectors, dots)
+            use(span, tile, dots, norms)
+
+    def _buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
+        """A scratch array of this thread: fresh pages would cost as much as the product itself."""
+        size = int(np.prod(shape))
+        held: Floats | None = self._local.__dict__.get(name)
+        if held is None or held.size < size:
+            held = np.empty(size, self.dtype)
+            self._local.__dict__[name] = held
+        return held[:size].reshape(shape)
