@@ -1,0 +1,271 @@
+"""What the benchmarks share: data sets, child processes and their memory, tables.
+
+Everything measured runs in a child process. The parent stays small on purpose, hence the imports
+inside functions: Linux counts the pages a child shares with its parent before it becomes another
+program towards the child's peak.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    import scipy.sparse as sp
+    from numpy.typing import NDArray
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+SAMPLE_SECONDS = 0.05
+"""Between two looks at a child's memory; what it misses in between, ru_maxrss has."""
+
+
+class DataSet(NamedTuple):
+    """A binary problem: file name, width, what it is trained with, labels of its positive class."""
+
+    name: str
+    n_columns: int
+    C: float
+    gamma: float
+    positive: frozenset[float]
+
+
+DATA_SETS = {
+    data.name: data
+    for data in (
+        DataSet("a9a", 123, 1.0, 0.008, frozenset({1.0})),
+        DataSet("w8a", 300, 8.0, 0.05, frozenset({1.0})),
+        # 0-4 against 5-9, raw pixels
+        DataSet("mnist", 784, 50.0, 1 / (2 * 3500**2), frozenset({5.0, 6.0, 7.0, 8.0, 9.0})),
+    )
+}
+
+
+def data_folder() -> Path | None:
+    """Folder of the LIBSVM files: $BIGSVM_DATA, else ../shared/data; None where there is none."""
+    named = os.environ.get("BIGSVM_DATA")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    return folder if folder.is_dir() else None
+
+
+def load(data: DataSet, folder: Path) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
+    """Rows (n, n_columns) float64 CSR and labels (n,) of ±1 of the training part of a data set."""
+    import numpy as np
+    from sklearn.datasets import load_svmlight_file
+
+    x, labels = load_svmlight_file(
+        str(folder / f"{data.name}.libsvm.gz"), n_features=data.n_columns
+    )
+    return x, np.where(np.isin(labels, list(data.positive)), 1.0, -1.0)
+
+
+def dual_objective(
+    x: NDArray[np.floating] | sp.csr_matrix, beta: NDArray[np.float64], gamma: float
+) -> float:
+    """Compute sum |beta| - beta' K beta / 2 with the rbf kernel, in float64.
+
+    Parameters
+    ----------
+    x : (n_support, d)
+        Support vectors, dense or CSR.
+    beta : (n_support,) float64
+        Label times alpha: scikit-learn's ``dual_coef_``.
+    """
+    import numpy as np
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    beta = np.asarray(beta, dtype=np.float64).ravel()
+    x = x.astype(np.float64)
+    quadratic = 0.0
+    for start in range(0, len(beta), 1024):
+        part = slice(start, start + 1024)
+        quadratic += float(beta[part] @ (rbf_kernel(x[part], x, gamma=gamma) @ beta))
+    return float(np.abs(beta).sum()) - quadratic / 2
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Copy this process's environment; bigsvm of this checkout comes first, threads are set."""
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        **dict.fromkeys(THREAD_VARIABLES, str(threads)),
+    }
+
+
+class Finished(NamedTuple):
+    """A child that has ended.
+
+    Attributes
+    ----------
+    returncode : int
+        Negative: the signal that ended it.
+    seconds : float
+        From its start to its end, interpreter and imports included.
+    peak_rss : int
+        Bytes: the larger of the kernel's own record and the samples.
+    answer : dict
+        The last line of its standard output, as JSON; empty where it is none.
+    stdout, stderr : str
+    """
+
+    returncode: int
+    seconds: float
+    peak_rss: int
+    answer: dict[str, Any]
+    stdout: str
+    stderr: str
+
+
+def run_child(
+    command: Sequence[str],
+    *,
+    threads: int,
+    while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
+) -> Finished:
+    """Run a command to its end and watch its memory from outside.
+
+    Parameters
+    ----------
+    while_running : callable, optional
+        Called once with the running child, in this thread; may kill it.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = time.perf_counter()
+        child = subprocess.Popen(
+            list(command), stdout=out, stderr=err, env=environment(threads), cwd=REPOSITORY
+        )
+        sampler = _MemorySampler(child.pid)
+        if while_running is not None:
+            while_running(child)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        sampled = sampler.stop()
+        out.seek(0)
+        err.seek(0)
+        stdout, stderr = (f.read().decode(errors="replace") for f in (out, err))
+    kibibytes = 1 if sys.platform == "darwin" else 1024
+    return Finished(
+        returncode=child.returncode,
+        seconds=seconds,
+        peak_rss=max(sampled, usage.ru_maxrss * kibibytes),
+        answer=last_json(stdout),
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+def run_checked(command: Sequence[str], *, threads: int) -> Finished:
+    """`run_child`, and end the benchmark with the child's own words where it fails."""
+    finished = run_child(command, threads=threads)
+    if finished.returncode != 0:
+        words = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
+        raise SystemExit(f"{' '.join(command)}\nended with {finished.returncode}:\n{words}")
+    return finished
+
+
+class _MemorySampler:
+    """The largest resident set of a process, looked at every `SAMPLE_SECONDS`."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        import psutil
+
+        try:
+            process = psutil.Process(self._pid)
+            while not self._done.wait(SAMPLE_SECONDS):
+                self._peak = max(self._peak, process.memory_info().rss)
+        except psutil.Error:
+            return  # the child has ended
+
+    def stop(self) -> int:
+        self._done.set()
+        self._thread.join()
+        return self._peak
+
+
+def last_json(text: str) -> dict[str, Any]:
+    """Read the object that the last line holds, or the whole text; {} where neither does."""
+    lines = text.strip().splitlines()
+    for candidate in (lines[-1] if lines else "", text):
+        try:
+            value = json.loads(candidate)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def bigsvm_command(*arguments: str | Path) -> list[str]:
+    """Give the command line of bigsvm of this checkout, which needs no installation."""
+    start = "import sys; from bigsvm.cli import main; sys.exit(main())"
+    return [sys.executable, "-c", start, *map(str, arguments)]
+
+
+def median_range(values: Sequence[float], *, digits: int = 2) -> str:
+    """'median [min-max]', or the value alone where there is one, or '-' where there is none."""
+    if not values:
+        return "-"
+    middle = f"{statistics.median(values):.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} [{min(values):.{digits}f}-{max(values):.{digits}f}]"
+
+
+def round_ratios(rounds: Sequence[Mapping[str, float]], over: str, under: str) -> list[float]:
+    """Per round in which both ran, the seconds of `over` ÷ the seconds of `under`."""
+    return [r[over] / r[under] for r in rounds if over in r and under in r]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Lay out a Markdown table, its columns padded to be read as text."""
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
+        for row in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
+def megabytes(n_bytes: float) -> str:
+    return f"{n_bytes / 1e6:.0f}"
+
+
+def machine(threads: int) -> str:
+    """Processor, cores and threads used, for the line above a table."""
+    name = "unknown processor"
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    return f"{name}, {os.cpu_count()} cores, {threads} threads, Python {sys.version.split()[0]}"

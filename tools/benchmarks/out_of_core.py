@@ -1,0 +1,333 @@
+"""Train on a store larger than the memory budget: peak memory, sweeps, and what a kill costs.
+
+    python tools/benchmarks/out_of_core.py [--rows 5000000] [--memory 1GB] [--folder DIR]
+
+Makes the store of `make_overlap.py` unless DIR has it, then checks
+
+memory   the peak resident set, watched from outside, is at most the budget + 40 bytes a row + what
+         the interpreter takes for a tiny store under the same budget
+loop     it converges in at most 12 sweeps
+resume   a run killed with SIGKILL at a random moment after its first checkpoint, and started again
+         with the same command, loses at most one checkpoint interval of work and ends at the same
+         dual objective
+
+and exits with 1 if one of them does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from common import (
+    REPOSITORY,
+    Finished,
+    bigsvm_command,
+    machine,
+    megabytes,
+    run_checked,
+    run_child,
+    table,
+)
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+
+BYTES_PER_ROW = 40
+"""What a run may keep per row beside its budget: the state, f, labels, bounds, scores."""
+
+MAX_SWEEPS = 12
+TINY_ROWS = 1000
+C, GAMMA = 10, 0.1  # as make_overlap.py says; not imported from it, to keep this process small
+
+LATE = 1.0
+"""Seconds that a checkpoint may come late: a run looks at its clock between blocks."""
+
+ATTEMPTS = 3
+"""A run that ended before its kill is started again, to be killed earlier."""
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+BINARY_UNITS = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+class Check(NamedTuple):
+    """One thing that must hold: what was found, and the limit it was held against."""
+
+    name: str
+    found: str
+    limit: str
+    holds: bool
+
+
+class Kill(NamedTuple):
+    """What a kill interrupted.
+
+    Attributes
+    ----------
+    after : float
+        Seconds from the start of the run to the kill.
+    lost : float
+        Seconds of work since the newest checkpoint was complete.
+    """
+
+    after: float
+    lost: float
+
+
+def parse_bytes(text: str) -> int:
+    """Read '1GB' (10^9), '512MiB' (2^29) or a plain number of bytes."""
+    match = re.fullmatch(r"([0-9.]+)\s*([A-Za-z]*)", text.strip())
+    units = {**UNITS, **BINARY_UNITS}
+    if match is None or match[2].upper() not in units:
+        raise ValueError(f"{text!r} is not a size: write 1GB, 512MiB or a number of bytes")
+    return int(float(match[1]) * units[match[2].upper()])
+
+
+def parse_seconds(text: str) -> float:
+    """Read '60s', '2m' or a plain number of seconds."""
+    match = re.fullmatch(r"([0-9.]+)\s*(s|m|min|h)?", text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration: write 60s, 2m or a number of seconds")
+    return float(match[1]) * {"m": 60, "min": 60, "h": 3600}.get(match[2], 1)
+
+
+def memory_limit(budget: int, *, n_rows: int, baseline: int) -> int:
+    """Bytes that a run's resident set may reach."""
+    return budget + BYTES_PER_ROW * n_rows + baseline
+
+
+def newest_file(folder: Path) -> float | None:
+    """When the newest file of a checkpoint folder was written, None before there is a manifest.
+
+    Locks and temporary names do not count: a checkpoint exists when its manifest does.
+    """
+    written = [_modified(path) for path in folder.glob("**/*manifest*")]
+    return max((t for t in written if t is not None), default=None)
+
+
+def _modified(path: Path) -> float | None:
+    if ".tmp" in str(path):
+        return None
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return None  # an old generation, removed meanwhile
+
+
+def make_store(path: Path, *, n_rows: int, n_columns: int, threads: int) -> None:
+    script = REPOSITORY / "tools" / "make_overlap.py"
+    shape = ("--rows", str(n_rows), "--columns", str(n_columns))
+    started = time.perf_counter()
+    made = run_checked([sys.executable, str(script), str(path), *shape], threads=threads)
+    print(
+        f"made {path.name} in {time.perf_counter() - started:.0f} s, "
+        f"peak {megabytes(made.peak_rss)} MB",
+        flush=True,
+    )
+
+
+def train_command(store: Path, work: Path, options: argparse.Namespace) -> list[str]:
+    """Give the command that trains, is killed, and is given again."""
+    return bigsvm_command(
+        *("train", store, work / "model.safetensors"),
+        *("--C", C, "--gamma", GAMMA, "--tol", 1e-3),
+        *("--memory", options.memory, "--threads", options.threads),
+        *("--checkpoint", work / "checkpoint", "--checkpoint-every", options.checkpoint_every),
+        "--json",
+    )
+
+
+def train(store: Path, work: Path, options: argparse.Namespace) -> Finished:
+    """Train from the start, in a new folder."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    return run_checked(train_command(store, work, options), threads=options.threads)
+
+
+def kill_once(
+    store: Path, work: Path, options: argparse.Namespace, *, latest: float
+) -> Kill | None:
+    """Start a run and kill it; None where it ended before its moment came.
+
+    Parameters
+    ----------
+    latest : float
+        The moment of the kill is random between the first checkpoint and this many seconds after
+        the start.
+    """
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    kills: list[Kill] = []
+
+    def kill(child: subprocess.Popen[bytes]) -> None:
+        started = time.time()
+        folder = work / "checkpoint"
+        while newest_file(folder) is None:
+            if _ended(child.pid):
+                return
+            time.sleep(0.01)
+        first = time.time() - started
+        moment = started + random.uniform(first, max(first, latest))
+        while time.time() < moment:
+            if _ended(child.pid):
+                return
+            time.sleep(0.01)
+        os.kill(child.pid, signal.SIGKILL)
+        now = time.time()
+        kills.append(Kill(now - started, now - (newest_file(folder) or started)))
+
+    ended = run_child(
+        train_command(store, work, options), threads=options.threads, while_running=kill
+    )
+    return kills[0] if kills and ended.returncode == -signal.SIGKILL else None
+
+
+def _ended(pid: int) -> bool:
+    """Look whether a child has ended, and leave its exit status to be collected."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def resume_checks(
+    store: Path, work: Path, whole: Finished, options: argparse.Namespace
+) -> list[Check]:
+    """Kill a run, give its command again, and compare with the run that nobody disturbed."""
+    latest = 0.9 * whole.seconds
+    for _ in range(ATTEMPTS):
+        kill = kill_once(store, work, options, latest=latest)
+        if kill is not None:
+            break
+        latest /= 2
+    else:
+        return [Check("killed after a checkpoint", "ended before", "needs a longer run", False)]
+    resumed = run_checked(train_command(store, work, options), threads=options.threads)
+    interval = parse_seconds(options.checkpoint_every)
+    objectives = [float(run.answer["objective"]) for run in (whole, resumed)]
+    print(
+        f"killed after {kill.after:.1f} s; resumed, it took {resumed.seconds:.1f} s more "
+        f"({whole.seconds:.1f} s undisturbed), peak {megabytes(resumed.peak_rss)} MB",
+        flush=True,
+    )
+    return [
+        Check(
+            "work lost, s",
+            f"{kill.lost:.1f}",
+            f"{interval:.1f} + {LATE:.0f}",
+            kill.lost <= interval + LATE,
+        ),
+        Check(
+            "objective after resume",
+            f"{objectives[1]!r}",
+            f"{objectives[0]!r}",
+            objectives[0] == objectives[1],
+        ),
+        Check(
+            "resumed run converged",
+            str(resumed.answer["converged"]),
+            "True",
+            resumed.answer["converged"] is True,
+        ),
+    ]
+
+
+def run_checks(whole: Finished, *, budget: int, n_rows: int, baseline: int) -> list[Check]:
+    """Check memory and loop of the undisturbed run."""
+    answer = whole.answer
+    limit = memory_limit(budget, n_rows=n_rows, baseline=baseline)
+    return [
+        Check("peak RSS, MB", megabytes(whole.peak_rss), megabytes(limit), whole.peak_rss <= limit),
+        Check("sweeps", str(answer["n_sweeps"]), str(MAX_SWEEPS), answer["n_sweeps"] <= MAX_SWEEPS),
+        Check("converged", str(answer["converged"]), "True", answer["converged"] is True),
+    ]
+
+
+def describe(whole: Finished, *, n_rows: int) -> str:
+    """Lay out what the undisturbed run reports about itself."""
+    answer = whole.answer
+    floor = n_rows * answer["n_support"]
+    return table(
+        ["what", "value"],
+        [
+            ["seconds of training", f"{answer['seconds']:.1f}"],
+            ["seconds of the process", f"{whole.seconds:.1f}"],
+            ["dual objective", f"{answer['objective']:.4f}"],
+            ["KKT gap", f"{answer['gap']:.3g}"],
+            ["primal-dual gap", f"{answer['duality_gap']:.3g}"],
+            ["support vectors", answer["n_support"]],
+            ["of these bounded", answer["n_bounded"]],
+            ["kernel evaluations in floors", f"{answer['n_kernel_evaluations'] / floor:.2f}"],
+            ["kernel rows computed", answer["row_misses"]],
+            ["peak RSS by its own count, MB", megabytes(answer["peak_rss_bytes"])],
+        ],
+    )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--columns", type=int, default=200)
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--checkpoint-every", default="10s", metavar="SECONDS")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="keeps the store; default: a temporary one")
+    parser.add_argument("--no-resume", action="store_true", help="leave the kill out")
+    parser.add_argument("--seed", type=int, help="of the moment of the kill")
+    options = parser.parse_args(arguments)
+    try:
+        parse_bytes(options.memory)
+        parse_seconds(options.checkpoint_every)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def benchmark(folder: Path, options: argparse.Namespace) -> list[Check]:
+    """Make what is missing, run everything, print what was measured."""
+    budget = parse_bytes(options.memory)
+    store = folder / f"overlap-{options.rows}x{options.columns}.zarr"
+    tiny = folder / f"overlap-{TINY_ROWS}x{options.columns}.zarr"
+    for path, n_rows in ((tiny, TINY_ROWS), (store, options.rows)):
+        if not path.exists():
+            make_store(path, n_rows=n_rows, n_columns=options.columns, threads=options.threads)
+    train(tiny, folder / "tiny-run", options)  # compiles, which takes memory of its own
+    baseline = train(tiny, folder / "tiny-run", options).peak_rss
+    whole = train(store, folder / "run", options)
+    size = options.rows * options.columns * 4
+    print(
+        f"{options.rows} x {options.columns} float32, {megabytes(size)} MB, budget "
+        f"{megabytes(budget)} MB, interpreter {megabytes(baseline)} MB\n\n"
+        f"{describe(whole, n_rows=options.rows)}\n",
+        flush=True,
+    )
+    checks = run_checks(whole, budget=budget, n_rows=options.rows, baseline=baseline)
+    if not options.no_resume:
+        checks += resume_checks(store, folder / "killed-run", whole, options)
+    return checks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    random.seed(options.seed)
+    print(machine(options.threads))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        checks = benchmark(folder, options)
+    verdicts = [[c.name, c.found, c.limit, "holds" if c.holds else "FAILS"] for c in checks]
+    print(table(["check", "found", "limit", ""], verdicts))
+    return 0 if all(check.holds for check in checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
