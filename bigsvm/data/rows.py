@@ -86,7 +86,9 @@ class RowSource(ABC):
     def bytes_read(self) -> int:
         """Bytes of rows delivered so far from outside this process's memory; 0 if all is inside."""
 
-    def blocks(self, max_bytes: int, *, start: int = 0, stop: int | None = None) -> Iterator[RowBlock]:
+    def blocks(
+        self, max_bytes: int, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[RowBlock]:
         """Yield contiguous blocks covering ``start … stop - 1``, the next one read ahead.
 
         Parameters

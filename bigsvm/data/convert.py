@@ -1,0 +1,300 @@
+"""From LIBSVM text to a store, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.data.libsvm import CHUNK_BYTES, LibsvmReader
+from bigsvm.data.schema import CSR, DENSE
+from bigsvm.data.shuffle import MAX_FILES, Spool
+from bigsvm.data.store import Store, open_store
+from bigsvm.data.streams import Source, is_compressed, source_name, source_size
+from bigsvm.data.workspace import Workspace
+from bigsvm.data.writer import RowBatch, StoreWriter
+from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+
+if TYPE_CHECKING:
+    from bigsvm.data.libsvm import TextCounts
+
+ZeroBased: TypeAlias = Literal["auto", "yes", "no"]
+Layout: TypeAlias = Literal["auto", "dense", "sparse"]
+DType: TypeAlias = Literal["float32", "float64"]
+
+DENSE_FROM_DENSITY = 0.25
+"""Share of nonzero values from which X is stored dense. A nonzero takes 8 bytes as float32 CSR, a
+value 4 bytes dense, and products of dense rows are several times faster per value than sparse ones.
+To be measured."""
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+}
+_SMALLEST_MEMORY = 32 << 20
+
+
+class ConversionProgress(NamedTuple):
+    """How far a conversion is.
+
+    stage : "read" (unit: bytes of the sources as stored) or "write" (unit: rows);
+    done, total : int, total None where it is not known.
+    """
+
+    stage: Literal["read", "write"]
+    done: int
+    total: int | None
+
+
+OnProgress: TypeAlias = Callable[[ConversionProgress], None]
+
+
+def memory_bytes(memory: str | int) -> int:
+    """Bytes meant by ``"1GB"``, ``"512 MiB"`` or a number.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a size, or less than 32 MiB, which a conversion needs.
+    """
+    text = str(memory).strip().upper()
+    number = text.rstrip("KMGTIB ")
+    try:
+        size = int(float(number) * _UNITS[text[len(number) :].strip()])
+    except (ValueError, KeyError, OverflowError):
+        raise ParameterError(f"memory={memory!r} is not a size; write for example '4GB'") from None
+    if size < _SMALLEST_MEMORY:
+        raise ParameterError(
+            f"memory={memory!r} is too little; the least is {_SMALLEST_MEMORY} bytes"
+        )
+    return size
+
+
+def convert(
+    sources: Source | Sequence[Source],
+    store_path: str | os.PathLike[str],
+    *,
+    memory: str | int = "1GB",
+    shuffle: bool = True,
+    seed: int = 0,
+    zero_based: ZeroBased = "auto",
+    layout: Layout = "auto",
+    n_features: int | None = None,
+    dtype: DType = "float32",
+    strict: bool = False,
+    overwrite: bool = False,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Store:
+    """Convert LIBSVM text to a store.
+
+    The text is read once. Its rows are scattered over files beside the store by a random key, and
+    each file is sorted, so that the order depends on `seed` alone.
+
+    Parameters
+    ----------
+    sources : path or sequence of paths
+        Together one data set. "-" is standard input; ``.gz .bz2 .xz .zst`` are decompressed.
+    store_path : path
+        Directory to be made.
+    memory : str or int
+        Bytes to stay below, besides the interpreter and its libraries.
+    shuffle : bool
+        Put the rows in random order, so that any run of them is a random sample.
+    seed : int
+        Of that order, 0 … 2**64 - 1.
+    zero_based : {"auto", "yes", "no"}
+        Whether column 0 is index 0. "auto": if index 0 occurs anywhere in the input.
+    layout : {"auto", "dense", "sparse"}
+        "auto": dense if at least a quarter of the values is not zero.
+    n_features : int, optional
+        Number of columns; without it, as many as occur.
+    dtype : {"float32", "float64"}
+    strict : bool
+        Refuse comments, empty lines, qid and a missing last newline.
+    overwrite : bool
+        Replace a store that is there, once the new one is whole.
+    threads : int, optional
+        Threads that parse; without it, two, or one if there is only one core.
+    on_progress : callable, optional
+        Called with a `ConversionProgress` now and then.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has no meaning.
+    ParseError
+        At a line that cannot be read, with file, line and column.
+    DataError
+        If a source cannot be read, there are no rows, or more columns than `n_features`.
+    MemoryBudgetError
+        If the columns are too many for `memory`.
+    StoreError
+        If the store exists, is being made by another process, or cannot be written.
+    """
+    inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    budget = memory_bytes(memory)
+    _check_parameters(inputs, seed, zero_based, layout, n_features, dtype, threads)
+    threads = threads or min(2, os.cpu_count() or 1)
+    report = on_progress or (lambda _: None)
+    reader = LibsvmReader(
+        inputs,
+        dtype=np.dtype(dtype),
+        smallest_index=int(zero_based == "no"),
+        strict=strict,
+        threads=threads,
+        chunk_bytes=max(1 << 16, min(CHUNK_BYTES, budget // 128)),
+    )
+    with Workspace(Path(store_path), overwrite=overwrite) as work:
+        spool = Spool(
+            work.path / "spool",
+            seed=seed if shuffle else None,
+            bits=_bucket_bits(inputs, budget),
+            memory_bytes=budget // 2,
+        )
+        sizes = [source_size(source) for source in inputs]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        for text in reader:
+            n = len(text.labels)
+            values = sp.csr_array(
+                (text.values, text.indices, text.indptr), shape=(n, np.iinfo(np.int32).max)
+            )
+            first = spool.n_rows
+            spool.append(RowBatch(values, text.labels, np.arange(first, first + n), None))
+            report(ConversionProgress("read", reader.counts.bytes_read, total))
+        n_columns, first_column = _columns(reader.counts, zero_based, n_features)
+        write_spool(
+            spool,
+            work.store,
+            n_columns=n_columns,
+            first_column=first_column,
+            layout=choose_layout(layout, spool.n_entries, spool.n_rows, n_columns),
+            dtype=np.dtype(dtype),
+            weights=False,
+            seed=seed if shuffle else None,
+            sources=tuple(source_name(source) for source in inputs),
+            budget=budget,
+            report=report,
+        )
+        work.commit()
+    return open_store(store_path)
+
+
+def write_spool(
+    spool: Spool,
+    path: Path,
+    *,
+    n_columns: int,
+    first_column: int,
+    layout: str,
+    dtype: np.dtype[np.float32] | np.dtype[np.float64],
+    weights: bool,
+    seed: int | None,
+    sources: tuple[str, ...],
+    budget: int,
+    report: OnProgress,
+) -> None:
+    """Write the rows of a spool, in its order, as the store `path`."""
+    check_columns(n_columns, budget)
+    writer = StoreWriter(
+        path,
+        n_rows=spool.n_rows,
+        n_columns=n_columns,
+        n_entries=spool.n_entries,
+        dtype=dtype,
+        layout=layout,
+        weights=weights,
+        memory_bytes=budget // 4,
+    )
+    done = 0
+    for batch in spool.batches(n_columns, first_column):
+        writer.append(batch)
+        done += len(batch.labels)
+        report(ConversionProgress("write", done, spool.n_rows))
+    writer.finish(shuffled=seed is not None, seed=seed, sources=sources)
+
+
+def check_columns(n_columns: int, budget: int) -> None:
+    """Refuse columns whose statistics alone, ten float64 arrays at the peak, exceed a quarter."""
+    needed = 80 * n_columns
+    if needed > budget // 4:
+        raise MemoryBudgetError(
+            f"{n_columns} columns: their statistics take {needed} bytes, more than a quarter of "
+            f"memory={budget}; use memory={4 * needed}, or renumber the features"
+        )
+
+
+def choose_layout(layout: Layout, n_entries: int, n_rows: int, n_columns: int) -> str:
+    """Return "dense" or "csr"."""
+    if layout == "auto":
+        return DENSE if n_entries >= DENSE_FROM_DENSITY * n_rows * n_columns else CSR
+    return DENSE if layout == "dense" else CSR
+
+
+def _check_parameters(
+    inputs: list[Source],
+    seed: int,
+    zero_based: str,
+    layout: str,
+    n_features: int | None,
+    dtype: str,
+    threads: int | None,
+) -> None:
+    if not inputs:
+        raise ParameterError("sources is empty; give at least one file, or '-' for standard input")
+    for name, value, allowed in (
+        ("zero_based", zero_based, ("auto", "yes", "no")),
+        ("layout", layout, ("auto", "dense", "sparse")),
+        ("dtype", dtype, ("float32", "float64")),
+    ):
+        if value not in allowed:
+            raise ParameterError(f"{name}={value!r}; it must be one of {', '.join(allowed)}")
+    check_seed(seed)
+    if n_features is not None and n_features < 1:
+        raise ParameterError(f"n_features={n_features}; it must be at least 1")
+    if threads is not None and threads < 1:
+        raise ParameterError(f"threads={threads}; it must be at least 1")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is not an unsigned 64-bit number."""
+    if not 0 <= seed < 2**64:
+        raise ParameterError(f"seed={seed}; it must be from 0 to 2**64 - 1")
+
+
+def _bucket_bits(inputs: list[Source], budget: int) -> int:
+    """Files to scatter over, as a power of two: a guess, as those that are too large are split."""
+    size = 0
+    for source in inputs:
+        stored = source_size(source)
+        # Standard input: as if 16 times the budget. Compressed text: about a fifth of its size.
+        size += 16 * budget if stored is None else stored * (5 if is_compressed(source) else 1)
+    wanted = max(1, 6 * size // budget)
+    return min(wanted.bit_length(), MAX_FILES.bit_length() - 1)
+
+
+def _columns(counts: TextCounts, zero_based: ZeroBased, n_features: int | None) -> tuple[int, int]:
+    """Number of columns, and the index of the first."""
+    if counts.rows == 0:
+        raise DataError("the input has no rows; every source is empty, or has comments only")
+    low, high = counts.smallest_index, counts.largest_index
+    first = int(zero_based == "no" or (zero_based == "auto" and low != 0))
+    seen = 0 if high is None else high + 1 - first
+    if n_features is not None and seen > n_features:
+        raise DataError(
+            f"index {high} occurs, which makes {seen} columns, but n_features={n_features}; use "
+            f"n_features={seen}"
+        )
+    if not (n_features or seen):
+        raise DataError("no row has an entry, so the number of columns is unknown; give n_features")
+    return n_features or seen, first

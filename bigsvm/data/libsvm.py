@@ -1,0 +1,358 @@
+"""LIBSVM text, ``label index:value …``, read in chunks of bounded size and parsed in threads.
+
+What is read, what is refused:
+
+* ``label`` and values are decimal numbers as Python's `float` reads them, finite, correctly rounded.
+* Indices ascend strictly within a row, from 0 or 1 to 2**31 - 2.
+* Tabs, trailing spaces, carriage returns, ``+1``, comments after ``#``, a byte order mark at the
+  start and a missing newline at the end are fine.
+* Empty lines and comments are skipped and counted; ``qid:3`` before the first entry is dropped and
+  counted (groups mean nothing to a support vector machine). ``strict`` refuses all of these.
+* Anything else is a `ParseError` with file, line and column, both counted from 1, columns in bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bigsvm.core import text as core
+from bigsvm.core.text import MAX_INDEX, Count, Problem
+from bigsvm.data.streams import ByteStream, Source, open_source
+from bigsvm.errors import ParseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+CHUNK_BYTES = 1 << 22
+"""Text parsed at once by one thread: its arrays stay below the size from which malloc returns
+memory to the system, so that pages are not faulted in again for every chunk."""
+
+MAX_LINE_BYTES = 64 << 20
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NO_INDEX = 2**62
+# The smallest float64 that rounds to infinity as float32: the largest one and half a unit.
+_FLOAT32_END = 2.0**128 - 2.0**103
+
+
+class TextRows(NamedTuple):
+    """Parsed rows in CSR form, indices as they are written.
+
+    labels : (m,) float64; indptr : (m + 1,) int64; indices : (nnz,) int32;
+    values : (nnz,) float32 or float64.
+    """
+
+    labels: NDArray[np.float64]
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32] | NDArray[np.float64]
+
+
+@dataclass
+class TextCounts:
+    """What has been read so far; the indices are None while there is no entry."""
+
+    rows: int = 0
+    entries: int = 0
+    empty_lines: int = 0
+    comments: int = 0
+    qids: int = 0
+    smallest_index: int | None = None
+    largest_index: int | None = None
+    bytes_read: int = 0
+
+    def add(self, counts: NDArray[np.int64]) -> None:
+        """Add the counts of one chunk."""
+        self.rows += int(counts[Count.ROWS])
+        self.entries += int(counts[Count.ENTRIES])
+        self.empty_lines += int(counts[Count.EMPTY_LINES])
+        self.comments += int(counts[Count.COMMENTS])
+        self.qids += int(counts[Count.QIDS])
+        if counts[Count.LARGEST_INDEX] >= 0:
+            low, high = int(counts[Count.SMALLEST_INDEX]), int(counts[Count.LARGEST_INDEX])
+            self.smallest_index = min(
+                low, _NO_INDEX if self.smallest_index is None else self.smallest_index
+            )
+            self.largest_index = max(high, -1 if self.largest_index is None else self.largest_index)
+
+
+class _Chunk(NamedTuple):
+    """One chunk, parsed up to `problem`, which is at byte `offset` of `text`."""
+
+    rows: TextRows
+    counts: NDArray[np.int64]
+    n_lines: int
+    problem: Problem
+    offset: int
+    text: bytes
+
+
+def _fix_up(
+    text: bytes, fixups: NDArray[np.int64], rows: TextRows, largest: float
+) -> tuple[Problem, int]:
+    """Read the numbers that `core.parse` was not certain of; the first that is too large, if any."""
+    for start, end, place in fixups.tolist():
+        value = float(text[start:end])
+        if place < 0:
+            if np.isinf(value):
+                return Problem.LABEL, start
+            rows.labels[-1 - place] = value
+        elif abs(value) >= largest:
+            return Problem.RANGE, start
+        else:
+            rows.values[place] = value
+    return Problem.NONE, 0
+
+
+def parse_chunk(
+    text: bytes,
+    *,
+    dtype: np.dtype[np.float32] | np.dtype[np.float64],
+    smallest_index: int = 0,
+    strict: bool = False,
+) -> _Chunk:
+    """Parse whole lines; a problem is returned, not raised, as the line number is not known here.
+
+    Parameters
+    ----------
+    text : bytes
+        Ends with a newline.
+    dtype : numpy.dtype
+        float32 or float64: type of the values.
+    smallest_index : int
+        0 or 1.
+    strict : bool
+        Refuse comments, empty lines and qid.
+    """
+    buffer = np.frombuffer(text, np.uint8)
+    n_lines, n_colons = core.count(buffer)
+    labels = np.empty(n_lines)
+    indptr = np.empty(n_lines + 1, np.int64)
+    indptr[0] = 0
+    indices = np.empty(n_colons, np.int32)
+    values = np.empty(n_colons, dtype)
+    fixups = np.empty((n_lines + n_colons, 3), np.int64)
+    counts = np.zeros(len(Count), np.int64)
+    counts[Count.SMALLEST_INDEX], counts[Count.LARGEST_INDEX] = _NO_INDEX, -1
+    largest = _FLOAT32_END if dtype == np.float32 else np.inf
+    code, offset = core.parse(
+        buffer,
+        labels,
+        indptr[1:],
+        indices,
+        values,
+        fixups,
+        counts,
+        smallest_index,
+        largest,
+        int(strict),
+    )
+    problem = Problem(code)
+    n_rows, n_entries = int(counts[Count.ROWS]), int(counts[Count.ENTRIES])
+    indptr = indptr[: n_rows + 1]
+    np.cumsum(indptr, out=indptr)
+    rows = TextRows(labels, indptr, indices, values)
+    uncertain, where = _fix_up(text, fixups[: counts[Count.FIXUPS]], rows, largest)
+    if uncertain is not Problem.NONE:
+        problem, offset = uncertain, where
+    rows = TextRows(labels[:n_rows], indptr, indices[:n_entries], values[:n_entries])
+    return _Chunk(rows, counts, n_lines, problem, offset, text if problem else b"")
+
+
+def _shorten(token: str) -> str:
+    return repr(token if len(token) <= 40 else token[:37] + "...")
+
+
+def _describe(
+    problem: Problem, token: str, dtype: np.dtype[np.float32] | np.dtype[np.float64]
+) -> str:
+    """What is wrong with `token`, and what would be right."""
+    shown = _shorten(token)
+    # "1:nan" comes here as "nan" where the value is wrong, as a whole where the index is.
+    number = token.lstrip("+-").lower()
+    if "\0" in token:
+        return f"NUL byte in {shown}; this is not text, or UTF-16: convert it to ASCII or UTF-8"
+    match problem:
+        case Problem.LABEL if ":" in token:
+            return f"no label before {shown}; every line starts with a number (0 if it is unknown)"
+        case Problem.LABEL if "," in token:
+            return f"several labels, {shown}; multilabel data must be split into one file per label"
+        case Problem.INDEX if token.startswith("-") or token.startswith("+"):
+            return f"index {shown} has a sign; indices are whole numbers from 0 or 1, without sign"
+        case Problem.INDEX:
+            return f"{shown} is not index:value with a whole number as index"
+        case Problem.INDEX_TOO_SMALL:
+            return (
+                f"index 0 in {shown}, but the indices were said to start at 1; use zero_based='yes'"
+            )
+        case Problem.INDEX_TOO_LARGE:
+            return f"index {shown} is larger than {MAX_INDEX}, the limit; renumber or hash the features"
+        case Problem.ORDER:
+            return f"index of {shown} is not larger than the one before it; sort each line by index and remove duplicates"
+        case Problem.VALUE if not token:
+            return "no value after the colon; write index:value without spaces"
+        case Problem.RANGE:
+            return f"value {shown} is too large for {dtype}; " + (
+                "use dtype='float64', or rescale it" if dtype == np.float32 else "rescale it"
+            )
+        case Problem.EMPTY_LINE:
+            return "empty line, refused by strict; remove it"
+        case Problem.COMMENT:
+            return "comment, refused by strict; remove it"
+        case Problem.QID if token.startswith("qid:") and token[4:].isdigit():
+            return f"{shown} is refused by strict; remove it"
+        case Problem.QID:
+            return f"{shown} is not qid: and a whole number; remove it"
+    what = "label" if problem is Problem.LABEL else "value"
+    if number in {"nan", "inf", "infinity"} or (problem is Problem.LABEL and _is_number(token)):
+        return f"{what} {shown} is not finite; remove the row, or put a number in its place"
+    if number.startswith("0x"):
+        return f"{what} {shown} is hexadecimal; write it as a decimal number"
+    hint = (
+        "; map labels to numbers first" if problem is Problem.LABEL else "; write a decimal number"
+    )
+    return f"{what} {shown} is not a number{hint}"
+
+
+def _is_number(token: str) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+class LibsvmReader:
+    """Iterate over the rows of several sources, as one data set, chunk by chunk.
+
+    Parameters
+    ----------
+    sources : sequence of paths
+        "-" is standard input; ``.gz .bz2 .xz .zst`` are decompressed.
+    dtype : numpy.dtype
+        float32 or float64.
+    smallest_index : int
+        0, or 1 to refuse index 0.
+    strict : bool
+        Refuse comments, empty lines, qid and a missing newline at the end of a source.
+    threads : int
+        Threads that parse; reading and decompressing take place in the calling one.
+    chunk_bytes : int
+        Text parsed at once by a thread. At most ``threads + 2`` chunks exist at a time, each with
+        arrays of at most nine times its size (three times, where rows have a few entries).
+    max_line_bytes : int
+        Longer lines are refused.
+
+    Attributes
+    ----------
+    counts : TextCounts
+        What the chunks handed out so far contain.
+
+    Raises
+    ------
+    ParseError
+        While iterating, at the first line that cannot be read.
+    DataError
+        While iterating, if a source cannot be opened or decompressed.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        dtype: np.dtype[np.float32] | np.dtype[np.float64],
+        smallest_index: int = 0,
+        strict: bool = False,
+        threads: int = 2,
+        chunk_bytes: int = CHUNK_BYTES,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self.counts = TextCounts()
+        self._sources = [os.fspath(source) for source in sources]
+        self._dtype = dtype
+        self._smallest_index = smallest_index
+        self._strict = strict
+        self._threads = threads
+        self._chunk_bytes = min(chunk_bytes, max_line_bytes)
+        self._max_line_bytes = max_line_bytes
+
+    def __iter__(self) -> Iterator[TextRows]:
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="bigsvm-parse") as pool:
+            for source in self._sources:
+                yield from self._rows_of(source, pool)
+
+    def _rows_of(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[TextRows]:
+        pending: deque[Future[_Chunk]] = deque()
+        line = 0
+        taken_before = self.counts.bytes_read
+        with open_source(source) as stream:
+            for text in self._cut(stream):
+                self.counts.bytes_read = taken_before + stream.position()
+                pending.append(
+                    pool.submit(
+                        parse_chunk,
+                        text,
+                        dtype=self._dtype,
+                        smallest_index=self._smallest_index,
+                        strict=self._strict,
+                    )
+                )
+                if len(pending) > self._threads:
+                    chunk = self._checked(pending.popleft().result(), stream.name, line)
+                    line += chunk.n_lines
+                    yield chunk.rows
+            while pending:
+                chunk = self._checked(pending.popleft().result(), stream.name, line)
+                line += chunk.n_lines
+                yield chunk.rows
+
+    def _cut(self, stream: ByteStream) -> Iterator[bytes]:
+        """Chunks of whole lines, each ending with a newline."""
+        rest = stream.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+        line = 1
+        while block := stream.read(self._chunk_bytes):
+            if len(rest) + (block.find(b"\n") + 1 or len(block)) - 1 > self._max_line_bytes:
+                raise ParseError(
+                    f"{stream.name}:{line}:1: line longer than {self._max_line_bytes} bytes; this is "
+                    "not LIBSVM text, or its lines do not end with a newline"
+                )
+            end = block.rfind(b"\n") + 1
+            if end:
+                text = rest + block[:end]
+                rest = block[end:]
+                line += text.count(b"\n")
+                yield text
+            else:
+                rest += block
+        if rest.endswith(b"\n"):
+            yield rest
+        elif rest:
+            if self._strict:
+                raise ParseError(
+                    f"{stream.name}:{line}:{len(rest) + 1}: no newline at the end, refused by strict; "
+                    "the file may be cut off"
+                )
+            yield rest + b"\n"
+
+    def _checked(self, chunk: _Chunk, name: str, lines_before: int) -> _Chunk:
+        """Count the chunk, or raise its problem as an error that says where it is."""
+        if chunk.problem is Problem.NONE:
+            self.counts.add(chunk.counts)
+            return chunk
+        text, at = chunk.text, chunk.offset
+        line = lines_before + text.count(b"\n", 0, at) + 1
+        column = at - (text.rfind(b"\n", 0, at) + 1) + 1
+        rest = text[at : at + 200].split(b"\n", 1)[0]
+        token = (
+            (rest[: len(rest) - len(rest.lstrip())] and b"") or (rest.split(maxsplit=1) or [b""])[0]
+        )
+        what = _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)
+        raise ParseError(f"{name}:{line}:{column}: {what}")

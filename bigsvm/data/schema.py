@@ -1,0 +1,352 @@
+"""The store: layout, attributes, and what is refused before a byte of data is read.
+
+A store is a directory, a Zarr v3 group::
+
+    zarr.json              attributes, under the key "bigsvm": see `StoreAttributes`
+    X                      (n, d) float32 or float64, or a group in anndata's encoding
+                           csr_matrix 0.1.0:  data (nnz,), indices (nnz,) int32, indptr (n + 1,) int64
+    y                      (n,) float64, labels as they were given
+    row                    (n,) int64, number of the row in the input, from 0
+    sample_weight          (n,) float64, optional
+    statistics/            minimum, maximum, mean, variance: (d,) float64 each; zeros of sparse rows
+                           count, the variance is the population's
+
+Every array is cut along its first axis into chunks (units of reading) inside shards (files), each
+chunk compressed with zstd and its checksum. The manifest holds a hash (xxh3, 64 bits) of the
+decoded values of each chunk, so that a chunk that is missing, old, or in another's place is found
+as well as one with a flipped bit. Fill values are those that no array can hold (NaN, -1): what zarr
+puts in place of a missing chunk never matches.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import xxhash
+
+from bigsvm.errors import DataCorruptionError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+FORMAT_VERSION = 1
+KEY = "bigsvm"
+DENSE, CSR = "dense", "csr"
+MAX_CHUNK_BYTES = 256 << 20
+"""Decoded size of the largest chunk that is read: bounds what a hostile store can make us allocate."""
+
+CHUNK_BYTES = 4 << 20
+"""Upper bound of an X chunk: about 4 ms of decoding, so that the 0.3 ms zarr takes for each do not
+matter, and two chunks fit the caches."""
+
+VECTOR_CHUNK_BYTES = 1 << 20
+MAX_LABEL_COUNTS = 1000
+ZSTD_LEVEL = 1
+"""Level 3 was 5 % smaller on rounded numbers, equal on noise, and 10-20 % slower to write."""
+
+STATISTICS = ("minimum", "maximum", "mean", "variance")
+REMEDY = "convert the data again"
+
+_MAX_ROOT_JSON = 512 << 20
+_MAX_ARRAY_JSON = 1 << 20
+
+
+class ArraySpec(NamedTuple):
+    """Shape, type and rows per chunk of one array of a store."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunk_rows: int
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks that hold rows; zarr makes one even for an empty array, which nobody reads."""
+        return -(-self.shape[0] // self.chunk_rows)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, decoded."""
+        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreAttributes:
+    """What a store says about itself.
+
+    Attributes
+    ----------
+    format_version : int
+    n_rows, n_columns, n_nonzero : int
+        `n_nonzero` counts the stored entries of CSR, the nonzero values of a dense X.
+    dtype : str
+        "float32" or "float64".
+    layout : str
+        "dense" or "csr".
+    shuffled : bool
+        Whether the rows are in random order, drawn with `seed`.
+    seed : int or None
+    label_counts : tuple of (label, count) or None
+        Sorted by label; None where there are more than 1000 labels.
+    mean, variance : float
+        Of all entries of X together; population variance.
+    sources : tuple of str
+        Names of the inputs, without directories.
+    manifest : mapping of str to tuple of str
+        Hash of each chunk of each array, as 16 hexadecimal digits.
+    fingerprint : str
+        Hash of shape, dtype, layout and the chunks of X, y, row and sample_weight: the identity of
+        the content.
+    rows_fingerprint : str
+        The same without y, row and sample_weight.
+    """
+
+    format_version: int
+    n_rows: int
+    n_columns: int
+    n_nonzero: int
+    dtype: str
+    layout: str
+    shuffled: bool
+    seed: int | None
+    label_counts: tuple[tuple[float, int], ...] | None
+    mean: float
+    variance: float
+    sources: tuple[str, ...]
+    manifest: Mapping[str, tuple[str, ...]]
+    fingerprint: str
+    rows_fingerprint: str
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the store has an array `sample_weight`."""
+        return "sample_weight" in self.manifest
+
+
+def hash_values(values: NDArray[Any]) -> str:
+    """Hash of the bytes of a C-contiguous array: its chunk's entry in the manifest."""
+    return xxhash.xxh3_64_hexdigest(values.data.cast("B") if values.size else b"")
+
+
+def array_specs(
+    n_rows: int, n_columns: int, n_entries: int, *, dtype: np.dtype[Any], layout: str, weights: bool
+) -> dict[str, ArraySpec]:
+    """Arrays of a store of this size, with the chunks that a new one gets.
+
+    The chunks depend on shape and type alone, so that the manifest does not depend on the memory,
+    threads or order of the conversion.
+    """
+    float64, int64 = np.dtype(np.float64), np.dtype(np.int64)
+
+    def spec(shape: tuple[int, ...], dtype: np.dtype[Any], target: int) -> ArraySpec:
+        row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        fitting = max(1, target // max(row_bytes, 1))
+        return ArraySpec(shape, dtype, max(1, min(1 << (fitting.bit_length() - 1), shape[0])))
+
+    specs = {}
+    if layout == DENSE:
+        specs["X"] = spec((n_rows, n_columns), dtype, CHUNK_BYTES)
+    else:
+        specs["X/data"] = spec((n_entries,), dtype, CHUNK_BYTES)
+        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32), CHUNK_BYTES)
+        specs["X/indptr"] = spec((n_rows + 1,), int64, VECTOR_CHUNK_BYTES)
+    specs["y"] = spec((n_rows,), float64, VECTOR_CHUNK_BYTES)
+    specs["row"] = spec((n_rows,), int64, VECTOR_CHUNK_BYTES)
+    if weights:
+        specs["sample_weight"] = spec((n_rows,), float64, VECTOR_CHUNK_BYTES)
+    for name in STATISTICS:
+        specs[f"statistics/{name}"] = spec((n_columns,), float64, VECTOR_CHUNK_BYTES)
+    return specs
+
+
+def fingerprints(
+    n_rows: int, n_columns: int, dtype: str, layout: str, manifest: Mapping[str, tuple[str, ...]]
+) -> tuple[str, str]:
+    """`StoreAttributes.fingerprint` and `StoreAttributes.rows_fingerprint`.
+
+    Statistics are left out: they follow from X.
+    """
+    head = f"{n_rows} {n_columns} {dtype} {layout}"
+    chunks = {
+        path: ",".join(hashes)
+        for path, hashes in manifest.items()
+        if not path.startswith("statistics/")
+    }
+
+    def digest(paths: list[str]) -> str:
+        text = "\n".join([head, *(f"{path}:{chunks[path]}" for path in sorted(paths))])
+        return xxhash.xxh3_128_hexdigest(text.encode())
+
+    return digest(list(chunks)), digest([path for path in chunks if path.split("/")[0] == "X"])
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    body = {key: value for key, value in record.items() if key not in {"checksum", "complete"}}
+    return xxhash.xxh3_128_hexdigest(json.dumps(body, sort_keys=True).encode())
+
+
+def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
+    """The record under `KEY`, with its checksum and ``complete``, which makes it a store."""
+    # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
+    record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
+    return {**record, "checksum": _checksum(record), "complete": True}
+
+
+def _read_json(file: Path, limit: int, remedy: str) -> dict[str, Any]:
+    """Read a JSON object from a file of at most `limit` bytes."""
+    try:
+        if file.stat().st_size > limit:
+            raise StoreError(f"{file}: larger than {limit} bytes, which no store needs; {remedy}")
+        content = json.loads(file.read_bytes())
+    # A deeply nested document ends in RecursionError, bytes that are not UTF-8 in ValueError.
+    except (ValueError, RecursionError) as error:
+        raise DataCorruptionError(f"{file}: not valid JSON ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        raise DataCorruptionError(f"{file}: not a JSON object; {remedy}")
+    return content
+
+
+def read_attributes(path: Path) -> StoreAttributes:
+    """Read and check the attributes of the store at `path`.
+
+    Raises
+    ------
+    StoreError
+        If `path` is not a store, is not complete, or has a newer format.
+    DataCorruptionError
+        If the attributes are not those that were written.
+    """
+    file = path / "zarr.json"
+    if not file.is_file():
+        raise StoreError(f"{path}: not a store (no zarr.json); make one with `bigsvm convert`")
+    content = _read_json(file, _MAX_ROOT_JSON, REMEDY)
+    attributes = content.get("attributes")
+    record = attributes.get(KEY) if isinstance(attributes, dict) else None
+    if content.get("node_type") != "group" or not isinstance(record, dict):
+        raise StoreError(
+            f"{path}: a Zarr {content.get('node_type', 'hierarchy')}, but not a bigsvm store; make one "
+            "with `bigsvm convert` or `bigsvm.write_store`"
+        )
+    if record.get("complete") is not True:
+        raise StoreError(f"{path}: not complete, its conversion did not finish; {REMEDY}")
+    version = record.get("format_version")
+    if not isinstance(version, int) or version < 1:
+        raise DataCorruptionError(f"{path}: format_version is {version!r}; {REMEDY}")
+    if version > FORMAT_VERSION:
+        raise StoreError(
+            f"{path}: format version {version}, but this bigsvm reads up to {FORMAT_VERSION}; install "
+            "a newer bigsvm"
+        )
+    if record.get("checksum") != _checksum(record):
+        raise DataCorruptionError(f"{path}: the attributes were changed after writing; {REMEDY}")
+    try:
+        return _attributes_from_json(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataCorruptionError(
+            f"{path}: attributes are not valid ({error}); {REMEDY}"
+        ) from error
+
+
+def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
+    """Build the attributes; KeyError, TypeError or ValueError where the record makes no sense."""
+    manifest = {
+        str(path): tuple(str(h) for h in hashes) for path, hashes in record["manifest"].items()
+    }
+    counts = record["label_counts"]
+    attributes = StoreAttributes(
+        format_version=int(record["format_version"]),
+        n_rows=int(record["n_rows"]),
+        n_columns=int(record["n_columns"]),
+        n_nonzero=int(record["n_nonzero"]),
+        dtype=str(record["dtype"]),
+        layout=str(record["layout"]),
+        shuffled=bool(record["shuffled"]),
+        seed=None if record["seed"] is None else int(record["seed"]),
+        label_counts=None if counts is None else tuple((float(y), int(n)) for y, n in counts),
+        mean=float(record["mean"]),
+        variance=float(record["variance"]),
+        sources=tuple(str(source) for source in record["sources"]),
+        manifest=manifest,
+        fingerprint=str(record["fingerprint"]),
+        rows_fingerprint=str(record["rows_fingerprint"]),
+    )
+    a = attributes
+    if a.dtype not in {"float32", "float64"} or a.layout not in {DENSE, CSR}:
+        raise ValueError(f"dtype {a.dtype!r} or layout {a.layout!r} is unknown")
+    if a.n_rows < 1 or a.n_columns < 0 or a.n_nonzero < 0:
+        raise ValueError(f"negative size: {a.n_rows} rows, {a.n_columns} columns")
+    if max(a.n_rows * max(a.n_columns, 1), a.n_nonzero) * 8 >= 2**63:
+        raise ValueError(f"{a.n_rows} rows of {a.n_columns} columns are too many")
+    expected = fingerprints(a.n_rows, a.n_columns, a.dtype, a.layout, manifest)
+    if (a.fingerprint, a.rows_fingerprint) != expected:
+        raise ValueError("the fingerprint is not that of the manifest")
+    return attributes
+
+
+def _codec_names(codecs: object) -> list[tuple[str, dict[str, Any]]]:
+    """Names and configurations of a chain of codecs."""
+    return [(c["name"], c.get("configuration", {})) for c in cast("list[dict[str, Any]]", codecs)]
+
+
+def _chunk_rows(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> int:
+    """Rows of a chunk, from array metadata whose codecs are those that `writer` writes.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If they are not.
+    """
+    shard = tuple(int(s) for s in metadata["chunk_grid"]["configuration"]["chunk_shape"])
+    [(name, sharding)] = _codec_names(metadata["codecs"])
+    (bytes_name, endian), (zstd_name, zstd) = _codec_names(sharding["codecs"])
+    if (name, bytes_name, zstd_name) != ("sharding_indexed", "bytes", "zstd"):
+        raise ValueError("codecs other than sharding, bytes, zstd")
+    if endian.get("endian", "little") != "little" or zstd.get("checksum") is not True:
+        raise ValueError("a zstd codec without checksum, or big-endian bytes")
+    if [n for n, _ in _codec_names(sharding["index_codecs"])] != ["bytes", "crc32c"]:
+        raise ValueError("a shard index without crc32c")
+    chunk = tuple(int(c) for c in sharding["chunk_shape"])
+    if chunk[1:] != shape[1:] or shard[1:] != shape[1:]:
+        raise ValueError(f"chunks {chunk} in shards {shard} do not span the columns of {shape}")
+    if chunk[0] < 1 or shard[0] < chunk[0] or shard[0] % chunk[0] or shard[0] // chunk[0] > 1 << 16:
+        raise ValueError(f"chunks of {chunk[0]} rows in shards of {shard[0]} rows")
+    return chunk[0]
+
+
+def check_array(path: Path, name: str, expected: ArraySpec, n_hashes: int) -> ArraySpec:
+    """Compare the metadata of one array with the attributes; `expected` with its real chunks.
+
+    Raises
+    ------
+    DataCorruptionError
+        If the array is missing or is not what the attributes say.
+    """
+    where = f"{path}: array {name!r}"
+    file = path / name / "zarr.json"
+    if not file.is_file():
+        raise DataCorruptionError(f"{where} is missing; {REMEDY}")
+    metadata = _read_json(file, _MAX_ARRAY_JSON, REMEDY)
+    try:
+        shape = tuple(int(s) for s in metadata["shape"])
+        if metadata["node_type"] != "array" or shape != expected.shape:
+            raise ValueError(f"shape {shape} instead of {expected.shape}")
+        if metadata["data_type"] != expected.dtype.name:
+            raise ValueError(f"type {metadata['data_type']!r} instead of {expected.dtype.name}")
+        spec = expected._replace(chunk_rows=_chunk_rows(metadata, shape))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataCorruptionError(f"{where} is not as written ({error}); {REMEDY}") from error
+    if spec.chunk_rows * spec.row_bytes > MAX_CHUNK_BYTES:
+        raise DataCorruptionError(
+            f"{where} has chunks of {spec.chunk_rows * spec.row_bytes} bytes, more than the limit "
+            f"{MAX_CHUNK_BYTES}; {REMEDY}"
+        )
+    if spec.n_chunks != n_hashes:
+        raise DataCorruptionError(
+            f"{where} has {spec.n_chunks} chunks, but the manifest has {n_hashes}; {REMEDY}"
+        )
+    return spec

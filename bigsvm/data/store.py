@@ -1,0 +1,297 @@
+"""Open a store and read its rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import scipy.sparse as sp
+import zarr
+
+from bigsvm.data.arrays import VerifiedArray
+from bigsvm.data.rows import RowSource
+from bigsvm.data.schema import (
+    CSR,
+    DENSE,
+    REMEDY,
+    STATISTICS,
+    StoreAttributes,
+    array_specs,
+    check_array,
+    read_attributes,
+)
+from bigsvm.data.statistics import Statistics
+from bigsvm.errors import DataCorruptionError, StoreError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+
+_DASK_BLOCK_BYTES = 32 << 20
+"""Dask spends about 0.5 ms on a task; reading this takes 30 ms."""
+
+
+class Store:
+    """A store, opened for reading; nothing of X has been read.
+
+    Attributes
+    ----------
+    path : Path
+    attributes : StoreAttributes
+    rows : StoreRows
+        X.
+    """
+
+    def __init__(
+        self, path: Path, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
+    ) -> None:
+        self.path = path
+        self.attributes = attributes
+        self._arrays = arrays
+        self.rows: RowSource = StoreRows(path, attributes, arrays)
+
+    def labels(self) -> NDArray[np.float64]:
+        """Labels, (n_rows,) float64, as they were given."""
+        return self._whole("y")
+
+    def sample_weight(self) -> NDArray[np.float64] | None:
+        """Weights, (n_rows,) float64, or None if there are none."""
+        return self._whole("sample_weight") if self.attributes.has_weights else None
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Number that each row had in the input, (n_rows,) int64, from 0."""
+        return self._whole("row")
+
+    @property
+    def statistics(self) -> Statistics:
+        """Minimum, maximum, mean and variance of each column."""
+        return Statistics(*(self._whole(f"statistics/{name}") for name in STATISTICS))
+
+    def verify(self) -> None:
+        """Read every chunk of every array.
+
+        Raises
+        ------
+        DataCorruptionError
+            If one is not what was written.
+        """
+        for array in self._arrays.values():
+            array.verify()
+        if self.attributes.layout == CSR:
+            # Hashes say that the bytes are those written; that they make sense must be seen too.
+            for block in self.rows.blocks(1 << 26):
+                block.values.check_format(full_check=True)
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        array = self._arrays[name]
+        return array.read(0, array.spec.shape[0])
+
+
+class StoreRows(RowSource):
+    """The rows of a store; every chunk is verified when it is read. `bytes_read` counts decoded bytes.
+
+    Made by `open_store`. Of CSR rows, `indptr` is read at the first use and stays in memory, 8
+    bytes a row.
+    """
+
+    def __init__(
+        self, path: Path, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
+    ) -> None:
+        self.n_rows = attributes.n_rows
+        self.n_columns = attributes.n_columns
+        self.dtype = np.dtype(attributes.dtype)
+        self.is_sparse = attributes.layout == CSR
+        self.is_shuffled = attributes.shuffled
+        item = self.dtype.itemsize
+        if self.is_sparse:
+            per_entry = item + 4
+            self.bytes_per_row = attributes.n_nonzero / self.n_rows * per_entry + 8
+            chunk_rows = (
+                arrays["X/data"].spec.chunk_rows * self.n_rows / max(attributes.n_nonzero, 1)
+            )
+            # Rows do not end where chunks do; a power of two of about one chunk keeps blocks apart.
+            self.row_alignment = 1 << max(0, min(int(chunk_rows), self.n_rows).bit_length() - 1)
+        else:
+            self.bytes_per_row = float(self.n_columns * item)
+            self.row_alignment = arrays["X"].spec.chunk_rows
+        self._path = path
+        self._attributes = attributes
+        self._arrays = arrays
+        self._indptr: NDArray[np.int64] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self._path), self._attributes.fingerprint)
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes of X read so far."""
+        return sum(array.bytes_read for name, array in self._arrays.items() if name[0] == "X")
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``.
+
+        Raises
+        ------
+        DataCorruptionError
+            If a chunk is not the one that was written.
+        """
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        if not self.is_sparse:
+            return self._arrays["X"].read(start, stop)
+        indptr = self.indptr()[start : stop + 1]
+        first, last = int(indptr[0]), int(indptr[-1])
+        data = self._arrays["X/data"].read(first, last)
+        indices = self._arrays["X/indices"].read(first, last)
+        return sp.csr_array((data, indices, indptr - first), shape=(stop - start, self.n_columns))
+
+    def take(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at `indices`; each chunk is read once, whatever their order."""
+        indices = np.asarray(indices, np.int64)
+        if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
+            raise IndexError(f"rows {indices.min()} to {indices.max()} of {self.n_rows}")
+        rows, back = np.unique(indices, return_inverse=True)
+        groups = np.flatnonzero(np.diff(rows // self.row_alignment)) + 1
+        out = np.empty((0 if self.is_sparse else len(indices), self.n_columns), self.dtype)
+        # Positions in the output, sorted by row.
+        order = np.argsort(back, kind="stable")
+        pieces, at = [], 0
+        for group in np.split(rows, groups):
+            if not len(group):
+                continue
+            start = int(group[0])
+            block = self.read(start, int(group[-1]) + 1)
+            if self.is_sparse:
+                pieces.append(block[group - start])
+                continue
+            n = int(np.searchsorted(back[order], at + len(group)))
+            first = int(np.searchsorted(back[order], at))
+            places = order[first:n]
+            out[places] = block[indices[places] - start]
+            at += len(group)
+        if not self.is_sparse:
+            return out
+        if not pieces:
+            return sp.csr_array((0, self.n_columns), dtype=self.dtype)
+        return sp.vstack(pieces, format="csr")[back]
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column, from the statistics of the store."""
+        mean = self._arrays["statistics/mean"]
+        return mean.read(0, self.n_columns)
+
+    def total_variance(self) -> float:
+        """Variance of all entries of X, from the statistics of the store."""
+        return self._attributes.variance
+
+    def fingerprint(self) -> str:
+        """Hash of the manifest of X."""
+        return self._attributes.rows_fingerprint
+
+    def as_dask(self) -> da.Array:
+        """The rows as a Dask array; each task is one verified read of some 32 MiB."""
+        rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
+        chunks = (*(rows for _ in range(self.n_rows // rows)), self.n_rows % rows)
+        sizes = tuple(n for n in chunks if n)
+        meta = (
+            sp.csr_array((0, self.n_columns), dtype=self.dtype)
+            if self.is_sparse
+            else np.empty((0, self.n_columns), self.dtype)
+        )
+        return da.map_blocks(
+            _read_block,
+            self,
+            chunks=(sizes, (self.n_columns,)),
+            dtype=self.dtype,
+            meta=meta,
+            name=f"bigsvm-{self.fingerprint()}-{rows}",
+        )
+
+    def indptr(self) -> NDArray[np.int64]:
+        """Place of each row in the entries, (n_rows + 1,) int64; only of CSR rows.
+
+        Raises
+        ------
+        DataCorruptionError
+            If it does not ascend from 0 to the number of entries.
+        """
+        if self._indptr is None:
+            array = self._arrays["X/indptr"]
+            indptr = array.read(0, self.n_rows + 1)
+            n_entries = self._attributes.n_nonzero
+            if indptr[0] != 0 or indptr[-1] != n_entries or (np.diff(indptr) < 0).any():
+                raise DataCorruptionError(
+                    f"{self._path}: array 'X/indptr' makes no sense; {REMEDY}"
+                )
+            self._indptr = indptr
+        return self._indptr
+
+
+def _read_block(rows: StoreRows, block_info: dict[Any, Any]) -> Rows:
+    start, stop = block_info[None]["array-location"][0]
+    return rows.read(start, stop)
+
+
+def _reopen(path: str, fingerprint: str) -> RowSource:
+    """Open the store again, in another process."""
+    store = open_store(path)
+    if store.attributes.fingerprint != fingerprint:
+        raise StoreError(f"{path}: was replaced by a store with other content since it was opened")
+    return store.rows
+
+
+def open_store(path: str | os.PathLike[str]) -> Store:
+    """Open a store: its attributes and the metadata of its arrays are read and checked, no data.
+
+    Raises
+    ------
+    StoreError
+        If `path` is not a store, is not complete, has a newer format, or contains links.
+    DataCorruptionError
+        If an array is missing or is not what the attributes say.
+    """
+    root = Path(path)
+    try:
+        attributes = read_attributes(root)
+        for folder, folders, files in os.walk(root):
+            for name in (*folders, *files):
+                if (Path(folder) / name).is_symlink():
+                    raise StoreError(
+                        f"{root}: {Path(folder, name).relative_to(root)} is a symbolic link, which a "
+                        "store has none of; copy the store itself"
+                    )
+        group = zarr.open_group(root, mode="r", zarr_format=3, use_consolidated=False)
+        arrays = {}
+        for name, expected in _expected(attributes).items():
+            hashes = attributes.manifest.get(name)
+            if hashes is None:
+                raise DataCorruptionError(f"{root}: the manifest lacks array {name!r}; {REMEDY}")
+            spec = check_array(root, name, expected, len(hashes))
+            try:
+                array = group[name]
+            except Exception as error:
+                raise DataCorruptionError(
+                    f"{root}: array {name!r} cannot be opened ({error}); {REMEDY}"
+                ) from error
+            arrays[name] = VerifiedArray(array, f"{root}: array {name!r}", spec, hashes)
+    except OSError as error:
+        raise StoreError(f"{root}: cannot be read ({error.strerror})") from error
+    return Store(root, attributes, arrays)
+
+
+def _expected(attributes: StoreAttributes) -> dict[str, Any]:
+    return array_specs(
+        attributes.n_rows,
+        attributes.n_columns,
+        attributes.n_nonzero,
+        dtype=np.dtype(attributes.dtype),
+        layout=attributes.layout,
+        weights=attributes.has_weights,
+    )
+
+
+__all__ = ["CSR", "DENSE", "Store", "StoreRows", "open_store"]

@@ -1,0 +1,159 @@
+"""The folder beside a store in which it is made, and the step by which it becomes the store.
+
+``.NAME.partial-PID-XXXX/`` holds ``lock``, ``store`` and whatever else the work needs. The lock is
+held while the work is going on; a folder whose lock is free belongs to a process that died, and is
+removed by the next one that makes the same store. The finished store is flushed to the disk and
+renamed into place, so that a name never stands for half a store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bigsvm.data.schema import KEY
+from bigsvm.errors import StoreError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+def flush_directory(path: Path) -> None:
+    """Make the entries of a directory (new and renamed files) survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _flush_tree(path: Path) -> None:
+    for folder, _, files in os.walk(path):
+        for file in files:
+            with (Path(folder) / file).open("rb") as handle:
+                os.fsync(handle.fileno())
+        flush_directory(Path(folder))
+
+
+def _lock(file: Path) -> int | None:
+    """Descriptor of the locked file, or None if another process holds the lock."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+class Workspace:
+    """A folder to make a store in; use it as a context manager.
+
+    Parameters
+    ----------
+    target : Path
+        Where the store is to be.
+    overwrite : bool
+        Replace a store that is there, once the new one is whole. Anything that is not a store is
+        never replaced.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    store : Path
+        Where in it the store has to be made.
+
+    Raises
+    ------
+    StoreError
+        If the target exists (and must not or cannot be replaced), another process is making it, or
+        the disk fails.
+    """
+
+    def __init__(self, target: Path, *, overwrite: bool) -> None:
+        self.target = target.absolute()
+        self._overwrite = overwrite
+
+    def __enter__(self) -> Workspace:
+        prefix = f".{self.target.name}.partial-"
+        try:
+            parent = self.target.parent
+            if not parent.is_dir():
+                raise StoreError(f"{parent}: no such directory; make it first")
+            for left in sorted(parent.glob(f"{prefix}*")):
+                self._discard(left)
+            self._check_target()
+            self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
+            lock = _lock(self.path / "lock")
+        except OSError as error:
+            raise StoreError(f"{self.target}: cannot be written ({error.strerror})") from error
+        if lock is None:
+            raise StoreError(f"{self.target}: another process just began to make it")
+        self._descriptor = lock
+        self.store = self.path / "store"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._descriptor)
+        if isinstance(error, OSError):
+            raise StoreError(
+                f"{self.target}: cannot be written ({error.strerror or error}); free some space on its "
+                "file system, or put it elsewhere. Nothing is left behind"
+            ) from error
+
+    def commit(self) -> None:
+        """Put the finished store in its place."""
+        _flush_tree(self.store)
+        self._check_target()
+        if self.target.exists():
+            # Recovered by `_discard` if the process ends between the two renames.
+            self.target.rename(self.path / "old")
+        self.store.rename(self.target)
+        flush_directory(self.target.parent)
+
+    def _check_target(self) -> None:
+        if not (self.target.exists() or self.target.is_symlink()):
+            return
+        if not self._overwrite:
+            raise StoreError(f"{self.target}: already exists; choose another name, or overwrite it")
+        metadata = self.target / "zarr.json"
+        if self.target.is_symlink() or not metadata.is_file():
+            raise StoreError(
+                f"{self.target}: not a store, so it is not overwritten; remove it first"
+            )
+        if f'"{KEY}"'.encode() not in metadata.read_bytes():
+            raise StoreError(
+                f"{self.target}: a Zarr hierarchy of something else, so it is not overwritten; remove "
+                "it first"
+            )
+
+    def _discard(self, left: Path) -> None:
+        """Remove what a dead process left; StoreError if the process lives."""
+        try:
+            lock = _lock(left / "lock")
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if lock is None:
+            pid = left.name.rpartition("partial-")[2].split("-")[0]
+            raise StoreError(
+                f"{self.target}: process {pid} is making it in {left.name}; wait for it, or stop it"
+            )
+        try:
+            if (left / "old").exists() and not self.target.exists():
+                with suppress(OSError):
+                    (left / "old").rename(self.target)
+            shutil.rmtree(left, ignore_errors=True)
+        finally:
+            os.close(lock)

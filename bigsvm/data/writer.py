@@ -1,0 +1,207 @@
+"""Write a store of known size from rows in their final order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.data.arrays import ArrayWriter, create_group
+from bigsvm.data.schema import (
+    CSR,
+    DENSE,
+    FORMAT_VERSION,
+    KEY,
+    MAX_LABEL_COUNTS,
+    STATISTICS,
+    StoreAttributes,
+    array_specs,
+    attributes_to_json,
+    fingerprints,
+)
+from bigsvm.data.statistics import ColumnStatistics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+
+_SHARD_BYTES = 128 << 20
+_VECTOR_SHARD_BYTES = 16 << 20
+_BLOCK_BYTES = 4 << 20
+
+
+class RowBatch(NamedTuple):
+    """Some rows with everything that belongs to them.
+
+    values : (m, d); labels : (m,) float64; row : (m,) int64, their numbers in the input;
+    weights : (m,) float64 or None.
+    """
+
+    values: Rows
+    labels: NDArray[np.float64]
+    row: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+
+    def select(self, which: slice | NDArray[np.int64]) -> RowBatch:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[which]
+        return RowBatch(self.values[which], self.labels[which], self.row[which], weights)
+
+
+class StoreWriter:
+    """Append rows in their final order; `finish` makes the result a store.
+
+    Parameters
+    ----------
+    path : Path
+        New directory.
+    n_rows, n_columns, n_entries : int
+        Size of X; `n_entries` matters for CSR only.
+    dtype : numpy.dtype
+    layout : str
+        "dense" or "csr"; rows may come in either form.
+    weights : bool
+        Whether there are sample weights.
+    memory_bytes : int
+        What the writer may take, about.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        n_rows: int,
+        n_columns: int,
+        n_entries: int,
+        dtype: np.dtype[Any],
+        layout: str,
+        weights: bool,
+        memory_bytes: int,
+    ) -> None:
+        self._group = create_group(path)
+        self._shape = (n_rows, n_columns)
+        self._dtype = dtype
+        self._layout = layout
+        specs = array_specs(
+            n_rows, n_columns, n_entries, dtype=dtype, layout=layout, weights=weights
+        )
+        if layout == CSR:
+            self._group.create_group("X").attrs.update(
+                {
+                    "encoding-type": "csr_matrix",
+                    "encoding-version": "0.1.0",
+                    "shape": [n_rows, n_columns],
+                }
+            )
+        self._group.create_group("statistics")
+        # A shard is held decoded, and twice more in compressed form while it is written; CSR has two.
+        shard_bytes = min(_SHARD_BYTES, memory_bytes // 4)
+        vector_bytes = min(_VECTOR_SHARD_BYTES, memory_bytes // 32)
+        self._arrays = {
+            name: ArrayWriter(
+                self._group,
+                name,
+                spec,
+                shard_bytes=shard_bytes if name in {"X", "X/data", "X/indices"} else vector_bytes,
+            )
+            for name, spec in specs.items()
+        }
+        # Statistics are taken in blocks of rows that do not depend on how the rows come, so that
+        # they are the same to the last bit however the store was made.
+        row_bytes = n_columns * dtype.itemsize if layout == DENSE else 12 * n_entries / n_rows
+        self._block_rows = max(1, min(int(_BLOCK_BYTES / max(row_bytes, 1)), 1 << 16))
+        self._pending: list[RowBatch] = []
+        self._n_pending = 0
+        self._statistics = ColumnStatistics(n_columns)
+        self._n_entries = 0
+        self._labels: dict[float, int] | None = {}
+        if layout == CSR:
+            self._arrays["X/indptr"].append(np.zeros(1, np.int64))
+
+    def append(self, batch: RowBatch) -> None:
+        """Append rows."""
+        while len(batch.labels):
+            n = min(self._block_rows - self._n_pending, len(batch.labels))
+            self._pending.append(batch.select(slice(0, n)))
+            self._n_pending += n
+            batch = batch.select(slice(n, None))
+            if self._n_pending == self._block_rows:
+                self._write_block()
+
+    def finish(self, *, shuffled: bool, seed: int | None, sources: tuple[str, ...]) -> None:
+        """Write what is left, then the attributes."""
+        if self._n_pending:
+            self._write_block()
+        statistics = self._statistics.result()
+        for name in STATISTICS:
+            self._arrays[f"statistics/{name}"].append(getattr(statistics, name))
+        manifest = {name: array.finish() for name, array in self._arrays.items()}
+        n_rows, n_columns = self._shape
+        counts = self._labels
+        whole, rows_only = fingerprints(n_rows, n_columns, self._dtype.name, self._layout, manifest)
+        attributes = StoreAttributes(
+            format_version=FORMAT_VERSION,
+            n_rows=n_rows,
+            n_columns=n_columns,
+            n_nonzero=self._statistics.n_nonzero,
+            dtype=self._dtype.name,
+            layout=self._layout,
+            shuffled=shuffled,
+            seed=seed,
+            label_counts=None if counts is None else tuple(sorted(counts.items())),
+            mean=statistics.total_mean(),
+            variance=statistics.total_variance(),
+            sources=sources,
+            manifest=manifest,
+            fingerprint=whole,
+            rows_fingerprint=rows_only,
+        )
+        self._group.attrs.put({KEY: attributes_to_json(attributes)})
+
+    def _write_block(self) -> None:
+        pieces, self._pending, self._n_pending = self._pending, [], 0
+        for piece in pieces:
+            self._arrays["y"].append(piece.labels)
+            self._arrays["row"].append(piece.row)
+            if piece.weights is not None:
+                self._arrays["sample_weight"].append(piece.weights)
+            self._count_labels(piece.labels)
+        rows = [piece.values for piece in pieces]
+        block = self._dense_block(rows) if self._layout == DENSE else self._csr_block(rows)
+        self._statistics.add(block)
+        if self._layout == DENSE:
+            self._arrays["X"].append(block)
+            return
+        self._arrays["X/data"].append(block.data)
+        self._arrays["X/indices"].append(block.indices)
+        self._arrays["X/indptr"].append(block.indptr[1:].astype(np.int64) + self._n_entries)
+        self._n_entries += block.nnz
+
+    def _dense_block(self, pieces: list[Rows]) -> NDArray[Any]:
+        block = np.empty((sum(piece.shape[0] for piece in pieces), self._shape[1]), self._dtype)
+        at = 0
+        for piece in pieces:
+            place = block[at : at + piece.shape[0]]
+            if sp.issparse(piece):
+                piece.toarray(out=place)
+            else:
+                place[...] = piece
+            at += len(place)
+        return block
+
+    def _csr_block(self, pieces: list[Rows]) -> sp.csr_array:
+        rows = [sp.csr_array(piece, dtype=self._dtype) for piece in pieces]
+        return sp.vstack(rows, format="csr") if len(rows) > 1 else rows[0]
+
+    def _count_labels(self, labels: NDArray[np.float64]) -> None:
+        if self._labels is None:
+            return
+        for label, n in zip(*np.unique(labels, return_counts=True), strict=True):
+            self._labels[float(label)] = self._labels.get(float(label), 0) + int(n)
+        if len(self._labels) > MAX_LABEL_COUNTS:
+            self._labels = None
