@@ -148,7 +148,7 @@ class KernelTiles:
         self.dtype = np.dtype(dtype)
         self.threads = threads
         self.n_evaluations = 0
-        self._centre = centre if kernel.is_shift_invariant else None
+        self.centre = centre if kernel.is_shift_invariant else None
         self._parameters = kernel.core_parameters
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bigsvm-tile")
         self._local = threading.local()
@@ -168,8 +168,8 @@ class KernelTiles:
     def dense(self, rows: Rows) -> Floats:
         """Rows (m, d) as a dense block, centred in float64 before they are rounded to `dtype`."""
         values = rows.toarray() if sp.issparse(rows) else rows
-        if self._centre is not None:
-            values = values - self._centre
+        if self.centre is not None:
+            values = values - self.centre
         return np.ascontiguousarray(values, dtype=self.dtype)
 
     def squared_norms(self, rows: Rows) -> Floats:

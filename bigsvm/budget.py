@@ -1,0 +1,145 @@
+"""The memory budget: what a run will hold is added up before it starts, and refused if too much."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from bigsvm.errors import MemoryBudgetError, ParameterError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
+
+ROW_STATE_BYTES = 33
+"""Bytes a training row takes for the whole run: alpha 8, outputs 8, sign 1, scores and their
+partition 8, and while a model is being read or a store opened its label or its row pointer 8."""
+WORKING_ROW_COPIES = 4
+"""A working set's rows exist as read, as kept from the last set, packed, and while being packed."""
+GRAM_SHARE = 0.55
+"""Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
+BLOCK_SHARE = 0.15
+LARGEST_BLOCKS = 128 << 20
+"""Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
+SPARE_SLOTS = 1.4
+"""A working set may have this many times the variables whose square would fit the kernel rows,
+because the solver asks for a third to a half of the rows of a large working set (measured)."""
+SMALLEST_WORKING_SET = 64
+
+
+def parse_bytes(size: int | str) -> int:
+    """Read a size: a number of bytes, or text like ``"4GB"``, ``"512MiB"``, ``"1.5g"``.
+
+    Raises
+    ------
+    ParameterError
+        Not a size, or not more than 0.
+    """
+    if isinstance(size, str):
+        match = _SIZE.fullmatch(size)
+        if match is None:
+            raise ParameterError(f"{size!r} is not a size; write it like 4GB, 512MiB or 800000000")
+        unit = (match[2] or "").lower()
+        value = float(match[1]) * (_UNITS | _BINARY)[unit]
+    else:
+        value = float(size)
+    if not (math.isfinite(value) and value >= 1):
+        raise ParameterError(f"{size!r} is not a size in bytes; it must be more than 0")
+    return int(value)
+
+
+def show_bytes(n: float) -> str:
+    """``1.5 GB``."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= factor:
+            return f"{n / factor:.4g} {unit}"
+    return f"{n:.0f} bytes"
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How a training run divides its memory.
+
+    Attributes
+    ----------
+    working_set : int
+        Most variables of a working set.
+    gram_bytes : int
+        Bytes of kernel rows in memory.
+    block_bytes : int
+        Bytes for the blocks of rows that exist at once.
+    projected : dict
+        Bytes of every part, by name.
+    """
+
+    working_set: int
+    gram_bytes: int
+    block_bytes: int
+    projected: dict[str, int]
+
+
+def plan_training(
+    memory: int,
+    *,
+    n_rows: int,
+    n_columns: int,
+    bytes_per_row: float,
+    row_alignment: int,
+    threads: int,
+    resident_bytes: int = 0,
+) -> TrainingPlan:
+    """Divide `memory` bytes among the parts of a run.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that all arrays of the run together may take.
+    n_rows, n_columns : int
+    bytes_per_row : float
+        Of one row in memory, as read.
+    row_alignment : int
+        Rows a block has at least.
+    threads : int
+    resident_bytes : int
+        Arrays of the caller that the run keeps (sample weights), counted here.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If not even the smallest working set fits; the message has the projection.
+    """
+    state = ROW_STATE_BYTES * n_rows + resident_bytes
+    scratch = threads * 4 * (252 * 512 + 3 * 252 * n_columns)
+    left = memory - state - scratch
+    smallest_block = int(2 * bytes_per_row * min(row_alignment, n_rows))
+    blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
+    gram = int(GRAM_SHARE * left)
+    row_bytes = WORKING_ROW_COPIES * max(bytes_per_row, 4.0 * min(n_columns, bytes_per_row))
+    for_rows = left - gram - blocks
+    size = 0
+    if left > 0 and for_rows > 0:
+        by_gram = SPARE_SLOTS * math.sqrt(gram / 4)
+        size = int(min(n_rows, by_gram, for_rows / row_bytes))
+    # Nothing smaller than the whole problem needs more than its square.
+    gram = max(min(gram, 4 * _padded(size) * size), 0)
+    projected = {
+        "state of the rows": state,
+        "scratch of the threads": scratch,
+        "blocks read ahead": blocks,
+        "kernel rows": gram,
+        "rows of the working set": int(row_bytes * size),
+    }
+    if size < min(SMALLEST_WORKING_SET, n_rows):
+        needed = state + scratch + 2 * smallest_block + int(row_bytes * SMALLEST_WORKING_SET) * 4
+        parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
+        raise MemoryBudgetError(
+            f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns "
+            f"({parts}); give at least about {show_bytes(max(needed, state + scratch + 10**6))}"
+        )
+    return TrainingPlan(size, gram, blocks, projected)
+
+
+def _padded(size: int) -> int:
+    """Length of a kernel row: whole blocks of 1024 variables."""
+    return -(-size // 1024) * 1024

@@ -1,0 +1,142 @@
+"""KernelRowCache: kernel rows among a working set, in memory, over tiers that bring them.
+
+The promise is `KernelRowCache.ensure`: afterwards the rows asked for are in memory. Where they come
+from is the business of the tier below: computed now, or read back from disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+    from bigsvm.tiles import Columns, KernelTiles
+
+FEWEST_SLOTS = 4
+"""HMG keeps the rows of the last pair while it asks for a third; one more lets a batch in."""
+
+
+class RowTier(Protocol):
+    """Something that brings kernel rows, and may keep those that memory gives up.
+
+    A row is plain K: no labels, no C, float32, never permuted. Each implementation is valid for one
+    (data, kernel, dtype, columns) only.
+    """
+
+    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+        """Write the kernel rows of `variables` (q,) to `out` (q, ≥ m); columns past m stay."""
+
+    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Take rows (q, m) that are about to leave the tier above; keeping them is optional."""
+
+
+class ComputedRows:
+    """The lowest tier: kernel rows are computed from the working set's rows when asked for."""
+
+    def __init__(self, tiles: KernelTiles, rows: Rows, columns: Columns) -> None:
+        self._tiles, self._rows, self._columns = tiles, rows, columns
+
+    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+        """Compute the rows in one product."""
+        self._tiles.evaluate(self._rows[variables], self._columns, out)
+
+    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Keep nothing: computing again is always possible."""
+
+
+class KernelRowCache:
+    """The memory tier: as many slots as the buffer holds, the least recently used given up first.
+
+    Parameters
+    ----------
+    below : RowTier
+    n_variables : int
+        Rows there are, m; each is m values long.
+    width : int
+        Length of a slot, at least m; the columns past m are 0 and stay 0.
+    buffer : (bytes / 4,) float32
+        Memory for the slots, reused from one working set to the next: fresh pages cost as much as
+        computing what is written to them.
+
+    Attributes
+    ----------
+    rows : (n_slots, width) float32
+    slots : (width,) int32
+        Slot of a variable's row, or −1.
+    used : (n_slots,) int64
+        Stamp of the last use; the solver writes it.
+    n_misses : int
+        Rows that had to be fetched from below.
+    """
+
+    def __init__(
+        self, below: RowTier, *, n_variables: int, width: int, buffer: NDArray[np.float32]
+    ) -> None:
+        self.below = below
+        self.n_variables = n_variables
+        n_slots = min(n_variables, buffer.size // width)
+        if n_slots < min(FEWEST_SLOTS, n_variables):
+            raise ValueError(f"{buffer.nbytes} bytes hold {n_slots} rows of {width}; 4 are needed")
+        self.rows = buffer[: n_slots * width].reshape(n_slots, width)
+        self.slots = np.full(width, -1, np.int32)
+        self.used = np.zeros(n_slots, np.int64)
+        self.n_misses = 0
+        self._owner = np.full(n_slots, -1, np.int64)
+        self._n_filled = 0
+
+    @property
+    def n_slots(self) -> int:
+        """Rows that fit."""
+        return len(self.used)
+
+    @property
+    def largest_batch(self) -> int:
+        """Most rows of one `ensure`: all while there are free slots, else a quarter of the slots."""
+        return max(self.n_slots - self._n_filled, self.n_slots // 4, 1)
+
+    def ensure(self, variables: NDArray[np.int64], *, stamp: int) -> None:
+        """Bring the rows of `variables` into memory; those already there stay.
+
+        Parameters
+        ----------
+        variables : (q,) int64
+            Distinct, the most wanted first; at most `largest_batch` of them missing.
+        stamp : int
+            The present use stamp: rows used since then are newer than all others.
+        """
+        missing = variables[self.slots[variables] < 0]
+        self.used[self.slots[variables[self.slots[variables] >= 0]]] = stamp
+        if len(missing) == 0:
+            return
+        slots = self._take_slots(len(missing))
+        # Fetch in runs of neighbouring slots, so that the rows below write straight into place.
+        start = 0
+        while start < len(slots):
+            stop = start + 1
+            while stop < len(slots) and slots[stop] == slots[stop - 1] + 1:
+                stop += 1
+            block = self.rows[slots[start] : slots[start] + stop - start]
+            block[:, self.n_variables :] = 0
+            self.below.fetch(missing[start:stop], block)
+            start = stop
+        self._owner[slots] = missing
+        self.slots[missing] = slots
+        self.used[slots] = stamp
+        self.n_misses += len(missing)
+
+    def _take_slots(self, count: int) -> NDArray[np.int64]:
+        """Free `count` slots, unused ones first, then the least recently used; ascending."""
+        held = self._n_filled
+        self._n_filled = min(held + count, self.n_slots)
+        slots = np.arange(held, self._n_filled)
+        if len(slots) < count:
+            oldest = np.argsort(self.used[:held], kind="stable")[: count - len(slots)]
+            evicted = self._owner[oldest]
+            self.below.offer(evicted, self.rows[oldest, : self.n_variables])
+            self.slots[evicted] = -1
+            slots = np.sort(np.concatenate([slots, oldest]))
+        return slots

@@ -1,0 +1,1 @@
+"""The outer loop, its checkpoints and its events."""

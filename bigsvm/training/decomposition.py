@@ -1,0 +1,474 @@
+"""The outer loop: select a working set, solve on it, sweep; until a full sweep certifies.
+
+    state: alpha and f = K beta, row-sized, checkpointed
+    repeat
+      select   working set W: free rows, worst violators, next closest to violating
+      solve    the dual restricted to W, kernel rows of W made on demand
+      sweep    f += K(all rows, W) Δbeta[W], streaming the rows
+    until the KKT gap over all rows is at most tol
+
+The first working sets are nested random samples, each solved loosely from the one before: the first
+sweep over all rows then starts from a useful point for a few percent of its cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bigsvm.data.sampling import sample_rows
+from bigsvm.duals.box import Optimality, Progress, SubProblem
+from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.training import events
+from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.sweep import choose, sweep
+from bigsvm.training.working_rows import WorkingRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import RowSource
+    from bigsvm.duals.box import BoxDual
+    from bigsvm.training.checkpoint import Checkpoint
+
+FIRST_SAMPLE = 2000
+SAMPLE_GROWTH = 3
+SAMPLE_TOL = 0.05
+"""Nested samples are solved to this KKT gap only; what they lead to is swept over all rows next."""
+INNER_TOL = 0.5
+"""A working set is solved to this share of tol, so that its own gap leaves room for the others'."""
+FILL = 2.0
+"""A working set has this many times the free and violating rows: half of it nearly violates."""
+SMALLEST_SET = 2048
+PATIENCE = 10
+"""Sweeps without a better gap or objective after which a run is stalled."""
+
+
+class Phase(StrEnum):
+    """What the loop does next."""
+
+    SELECT = "select"
+    SOLVE = "solve"
+    SWEEP = "sweep"
+
+
+class RowState(NamedTuple):
+    """The arrays a checkpoint stores; with `Counters` they are all that survives a crash.
+
+    Attributes
+    ----------
+    alpha, outputs : (n,) float64
+        The point before the working set was changed, and f there. In the middle of a sweep the rows
+        done have their f of after it.
+    sample : (s,) int64
+        Random rows for the nested samples of the start.
+    working_set : (m,) int64
+    working_alpha, working_gradient : (m,) float64
+        The sub-problem in progress; Δbeta of a sweep is ``working_alpha − alpha[working_set]``.
+    pair : (2,) int64
+        Last pair of the sub-problem.
+    """
+
+    alpha: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+    sample: NDArray[np.int64]
+    working_set: NDArray[np.int64]
+    working_alpha: NDArray[np.float64]
+    working_gradient: NDArray[np.float64]
+    pair: NDArray[np.int64]
+
+
+@dataclass
+class Counters:
+    """Where the loop is and what it has cost; stored beside the arrays."""
+
+    phase: Phase = Phase.SELECT
+    sampling: bool = True
+    rows_done: int = 0
+    sub_steps: int = 0
+    n_sweeps: int = 0
+    n_iter: int = 0
+    n_kernel_evaluations: int = 0
+    row_misses: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    best_gap: float = float("inf")
+    best_objective: float = -float("inf")
+    fruitless: int = 0
+    random_state: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When to stop without having converged.
+
+    Attributes
+    ----------
+    max_iter : int
+        Pair steps; −1 is no limit.
+    max_seconds : float
+        Of this process.
+    interrupted : callable
+        Asked several times a second; True stops the run.
+    """
+
+    max_iter: int = -1
+    max_seconds: float = float("inf")
+    interrupted: Callable[[], bool] = lambda: False
+
+
+class Decomposition:
+    """One training run; see the module's docstring.
+
+    Parameters
+    ----------
+    source : RowSource
+    dual : BoxDual
+    tiles : KernelTiles
+        float32.
+    plan : TrainingPlan
+    tol : float
+        KKT gap to reach.
+    seed : int
+        Of the nested samples.
+    limits : Limits
+    checkpoint : Checkpoint or None
+        Where to save, and what to resume from if it holds anything.
+    checkpoint_every : float
+        Seconds between two saves.
+    listener : callable
+        Told every event.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        dual: BoxDual,
+        tiles: KernelTiles,
+        plan: TrainingPlan,
+        *,
+        tol: float,
+        seed: int = 0,
+        limits: Limits | None = None,
+        checkpoint: Checkpoint | None = None,
+        checkpoint_every: float = 60.0,
+        listener: events.Listener = events.ignore,
+    ) -> None:
+        self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
+        self.tol = tol
+        self.limits = limits or Limits()
+        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
+        self.listener = listener
+        self._rows = WorkingRows(source)
+        self._buffer = np.empty(plan.gram_bytes // 4, np.float32)
+        self._started = self._last_saved = time.monotonic()
+        self._stop: StopReason | None = None
+        self._at: Optimality | None = None
+        saved = checkpoint.latest() if checkpoint else None
+        if saved is None:
+            self.count = Counters()
+            self.state = self._first_state(np.random.default_rng(seed))
+        else:
+            self.count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
+            arrays = {name: np.array(array) for name, array in saved.arrays.items()}
+            self.state = RowState(**arrays)
+        self._before = (self.count.seconds, self.count.n_kernel_evaluations, self.count.bytes_read)
+
+    def _first_state(self, rng: np.random.Generator) -> RowState:
+        n = self.source.n_rows
+        sample = sample_rows(self.source, self.plan.working_set, rng)
+        self.count.random_state = dict(rng.bit_generator.state)
+        empty = np.empty(0)
+        return RowState(
+            np.zeros(n), np.zeros(n), sample, np.empty(0, np.int64), empty, empty,
+            np.full(2, -1, np.int64),
+        )  # fmt: skip
+
+    # -- the loop ----------------------------------------------------------------------------
+
+    def run(self) -> TrainingResult:
+        """Train until certified or stopped; the result says which."""
+        self.listener(
+            events.Planned(
+                self.source.n_rows, self.source.n_columns, self.plan.working_set,
+                self.plan.projected, self.count.n_sweeps,
+            )  # fmt: skip
+        )
+        steps = {Phase.SELECT: self._select, Phase.SOLVE: self._solve, Phase.SWEEP: self._sweep}
+        while self._stop is None:
+            steps[self.count.phase]()
+        if self.checkpoint is not None:
+            self._save()
+        return self._result(self._stop)
+
+    def _select(self) -> None:
+        """Score all rows; stop if they are optimal, else choose the next working set."""
+        state, count = self.state, self.count
+        at = self._at = self.dual.optimality(state.alpha, state.outputs)
+        if count.n_sweeps:
+            self._judge(at)
+            if self._stop is not None:
+                return
+            working_set = self.dual.select(
+                state.alpha, state.outputs, self._at, capacity=self.plan.working_set,
+                smallest=SMALLEST_SET, fill=FILL,
+            )  # fmt: skip
+        else:
+            working_set = self._first_sample()
+        linear = self.dual.formulation.box(working_set).linear
+        self.state = state._replace(
+            working_set=working_set,
+            working_alpha=state.alpha[working_set],
+            working_gradient=linear - state.outputs[working_set],
+            pair=np.full(2, -1, np.int64),
+        )
+        count.sub_steps = 0
+        count.phase = Phase.SOLVE
+
+    def _first_sample(self) -> NDArray[np.int64]:
+        """The smallest sample in which a row of either class may move."""
+        sample = self.state.sample
+        size = min(FIRST_SAMPLE, len(sample))
+        while size < len(sample) and not self._has_both(sample[:size]):
+            size = min(size * SAMPLE_GROWTH, len(sample))
+        if self._has_both(sample[:size]):
+            return sample[:size]
+        # A class too rare for any sample: take some of its rows and fill up at random.
+        rare = np.concatenate(
+            [np.flatnonzero(part)[:100] for part in self.dual.formulation.movable_by_class()]
+        )
+        rest = sample[~np.isin(sample, rare)][: max(0, min(FIRST_SAMPLE, len(sample)) - len(rare))]
+        self.state = self.state._replace(sample=np.concatenate([rare, rest]))
+        return self.state.sample
+
+    def _has_both(self, rows: NDArray[np.int64]) -> bool:
+        box = self.dual.formulation.box(rows)
+        return bool((box.upper > 0).any() and (box.lower < 0).any())
+
+    def _judge(self, at: Optimality) -> None:
+        """Decide whether the point of the last sweep ends the run."""
+        count = self.count
+        if at.gap <= self.tol:
+            at = self._at = self._refine()
+        self.listener(
+            events.Swept(
+                count.n_sweeps, at.gap, self.tol, at.objective, at.n_support, at.n_bounded,
+                self._seconds(),
+            )  # fmt: skip
+        )
+        better_gap = at.gap < 0.99 * count.best_gap
+        scale = max(abs(count.best_objective), 1e-300)
+        better_objective = not at.objective - count.best_objective < 1e-10 * scale
+        count.fruitless = 0 if better_gap or better_objective else count.fruitless + 1
+        count.best_gap = min(count.best_gap, at.gap)
+        count.best_objective = max(count.best_objective, at.objective)
+        if at.gap <= self.tol:
+            self._stop = StopReason.CONVERGED
+        elif 0 <= self.limits.max_iter <= count.n_iter:
+            self._stop = StopReason.MAX_ITER
+        elif count.fruitless >= PATIENCE:
+            self._stop = StopReason.STALLED
+
+    def _solve(self) -> None:
+        """Pair steps on the working set, in slices, until its tolerance is reached."""
+        state, count = self.state, self.count
+        rows = self._rows.gather(state.working_set)
+        problem = SubProblem(
+            self.dual, self.tiles, rows, state.working_set, state.working_alpha,
+            state.working_gradient, buffer=self._buffer, pair=state.pair, steps=count.sub_steps,
+        )  # fmt: skip
+        last_sample = not count.sampling or self._is_everything()
+        tol = INNER_TOL * self.tol if last_sample else max(SAMPLE_TOL, INNER_TOL * self.tol)
+        misses = 0
+        progress = Progress.STEPS_SPENT
+        while progress is Progress.STEPS_SPENT and self._stop is None:
+            before = problem.steps
+            progress = problem.advance(tol=tol)
+            count.n_iter += problem.steps - before
+            count.row_misses += problem.cache.n_misses - misses
+            misses = problem.cache.n_misses
+            self._keep(problem)
+            self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
+            if progress is Progress.STEPS_SPENT:
+                if 0 <= self.limits.max_iter <= count.n_iter:
+                    break
+                self._pause()
+        self._keep(problem)
+        if self._stop is not None:
+            return
+        if count.sampling and self._grow_sample(rows):
+            return
+        count.sampling = False
+        count.rows_done = 0
+        count.phase = Phase.SWEEP
+
+    def _keep(self, problem: SubProblem) -> None:
+        self.state = self.state._replace(
+            working_alpha=problem.alpha.copy(),
+            working_gradient=problem.gradient.copy(),
+            pair=problem.state.pair.copy(),
+        )
+        self.count.sub_steps = problem.steps
+
+    def _is_everything(self) -> bool:
+        return len(self.state.working_set) == self.source.n_rows
+
+    def _grow_sample(self, rows) -> bool:  # noqa: ANN001
+        """Go on to the next nested sample; False where this was the last."""
+        state, count = self.state, self.count
+        size = len(state.working_set)
+        if size >= len(state.sample) or 0 <= self.limits.max_iter <= count.n_iter:
+            return False
+        grown = state.sample[: min(size * SAMPLE_GROWTH, len(state.sample))]
+        alpha = np.zeros(len(grown))
+        alpha[:size] = state.working_alpha
+        moved = state.working_alpha != 0
+        outputs = np.zeros(len(grown))
+        columns = self._columns(choose(rows, moved))
+        self.tiles.multiply(
+            self._rows.gather(grown), columns, state.working_alpha[moved], outputs
+        )
+        self.state = state._replace(
+            working_set=grown,
+            working_alpha=alpha,
+            working_gradient=self.dual.formulation.box(grown).linear - outputs,
+            pair=np.full(2, -1, np.int64),
+        )
+        count.sub_steps = 0
+        return True
+
+    def _sweep(self) -> None:
+        """Bring f of every row up to date with the working set's new alpha."""
+        state, count = self.state, self.count
+        change = state.working_alpha - state.alpha[state.working_set]
+        moved = change != 0
+        if moved.any():
+            columns = self._columns(choose(self._rows.gather(state.working_set), moved))
+
+            def goes_on(rows_done: int) -> bool:
+                count.rows_done = rows_done
+                self.listener(
+                    events.Sweeping(
+                        count.n_sweeps + 1, rows_done, self.source.n_rows, columns.n
+                    )
+                )
+                self._pause()
+                return self._stop is None
+
+            sweep(
+                self.tiles, self.source, columns, change[moved], state.outputs,
+                block_bytes=self.plan.block_bytes, start=count.rows_done, goes_on=goes_on,
+            )  # fmt: skip
+            if count.rows_done < self.source.n_rows:
+                return
+        state.alpha[state.working_set] = state.working_alpha
+        count.n_sweeps += 1
+        count.phase = Phase.SELECT
+
+    def _columns(self, rows) -> Columns:  # noqa: ANN001
+        return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
+
+    # -- certificate ---------------------------------------------------------------------------
+
+    def _refine(self) -> Optimality:
+        """Recompute f of the support rows in float64, and look at the point again.
+
+        The slack and both objectives live on those rows, so the certificate loses the float32
+        rounding of n_SV sums for n_SV² evaluations.
+        """
+        state = self.state
+        support = np.flatnonzero(state.alpha)
+        exact = np.zeros(len(support))
+        rows = self._rows.gather(support)
+        with KernelTiles(
+            self.tiles.kernel, centre=self.tiles.centre, threads=self.tiles.threads,
+            dtype=np.float64,
+        ) as tiles:  # fmt: skip
+            columns = Columns(tiles, rows, sparse_partners=self.source.is_sparse)
+            tiles.multiply(rows, columns, state.alpha[support], exact)
+            self.tiles.n_evaluations += tiles.n_evaluations
+        state.outputs[support] = exact
+        return self.dual.optimality(state.alpha, state.outputs)
+
+    def _result(self, reason: StopReason) -> TrainingResult:
+        """The last point whose outputs are complete; else the working set's, with no gap known."""
+        state, count = self.state, self.count
+        half_swept = count.phase is Phase.SWEEP and count.rows_done > 0
+        if count.n_sweeps and not half_swept:
+            alpha = state.alpha
+            at = self._at if reason is StopReason.CONVERGED else None
+            at = at or self._refine()
+        else:
+            alpha, at = state.alpha.copy(), None
+            alpha[state.working_set] = state.working_alpha
+        support = np.flatnonzero(alpha)
+        box = self.dual.formulation.box(support)
+        bounded = (alpha[support] == box.upper) | (alpha[support] == box.lower)
+        self._account()
+        certificate = Certificate(
+            converged=reason is StopReason.CONVERGED,
+            stop_reason=reason,
+            tol=self.tol,
+            objective=at.objective if at else None,
+            gap=at.gap if at else None,
+            duality_gap=at.duality_gap if at else None,
+            n_support=len(support),
+            n_bounded=int(bounded.sum()),
+            n_sweeps=count.n_sweeps,
+            n_iter=count.n_iter,
+            n_kernel_evaluations=count.n_kernel_evaluations,
+            row_misses=count.row_misses,
+            bytes_read=count.bytes_read,
+            seconds=count.seconds,
+        )
+        intercept = at.threshold if at else self._intercept_within()
+        return TrainingResult(support, alpha[support], float(intercept), certificate)
+
+    def _intercept_within(self) -> float:
+        """The threshold of the sub-problem, where no sweep has been completed."""
+        state = self.state
+        if not len(state.working_set):
+            return 0.0
+        _, lower, upper = self.dual.formulation.box(state.working_set)
+        rises, falls = state.working_alpha < upper, state.working_alpha > lower
+        return 0.5 * float(
+            state.working_gradient[rises].max(initial=0.0)
+            + state.working_gradient[falls].min(initial=0.0)
+        )
+
+    # -- time and checkpoints --------------------------------------------------------------------
+
+    def _seconds(self) -> float:
+        return self._before[0] + time.monotonic() - self._started
+
+    def _account(self) -> None:
+        seconds, evaluations, read = self._before
+        self.count.seconds = self._seconds()
+        self.count.n_kernel_evaluations = evaluations + self.tiles.n_evaluations
+        self.count.bytes_read = read + self.source.bytes_read
+
+    def _pause(self) -> None:
+        """Between two slices: stop if asked to, save if it is time."""
+        now = time.monotonic()
+        if self.limits.interrupted():
+            self._stop = StopReason.INTERRUPTED
+        elif now - self._started >= self.limits.max_seconds:
+            self._stop = StopReason.TIME_LIMIT
+        elif self.checkpoint is not None and now - self._last_saved >= self.checkpoint_every:
+            self._save()
+
+    def _save(self) -> None:
+        assert self.checkpoint is not None
+        began = time.monotonic()
+        self._account()
+        generation = self.checkpoint.save(self.state._asdict(), asdict(self.count))
+        self._last_saved = time.monotonic()
+        self.listener(events.Checkpointed(generation, self._last_saved - began))

@@ -1,0 +1,84 @@
+"""What a run tells whoever watches: typed events, no text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+
+class Planned(NamedTuple):
+    """The run is about to start, or to go on.
+
+    Attributes
+    ----------
+    n_rows, n_columns : int
+    working_set : int
+        Most rows of a working set.
+    projected : dict
+        Bytes of each part of the memory, by name.
+    resumed_sweeps : int
+        Sweeps that an earlier process completed; 0 for a new run.
+    """
+
+    n_rows: int
+    n_columns: int
+    working_set: int
+    projected: dict[str, int]
+    resumed_sweeps: int
+
+
+class Solving(NamedTuple):
+    """The working set is being solved: `steps` pair steps of the run so far, `gap` within the set."""
+
+    size: int
+    steps: int
+    gap: float
+
+
+class Sweeping(NamedTuple):
+    """A sweep is under way: `rows_done` of `n_rows`."""
+
+    sweep: int
+    rows_done: int
+    n_rows: int
+    n_columns: int
+
+
+class Swept(NamedTuple):
+    """A sweep is complete, and the whole problem's state is known.
+
+    Attributes
+    ----------
+    sweep : int
+    gap : float
+        KKT gap over all rows.
+    tol : float
+        Where it has to get to.
+    objective : float
+    n_support, n_bounded : int
+    seconds : float
+        Of training so far, earlier processes included.
+    """
+
+    sweep: int
+    gap: float
+    tol: float
+    objective: float
+    n_support: int
+    n_bounded: int
+    seconds: float
+
+
+class Checkpointed(NamedTuple):
+    """A generation of the checkpoint has been written whole."""
+
+    generation: int
+    seconds: float
+
+
+Event: TypeAlias = Planned | Solving | Sweeping | Swept | Checkpointed
+Listener: TypeAlias = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,96 @@
+"""What a run ends with: why it stopped, what it proved, what it cost, and the coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class StopReason(StrEnum):
+    """Why a run ended."""
+
+    CONVERGED = "converged"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    INTERRUPTED = "interrupted"
+    STALLED = "stalled"
+
+    @property
+    def sentence(self) -> str:
+        """The reason in words, with the remedy where there is one."""
+        return {
+            StopReason.CONVERGED: "a full sweep certified the tolerance",
+            StopReason.MAX_ITER: "the limit of pair steps was reached; raise max_iter",
+            StopReason.TIME_LIMIT: "the time limit was reached; resume from the checkpoint or raise it",
+            StopReason.INTERRUPTED: "the run was interrupted; resume from its checkpoint",
+            StopReason.STALLED: "neither gap nor objective improved any more at the precision of "
+            "float32 kernel values; scale the columns or ask for a larger tol",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a run proved about the returned point, and what that cost.
+
+    Attributes
+    ----------
+    converged : bool
+    stop_reason : StopReason
+    tol : float
+    objective : float or None
+        Dual objective, maximised, recomputed in float64; None where no sweep was completed.
+    gap : float or None
+        KKT gap over all rows (libsvm-2.2.txt, section 4.1, maximal violating pair).
+    duality_gap : float or None
+        Primal minus dual objective.
+    n_support, n_bounded : int
+    n_sweeps, n_iter : int
+        Passes over all rows; pair steps.
+    n_kernel_evaluations, row_misses, bytes_read : int
+    seconds : float
+        Of training, earlier processes of a resumed run included.
+    """
+
+    converged: bool
+    stop_reason: StopReason
+    tol: float
+    objective: float | None
+    gap: float | None
+    duality_gap: float | None
+    n_support: int
+    n_bounded: int
+    n_sweeps: int
+    n_iter: int
+    n_kernel_evaluations: int
+    row_misses: int
+    bytes_read: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**asdict(self), "stop_reason": str(self.stop_reason)}
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The point a run ended at.
+
+    Attributes
+    ----------
+    support : (n_support,) int64
+        Rows with a coefficient, ascending.
+    coefficients : (n_support,) float64
+        beta of those rows: ``y_i a_i`` for a classifier.
+    intercept : float
+    certificate : Certificate
+    """
+
+    support: NDArray[np.int64]
+    coefficients: NDArray[np.float64]
+    intercept: float
+    certificate: Certificate

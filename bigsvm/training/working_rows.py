@@ -1,0 +1,53 @@
+"""The rows of the working set, kept from one set to the next so that only new ones are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowSource
+
+
+class WorkingRows:
+    """Rows gathered from a source; those of the last gathering are not read again."""
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self._held = np.empty(0, np.int64)
+        self._rows: Rows | None = None
+
+    def gather(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows `indices` ((m,) distinct int64, any order), in that order."""
+        if self._rows is None:
+            rows = self._source.take(indices)
+        else:
+            order = np.argsort(self._held, kind="stable")
+            place = np.searchsorted(self._held, indices, sorter=order)
+            place = order[np.minimum(place, len(order) - 1)]
+            known = self._held[place] == indices
+            fresh = self._source.take(indices[~known]) if not known.all() else None
+            rows = _merge(self._rows, place[known], fresh, known)
+        self._held, self._rows = indices.copy(), rows
+        return rows
+
+
+def _merge(
+    held: Rows, places: NDArray[np.int64], fresh: Rows | None, known: NDArray[np.bool_]
+) -> Rows:
+    """Rows `places` of `held` where `known`, the rows of `fresh` elsewhere."""
+    if fresh is None:
+        return held[places]
+    if sp.issparse(held):
+        order = np.empty(len(known), np.int64)
+        order[known] = np.arange(len(places))
+        order[~known] = len(places) + np.arange(fresh.shape[0])
+        return sp.csr_array(sp.vstack([held[places], fresh], format="csr")[order])
+    rows = np.empty((len(known), held.shape[1]), held.dtype)
+    rows[known] = held[places]
+    rows[~known] = fresh
+    return rows
