@@ -72,13 +72,20 @@ _ZIV = 2.0**-90
 _TAB, _NEWLINE, _RETURN, _SPACE, _HASH, _PLUS, _MINUS, _DOT, _ZERO, _COLON, _BIG_E = (
     9, 10, 13, 32, 35, 43, 45, 46, 48, 58, 69,
 )  # fmt: skip
-_SMALL_E = 101
+_SMALL_E, _Q, _I, _D = 101, 113, 105, 100
 
-_STRICT_EMPTY, _STRICT_COMMENT, _STRICT_QID = (
-    int(Problem.EMPTY_LINE),
-    int(Problem.COMMENT),
-    int(Problem.QID),
-)
+# Plain integers: the kernel assigns them to one variable, which must keep one type.
+_LABEL = int(Problem.LABEL)
+_INDEX = int(Problem.INDEX)
+_TOO_SMALL = int(Problem.INDEX_TOO_SMALL)
+_TOO_LARGE = int(Problem.INDEX_TOO_LARGE)
+_ORDER = int(Problem.ORDER)
+_VALUE = int(Problem.VALUE)
+_RANGE = int(Problem.RANGE)
+_NUL = int(Problem.NUL)
+_EMPTY_LINE = int(Problem.EMPTY_LINE)
+_COMMENT = int(Problem.COMMENT)
+_QID = int(Problem.QID)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -89,7 +96,7 @@ def _is_space(c: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _two_product(a: float, b: float) -> tuple[float, float]:
-    """``a * b`` rounded, and its exact error."""
+    """Return ``a * b``, rounded, and its exact error."""
     p = a * b
     t = _SPLIT * a
     a_high = t - (t - a)
@@ -137,7 +144,7 @@ def scale_by_ten(mantissa: int, exponent: int) -> tuple[float, bool]:
 
 @numba.njit(cache=True, nogil=True)
 def _number(text: NDArray[np.uint8], at: int) -> tuple[float, int, int]:
-    """Read a decimal at `at`: its value, the position after it, and 1 = exact, 0 = fix up, -1 = bad.
+    """Read a decimal at `at`: value, position after it, and 1 exact, 0 to fix up, -1 bad.
 
     The text must end with a newline, which ends every number.
     """
@@ -287,16 +294,16 @@ def parse(
             if c == _HASH:
                 counts[Count.COMMENTS] += 1
                 if strict == 1:
-                    problem = _STRICT_COMMENT
+                    problem = _COMMENT
                     break
                 at, clean = _skip_comment(text, at)
                 if not clean:
-                    problem = 8
+                    problem = _NUL
                     break
             else:
                 counts[Count.EMPTY_LINES] += 1
                 if strict == 1:
-                    problem = _STRICT_EMPTY
+                    problem = _EMPTY_LINE
                     break
             at += 1
             continue
@@ -305,7 +312,7 @@ def parse(
         value, at, quality = _number(text, at)
         c = np.int64(text[at])
         if quality < 0 or not (_is_space(c) or c == _NEWLINE or c == _HASH):
-            problem = 1
+            problem = _LABEL
             at = start
             break
         labels[n_rows] = value
@@ -329,23 +336,23 @@ def parse(
                 if c == _HASH:
                     counts[Count.COMMENTS] += 1
                     if strict == 1:
-                        problem = _STRICT_COMMENT
+                        problem = _COMMENT
                         break
                     at, clean = _skip_comment(text, at)
                     if not clean:
-                        problem = 8
+                        problem = _NUL
                     break
                 # Every token is followed by a newline, so a mismatch stops these tests in bounds.
                 if (
                     n_entries == first_entry
-                    and c == 113
-                    and text[at + 1] == 105
-                    and text[at + 2] == 100
+                    and c == _Q
+                    and text[at + 1] == _I
+                    and text[at + 2] == _D
                     and text[at + 3] == _COLON
                 ):
                     counts[Count.QIDS] += 1
                     if strict == 1:
-                        problem = _STRICT_QID
+                        problem = _QID
                         break
                     at += 4
                     first = at
@@ -354,11 +361,11 @@ def parse(
                         at += 1
                         c = np.int64(text[at])
                     if at == first or not (_is_space(c) or c == _NEWLINE or c == _HASH):
-                        problem = 11
+                        problem = _QID
                         at = start
                         break
                     continue
-                problem = 2
+                problem = _INDEX
                 break
             index = digit
             at += 1
@@ -373,11 +380,15 @@ def parse(
                 at += 1
                 c = np.int64(text[at])
             if c != _COLON:
-                problem = 2
+                problem = _INDEX
                 at = start
                 break
             if index > MAX_INDEX or index < smallest_index or index <= previous:
-                problem = 4 if index > MAX_INDEX else (3 if index < smallest_index else 5)
+                problem = _ORDER
+                if index > MAX_INDEX:
+                    problem = _TOO_LARGE
+                elif index < smallest_index:
+                    problem = _TOO_SMALL
                 at = start
                 break
             at += 1
@@ -392,7 +403,7 @@ def parse(
                 value, at, quality = _number(text, at)
             c = np.int64(text[at])
             if quality < 0 or not (_is_space(c) or c == _NEWLINE or c == _HASH):
-                problem = 6
+                problem = _VALUE
                 at = start
                 break
             if quality == 0:
@@ -401,7 +412,7 @@ def parse(
                 fixups[n_fixups, 2] = n_entries
                 n_fixups += 1
             elif abs(value) >= largest:
-                problem = 7
+                problem = _RANGE
                 at = start
                 break
             else:

@@ -14,6 +14,8 @@ from bigsvm.data.schema import REMEDY, ZSTD_LEVEL, ArraySpec, hash_values
 from bigsvm.errors import DataCorruptionError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 _CHUNKS_PER_READ = 4
@@ -113,7 +115,9 @@ class VerifiedArray:
         Hash of each chunk.
     """
 
-    def __init__(self, array: Any, where: str, spec: ArraySpec, hashes: tuple[str, ...]) -> None:
+    def __init__(
+        self, array: zarr.Array[Any], where: str, spec: ArraySpec, hashes: tuple[str, ...]
+    ) -> None:
         self.spec = spec
         self._array = array
         self._where = where
@@ -187,19 +191,19 @@ class VerifiedArray:
                         self._decode(start + i, out[i : i + rows])
                     return
                 raise DataCorruptionError(
-                    f"{self._where}: chunk {first} cannot be read ({type(error).__name__}: {error}); "
-                    f"{REMEDY}"
+                    f"{self._where}: chunk {first} cannot be read "
+                    f"({type(error).__name__}: {error}); {REMEDY}"
                 ) from error
         for i in range(0, len(out), rows):
             if hash_values(out[i : i + rows]) != self._hashes[first + i // rows]:
                 raise DataCorruptionError(
-                    f"{self._where}: chunk {first + i // rows} is missing or is not the one that was "
-                    f"written; {REMEDY}"
+                    f"{self._where}: chunk {first + i // rows} is missing, or is not the one "
+                    f"that was written; {REMEDY}"
                 )
         with self._lock:
             self._bytes_read += out.nbytes
 
 
-def create_group(path: Any) -> zarr.Group:
+def create_group(path: Path) -> zarr.Group:
     """Make a new Zarr group in a directory."""
     return zarr.create_group(path, zarr_format=3)

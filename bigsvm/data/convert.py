@@ -284,7 +284,7 @@ def _bucket_bits(inputs: list[Source], budget: int) -> int:
 
 
 def _columns(counts: TextCounts, zero_based: ZeroBased, n_features: int | None) -> tuple[int, int]:
-    """Number of columns, and the index of the first."""
+    """Return the number of columns, and the index of the first."""
     if counts.rows == 0:
         raise DataError("the input has no rows; every source is empty, or has comments only")
     low, high = counts.smallest_index, counts.largest_index

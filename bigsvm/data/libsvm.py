@@ -2,7 +2,7 @@
 
 What is read, what is refused:
 
-* ``label`` and values are decimal numbers as Python's `float` reads them, finite, correctly rounded.
+* Label and values are finite decimal numbers, read as Python's `float` reads them.
 * Indices ascend strictly within a row, from 0 or 1 to 2**31 - 2.
 * Tabs, trailing spaces, carriage returns, ``+1``, comments after ``#``, a byte order mark at the
   start and a missing newline at the end are fine.
@@ -98,7 +98,7 @@ class _Chunk(NamedTuple):
 def _fix_up(
     text: bytes, fixups: NDArray[np.int64], rows: TextRows, largest: float
 ) -> tuple[Problem, int]:
-    """Read the numbers that `core.parse` was not certain of; the first that is too large, if any."""
+    """Read the numbers `core.parse` was not certain of; the first that is too large, if any."""
     for start, end, place in fixups.tolist():
         value = float(text[start:end])
         if place < 0:
@@ -174,7 +174,7 @@ def _shorten(token: str) -> str:
 def _describe(
     problem: Problem, token: str, dtype: np.dtype[np.float32] | np.dtype[np.float64]
 ) -> str:
-    """What is wrong with `token`, and what would be right."""
+    """Say what is wrong with `token`, and what would be right."""
     shown = _shorten(token)
     # "1:nan" comes here as "nan" where the value is wrong, as a whole where the index is.
     number = token.lstrip("+-").lower()
@@ -194,9 +194,12 @@ def _describe(
                 f"index 0 in {shown}, but the indices were said to start at 1; use zero_based='yes'"
             )
         case Problem.INDEX_TOO_LARGE:
-            return f"index {shown} is larger than {MAX_INDEX}, the limit; renumber or hash the features"
+            return f"index {shown} is beyond the limit {MAX_INDEX}; renumber or hash the features"
         case Problem.ORDER:
-            return f"index of {shown} is not larger than the one before it; sort each line by index and remove duplicates"
+            return (
+                f"index of {shown} is not larger than the one before it; sort each line by index "
+                "and remove duplicates"
+            )
         case Problem.VALUE if not token:
             return "no value after the colon; write index:value without spaces"
         case Problem.RANGE:
@@ -321,8 +324,8 @@ class LibsvmReader:
         while block := stream.read(self._chunk_bytes):
             if len(rest) + (block.find(b"\n") + 1 or len(block)) - 1 > self._max_line_bytes:
                 raise ParseError(
-                    f"{stream.name}:{line}:1: line longer than {self._max_line_bytes} bytes; this is "
-                    "not LIBSVM text, or its lines do not end with a newline"
+                    f"{stream.name}:{line}:1: line longer than {self._max_line_bytes} bytes; this "
+                    "is not LIBSVM text, or its lines do not end with a newline"
                 )
             end = block.rfind(b"\n") + 1
             if end:
@@ -337,8 +340,8 @@ class LibsvmReader:
         elif rest:
             if self._strict:
                 raise ParseError(
-                    f"{stream.name}:{line}:{len(rest) + 1}: no newline at the end, refused by strict; "
-                    "the file may be cut off"
+                    f"{stream.name}:{line}:{len(rest) + 1}: no newline at the end, refused by "
+                    "strict; the file may be cut off"
                 )
             yield rest + b"\n"
 
@@ -351,8 +354,8 @@ class LibsvmReader:
         line = lines_before + text.count(b"\n", 0, at) + 1
         column = at - (text.rfind(b"\n", 0, at) + 1) + 1
         rest = text[at : at + 200].split(b"\n", 1)[0]
-        token = (
-            (rest[: len(rest) - len(rest.lstrip())] and b"") or (rest.split(maxsplit=1) or [b""])[0]
-        )
+        token = (rest[: len(rest) - len(rest.lstrip())] and b"") or (
+            rest.split(maxsplit=1) or [b""]
+        )[0]
         what = _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)
         raise ParseError(f"{name}:{line}:{column}: {what}")

@@ -6,17 +6,17 @@ one, scattered rows through `take`, column means and the variance that ``gamma="
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-import numpy as np
-import scipy.sparse as sp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import dask.array as da
+    import numpy as np
+    import scipy.sparse as sp
     from numpy.typing import NDArray
 
 Rows: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sp.csr_array"
@@ -75,11 +75,11 @@ class RowSource(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A short hash of the content: equal only for equal rows in equal order."""
+        """Return a short hash of the content: equal only for equal rows in equal order."""
 
     @abstractmethod
     def as_dask(self) -> da.Array:
-        """The rows as a lazy Dask array with explicit chunks along rows, one along columns."""
+        """Give the rows as a lazy Dask array, explicit chunks along rows, one along columns."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class RowSource(ABC):
         stop = self.n_rows if stop is None else stop
         rows = self.rows_per_block(max_bytes)
         edges = [start, *range((start // rows + 1) * rows, stop, rows), stop]
-        spans = [(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+        spans = [(a, b) for a, b in itertools.pairwise(edges) if a < b]
         with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
             ahead = [reader.submit(self.read, *spans[0])] if spans else []
             try:

@@ -4,7 +4,8 @@ A store is a directory, a Zarr v3 group::
 
     zarr.json              attributes, under the key "bigsvm": see `StoreAttributes`
     X                      (n, d) float32 or float64, or a group in anndata's encoding
-                           csr_matrix 0.1.0:  data (nnz,), indices (nnz,) int32, indptr (n + 1,) int64
+                           csr_matrix 0.1.0: data (nnz,), indices (nnz,) int32,
+                           indptr (n + 1,) int64
     y                      (n,) float64, labels as they were given
     row                    (n,) int64, number of the row in the input, from 0
     sample_weight          (n,) float64, optional
@@ -39,7 +40,7 @@ FORMAT_VERSION = 1
 KEY = "bigsvm"
 DENSE, CSR = "dense", "csr"
 MAX_CHUNK_BYTES = 256 << 20
-"""Decoded size of the largest chunk that is read: bounds what a hostile store can make us allocate."""
+"""Decoded size of the largest chunk that is read: what a hostile store can make us allocate."""
 
 CHUNK_BYTES = 4 << 20
 """Upper bound of an X chunk: about 4 ms of decoding, so that the 0.3 ms zarr takes for each do not
@@ -191,7 +192,7 @@ def _checksum(record: Mapping[str, Any]) -> str:
 
 
 def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
-    """The record under `KEY`, with its checksum and ``complete``, which makes it a store."""
+    """Return the record under `KEY`, with its checksum and ``complete``, which makes it a store."""
     # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
     record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
     return {**record, "checksum": _checksum(record), "complete": True}
@@ -229,8 +230,8 @@ def read_attributes(path: Path) -> StoreAttributes:
     record = attributes.get(KEY) if isinstance(attributes, dict) else None
     if content.get("node_type") != "group" or not isinstance(record, dict):
         raise StoreError(
-            f"{path}: a Zarr {content.get('node_type', 'hierarchy')}, but not a bigsvm store; make one "
-            "with `bigsvm convert` or `bigsvm.write_store`"
+            f"{path}: a Zarr {content.get('node_type', 'hierarchy')}, but not a bigsvm store; make "
+            "one with `bigsvm convert` or `bigsvm.write_store`"
         )
     if record.get("complete") is not True:
         raise StoreError(f"{path}: not complete, its conversion did not finish; {REMEDY}")
@@ -239,8 +240,8 @@ def read_attributes(path: Path) -> StoreAttributes:
         raise DataCorruptionError(f"{path}: format_version is {version!r}; {REMEDY}")
     if version > FORMAT_VERSION:
         raise StoreError(
-            f"{path}: format version {version}, but this bigsvm reads up to {FORMAT_VERSION}; install "
-            "a newer bigsvm"
+            f"{path}: format version {version}, but this bigsvm reads up to {FORMAT_VERSION}; "
+            "install a newer bigsvm"
         )
     if record.get("checksum") != _checksum(record):
         raise DataCorruptionError(f"{path}: the attributes were changed after writing; {REMEDY}")

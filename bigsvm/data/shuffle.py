@@ -1,17 +1,19 @@
 """The external shuffle: rows are scattered over files by a random key, then each file is sorted.
 
-The key of a row is a bijective hash of its number in the input, so keys differ, and the order of the
-rows by key depends on the seed alone, not on memory, number of files, chunk sizes or threads.
+The key of a row is a bijective hash of its number in the input, so keys differ, and the order of
+the rows by key depends on the seed alone, not on memory, number of files, chunk sizes or threads.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.data.blocks import is_sparse, stack_rows
 from bigsvm.data.writer import RowBatch
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), a bijection of 64 bits."""
+    """Apply the finaliser of splitmix64 (Steele, Lea, Flood 2014), a bijection of 64 bits."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -101,7 +103,7 @@ class Spool:
         """Add rows; all batches must be dense, or all CSR, with or without weights."""
         self._scatter.append(batch)
         self.n_rows += len(batch.labels)
-        self.n_entries += batch.values.nnz if sp.issparse(batch.values) else batch.values.size
+        self.n_entries += batch.values.nnz if is_sparse(batch.values) else batch.values.size
 
     def batches(self, n_columns: int, first_column: int) -> Iterator[RowBatch]:
         """Give the rows back, and remove the files on the way.
@@ -165,7 +167,7 @@ class _Scatter:
         order = np.argsort(bucket, kind="stable")
         batch = batch.select(order)
         edges = np.searchsorted(bucket[order], np.arange(len(self._files) + 1)).tolist()
-        for i, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+        for i, (start, stop) in enumerate(itertools.pairwise(edges)):
             if start < stop:
                 self._write(i, batch.select(slice(start, stop)))
 
@@ -183,9 +185,9 @@ class _Scatter:
 
 
 def _write_record(file: IO[bytes], batch: RowBatch) -> None:
-    """A record: a head of five int64, then the arrays."""
+    """Write a record: a head of five int64, then the arrays."""
     values = batch.values
-    sparse = sp.issparse(values)
+    sparse = is_sparse(values)
     n_entries = values.nnz if sparse else values.size
     head = [
         len(batch.labels),
@@ -214,7 +216,7 @@ def _records(bucket: _Bucket) -> Iterator[RowBatch]:
     with bucket.path.open("rb") as file:
 
         def read(n: int, dtype: type) -> NDArray[Any]:
-            array = np.empty(n, dtype)
+            array: NDArray[Any] = np.empty(n, dtype)
             if n and file.readinto(array.data.cast("B")) != array.nbytes:
                 raise OSError(f"{bucket.path.name} is shorter than it was written")
             return array
@@ -225,6 +227,7 @@ def _records(bucket: _Bucket) -> Iterator[RowBatch]:
             dtype = np.float32 if item == 4 else np.float64
             labels, row = read(n, np.float64), read(n, np.int64)
             weights = read(n, np.float64) if weighted else None
+            values: Any
             if sparse:
                 indptr, indices = read(n + 1, np.int64), read(n_entries, np.int32)
                 values = sp.csr_array(
@@ -240,7 +243,7 @@ def _join(batches: list[RowBatch]) -> RowBatch:
     """All rows of `batches` in one."""
     values = [batch.values for batch in batches]
     return RowBatch(
-        sp.vstack(values, format="csr") if sp.issparse(values[0]) else np.concatenate(values),
+        stack_rows(values, values[0].shape[1], values[0].dtype, sparse=is_sparse(values[0])),
         np.concatenate([batch.labels for batch in batches]),
         np.concatenate([batch.row for batch in batches]),
         None
@@ -250,9 +253,9 @@ def _join(batches: list[RowBatch]) -> RowBatch:
 
 
 def _shifted(batch: RowBatch, n_columns: int, first_column: int) -> RowBatch:
-    """The rows with columns numbered from 0."""
+    """Return the rows with columns numbered from 0."""
     values = batch.values
-    if not sp.issparse(values):
+    if not is_sparse(values):
         return batch
     indices = values.indices
     indices -= first_column

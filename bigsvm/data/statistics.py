@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+
+from bigsvm.data.blocks import is_sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +30,7 @@ class Statistics(NamedTuple):
         return float(self.mean.mean())
 
     def total_variance(self) -> float:
-        """Population variance of all entries of X: within the columns plus between them."""
+        """Return the population variance of all entries: within the columns plus between them."""
         return float((self.variance + (self.mean - self.mean.mean()) ** 2).mean())
 
 
@@ -56,7 +57,7 @@ class ColumnStatistics:
 
     def add(self, rows: Rows) -> None:
         """Add rows, (m, n_columns). The last bits of the result depend on how rows are cut."""
-        if sp.issparse(rows):
+        if is_sparse(rows):
             self._add_csr(rows)
             return
         step = max(1, _BLOCK_VALUES // max(rows.shape[1], 1))
@@ -69,15 +70,15 @@ class ColumnStatistics:
             block = block - mean
             self._merge(len(block), mean, np.einsum("ij,ij->j", block, block))
 
-    def _add_csr(self, rows: sp.csr_array) -> None:
+    def _add_csr(self, rows: Any) -> None:  # noqa: ANN401
         n, d = rows.shape
         if n == 0:
             return
         self.n_nonzero += rows.nnz
         values = rows.data.astype(np.float64)
         filled = np.bincount(rows.indices, minlength=d)
-        mean = np.bincount(rows.indices, values, minlength=d) / n
-        deviations = np.bincount(rows.indices, (values - mean[rows.indices]) ** 2, minlength=d)
+        mean: Any = np.bincount(rows.indices, values, minlength=d) / n
+        deviations: Any = np.bincount(rows.indices, (values - mean[rows.indices]) ** 2, minlength=d)
         deviations += (n - filled) * mean**2
         for extreme, keep in ((self._minimum, np.minimum), (self._maximum, np.maximum)):
             keep.at(extreme, rows.indices, values)

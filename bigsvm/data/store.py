@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
 import numpy as np
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import zarr
 
 from bigsvm.data.arrays import VerifiedArray
+from bigsvm.data.blocks import stack_rows
 from bigsvm.data.rows import RowSource
 from bigsvm.data.schema import (
     CSR,
@@ -63,7 +64,7 @@ class Store:
         return self._whole("sample_weight") if self.attributes.has_weights else None
 
     def original_rows(self) -> NDArray[np.int64]:
-        """Number that each row had in the input, (n_rows,) int64, from 0."""
+        """Return the number that each row had in the input, (n_rows,) int64, from 0."""
         return self._whole("row")
 
     @property
@@ -84,7 +85,8 @@ class Store:
         if self.attributes.layout == CSR:
             # Hashes say that the bytes are those written; that they make sense must be seen too.
             for block in self.rows.blocks(1 << 26):
-                block.values.check_format(full_check=True)
+                rows: Any = block.values
+                rows.check_format(full_check=True)
 
     def _whole(self, name: str) -> NDArray[Any]:
         array = self._arrays[name]
@@ -92,7 +94,7 @@ class Store:
 
 
 class StoreRows(RowSource):
-    """The rows of a store; every chunk is verified when it is read. `bytes_read` counts decoded bytes.
+    """The rows of a store; every chunk read is verified. `bytes_read` counts decoded bytes.
 
     Made by `open_store`. Of CSR rows, `indptr` is read at the first use and stays in memory, 8
     bytes a row.
@@ -175,9 +177,8 @@ class StoreRows(RowSource):
             at += len(group)
         if not self.is_sparse:
             return out
-        if not pieces:
-            return sp.csr_array((0, self.n_columns), dtype=self.dtype)
-        return sp.vstack(pieces, format="csr")[back]
+        found = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
+        return cast("Rows", found[back])
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, from the statistics of the store."""
@@ -193,7 +194,7 @@ class StoreRows(RowSource):
         return self._attributes.rows_fingerprint
 
     def as_dask(self) -> da.Array:
-        """The rows as a Dask array; each task is one verified read of some 32 MiB."""
+        """Give the rows as a Dask array; each task is one verified read of some 32 MiB."""
         rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
         chunks = (*(rows for _ in range(self.n_rows // rows)), self.n_rows % rows)
         sizes = tuple(n for n in chunks if n)
@@ -261,8 +262,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             for name in (*folders, *files):
                 if (Path(folder) / name).is_symlink():
                     raise StoreError(
-                        f"{root}: {Path(folder, name).relative_to(root)} is a symbolic link, which a "
-                        "store has none of; copy the store itself"
+                        f"{root}: {Path(folder, name).relative_to(root)} is a symbolic link, which "
+                        "a store has none of; copy the store itself"
                     )
         group = zarr.open_group(root, mode="r", zarr_format=3, use_consolidated=False)
         arrays = {}

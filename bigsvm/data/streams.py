@@ -106,8 +106,8 @@ class ByteStream:
                 missing -= len(piece)
         except _DAMAGE as error:
             raise DataError(
-                f"{self.name}: cannot be read to its end ({error or type(error).__name__}); the file "
-                "is damaged or cut off: fetch it again"
+                f"{self.name}: cannot be read to its end ({error or type(error).__name__}); the "
+                "file is damaged or cut off: fetch it again"
             ) from error
         self._n_read += n_bytes - missing
         return b"".join(pieces)

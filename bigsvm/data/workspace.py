@@ -109,8 +109,8 @@ class Workspace:
         os.close(self._descriptor)
         if isinstance(error, OSError):
             raise StoreError(
-                f"{self.target}: cannot be written ({error.strerror or error}); free some space on its "
-                "file system, or put it elsewhere. Nothing is left behind"
+                f"{self.target}: cannot be written ({error.strerror or error}); free some space "
+                "on its file system, or put it elsewhere. Nothing is left behind"
             ) from error
 
     def commit(self) -> None:
@@ -135,8 +135,8 @@ class Workspace:
             )
         if f'"{KEY}"'.encode() not in metadata.read_bytes():
             raise StoreError(
-                f"{self.target}: a Zarr hierarchy of something else, so it is not overwritten; remove "
-                "it first"
+                f"{self.target}: a Zarr hierarchy of something else, so it is not overwritten; "
+                "remove it first"
             )
 
     def _discard(self, left: Path) -> None:

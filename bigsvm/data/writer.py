@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.arrays import ArrayWriter, create_group
+from bigsvm.data.blocks import is_sparse, stack_rows
 from bigsvm.data.schema import (
     CSR,
     DENSE,
@@ -24,11 +25,9 @@ from bigsvm.data.statistics import ColumnStatistics
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
 
 _SHARD_BYTES = 128 << 20
 _VECTOR_SHARD_BYTES = 16 << 20
@@ -38,11 +37,11 @@ _BLOCK_BYTES = 4 << 20
 class RowBatch(NamedTuple):
     """Some rows with everything that belongs to them.
 
-    values : (m, d); labels : (m,) float64; row : (m,) int64, their numbers in the input;
+    values : (m, d) `Rows`; labels : (m,) float64; row : (m,) int64, their numbers in the input;
     weights : (m,) float64 or None.
     """
 
-    values: Rows
+    values: Any
     labels: NDArray[np.float64]
     row: NDArray[np.int64]
     weights: NDArray[np.float64] | None
@@ -99,7 +98,7 @@ class StoreWriter:
                 }
             )
         self._group.create_group("statistics")
-        # A shard is held decoded, and twice more in compressed form while it is written; CSR has two.
+        # A shard is held decoded, and twice more, compressed, while it is written; CSR has two.
         shard_bytes = min(_SHARD_BYTES, memory_bytes // 4)
         vector_bytes = min(_VECTOR_SHARD_BYTES, memory_bytes // 32)
         self._arrays = {
@@ -172,7 +171,7 @@ class StoreWriter:
                 self._arrays["sample_weight"].append(piece.weights)
             self._count_labels(piece.labels)
         rows = [piece.values for piece in pieces]
-        block = self._dense_block(rows) if self._layout == DENSE else self._csr_block(rows)
+        block: Any = self._dense_block(rows) if self._layout == DENSE else self._csr_block(rows)
         self._statistics.add(block)
         if self._layout == DENSE:
             self._arrays["X"].append(block)
@@ -182,21 +181,21 @@ class StoreWriter:
         self._arrays["X/indptr"].append(block.indptr[1:].astype(np.int64) + self._n_entries)
         self._n_entries += block.nnz
 
-    def _dense_block(self, pieces: list[Rows]) -> NDArray[Any]:
+    def _dense_block(self, pieces: list[Any]) -> NDArray[Any]:
         block = np.empty((sum(piece.shape[0] for piece in pieces), self._shape[1]), self._dtype)
         at = 0
         for piece in pieces:
             place = block[at : at + piece.shape[0]]
-            if sp.issparse(piece):
+            if is_sparse(piece):
                 piece.toarray(out=place)
             else:
                 place[...] = piece
             at += len(place)
         return block
 
-    def _csr_block(self, pieces: list[Rows]) -> sp.csr_array:
+    def _csr_block(self, pieces: list[Any]) -> Any:  # noqa: ANN401
         rows = [sp.csr_array(piece, dtype=self._dtype) for piece in pieces]
-        return sp.vstack(rows, format="csr") if len(rows) > 1 else rows[0]
+        return stack_rows(rows, self._shape[1], self._dtype, sparse=True)
 
     def _count_labels(self, labels: NDArray[np.float64]) -> None:
         if self._labels is None:

@@ -1,0 +1,92 @@
+"""Blocks of rows, dense or CSR: checks, and what is done to both alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from bigsvm.data.rows import Rows
+
+
+def is_sparse(rows: object) -> TypeGuard[Any]:
+    """Whether these are rows of scipy.sparse, not an array."""
+    return bool(sp.issparse(rows))
+
+
+def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that values of `dtype` are kept in: float32 if it holds all of them.
+
+    Raises
+    ------
+    DataError
+        If they are not real numbers.
+    """
+    if dtype.kind not in "buif":
+        raise DataError(f"X has type {dtype}; it must hold real numbers")
+    if dtype == np.float32:
+        return np.dtype(np.float32)
+    return np.dtype(np.promote_types(dtype, np.float32) if dtype.itemsize <= 2 else np.float64)
+
+
+def check_finite(rows: Rows, first_row: int) -> None:
+    """Refuse NaN and infinity.
+
+    Parameters
+    ----------
+    rows : (m, d)
+    first_row : int
+        Number of the first of them, for the message.
+
+    Raises
+    ------
+    DataError
+        Naming row and column, both from 0.
+    """
+    block: Any = rows
+    values: Any = block.data if is_sparse(block) else block
+    # A sum that is finite proves it, in a third of the time; if it is not, it may have overflowed.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    bad = np.argwhere(~np.isfinite(values))
+    if not len(bad):
+        return
+    if is_sparse(block):
+        entry = int(bad[0, 0])
+        row = int(np.searchsorted(np.asarray(block.indptr), entry, side="right")) - 1
+        column = int(block.indices[entry])
+    else:
+        row, column = map(int, bad[0])
+    value = block[row, column]
+    raise DataError(
+        f"X has {value} in row {first_row + row}, column {column} (from 0); remove the row, or put "
+        "a number in its place"
+    )
+
+
+def as_csr(matrix: Any, dtype: np.dtype[Any]) -> sp.csr_array:  # noqa: ANN401
+    """Any scipy.sparse matrix as CSR with sorted indices and no duplicates; not copied if it is."""
+    rows = sp.csr_array(matrix, dtype=dtype)
+    if rows.ndim != 2:
+        raise DataError(f"X has {rows.ndim} dimensions; it must have two: rows and columns")
+    if not rows.has_canonical_format:
+        # Sorting is done in place, and the matrix may share its arrays with the caller's.
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def stack_rows(pieces: list[Any], n_columns: int, dtype: np.dtype[Any], *, sparse: bool) -> Any:  # noqa: ANN401
+    """All rows of some pieces, which are all arrays or all CSR; one piece is not copied."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if sparse:
+        return (
+            sp.vstack(pieces, format="csr") if pieces else sp.csr_array((0, n_columns), dtype=dtype)
+        )
+    return np.concatenate(pieces) if pieces else np.empty((0, n_columns), dtype)

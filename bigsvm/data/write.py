@@ -1,0 +1,287 @@
+"""From arrays to a store, in bounded memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.data.blocks import check_finite
+from bigsvm.data.convert import (
+    ConversionProgress,
+    DType,
+    Layout,
+    OnProgress,
+    check_columns,
+    check_seed,
+    choose_layout,
+    memory_bytes,
+    write_spool,
+)
+from bigsvm.data.schema import CSR, DENSE
+from bigsvm.data.shuffle import MAX_FILES, Spool, shuffle_keys
+from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data.store import Store, open_store
+from bigsvm.data.workspace import Workspace
+from bigsvm.data.writer import RowBatch, StoreWriter
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+
+
+def write_store(
+    path: str | os.PathLike[str],
+    X: Any,  # noqa: ANN401
+    y: Any,  # noqa: ANN401
+    sample_weight: Any = None,  # noqa: ANN401
+    *,
+    dtype: DType | None = None,
+    layout: Layout = "auto",
+    shuffle: bool = True,
+    seed: int = 0,
+    memory: str | int = "1GB",
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Store:
+    """Write arrays as a store.
+
+    Parameters
+    ----------
+    path : path
+        Directory to be made.
+    X : (n_rows, n_columns) array, scipy.sparse matrix, dask array, Zarr array or RowSource
+        A dask array is computed block by block.
+    y : (n_rows,) array
+        Labels; numbers, stored as float64.
+    sample_weight : (n_rows,) array, optional
+        Not negative.
+    dtype : {"float32", "float64"}, optional
+        Without it, that of X; float32 for integers of 16 bits, else float64.
+    layout : {"auto", "dense", "sparse"}
+        "auto": as X is; sparse X becomes dense where a quarter of its values is not zero.
+    shuffle : bool
+        Put the rows in random order, so that any run of them is a random sample.
+    seed : int
+        Of that order, 0 … 2**64 - 1.
+    memory : str or int
+        Bytes to stay below, besides X, y and weights themselves and two blocks of a dask array.
+    overwrite : bool
+        Replace a store that is there, once the new one is whole.
+    on_progress : callable, optional
+        Called with a `ConversionProgress` now and then.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has no meaning.
+    DataError
+        If X, y or the weights hold what no model can be trained on; names row and column.
+    StoreError
+        If the store exists, is being made by another process, or cannot be written.
+    """
+    check_seed(seed)
+    if layout not in ("auto", "dense", "sparse"):
+        raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
+    if dtype not in (None, "float32", "float64"):
+        raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
+    budget = memory_bytes(memory)
+    source = as_row_source(X)
+    labels = label_array(y, source.n_rows)
+    weights = None if sample_weight is None else weight_array(sample_weight, source.n_rows)
+    writing = _Writing(
+        source=source,
+        labels=labels,
+        weights=weights,
+        dtype=np.dtype(dtype or source.dtype),
+        layout=layout,
+        seed=seed if shuffle else None,
+        budget=budget,
+        report=on_progress or (lambda _: None),
+    )
+    check_columns(source.n_columns, budget)
+    with Workspace(Path(path), overwrite=overwrite) as work:
+        if isinstance(source, ArrayRows):
+            writing.from_memory(work.store)
+        else:
+            writing.through_spool(work.path / "spool", work.store)
+        work.commit()
+    return open_store(path)
+
+
+class _Writing:
+    """One call of `write_store`, with its parameters checked."""
+
+    def __init__(
+        self,
+        *,
+        source: RowSource,
+        labels: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        dtype: np.dtype[Any],
+        layout: Layout,
+        seed: int | None,
+        budget: int,
+        report: OnProgress,
+    ) -> None:
+        self._source = source
+        self._labels = labels
+        self._weights = weights
+        self._dtype = dtype
+        self._layout = layout
+        self._seed = seed
+        self._budget = budget
+        self._report = report
+
+    def from_memory(self, path: Path) -> None:
+        """Rows that are cheap to take one by one are taken in their final order."""
+        source = self._source
+        n_entries = 0
+        step = max(1, source.rows_per_block(self._budget // 8))
+        for start in range(0, source.n_rows, step):
+            rows: Any = source.read(start, min(start + step, source.n_rows))
+            self._converted(rows, start)
+            n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
+        writer = StoreWriter(
+            path,
+            n_rows=source.n_rows,
+            n_columns=source.n_columns,
+            n_entries=n_entries,
+            dtype=self._dtype,
+            layout=self._final_layout(n_entries),
+            weights=self._weights is not None,
+            memory_bytes=self._budget // 2,
+        )
+        order = np.arange(source.n_rows)
+        if self._seed is not None:
+            order = np.argsort(shuffle_keys(self._seed, order))
+        for start in range(0, source.n_rows, step):
+            row = order[start : start + step]
+            writer.append(self._batch(source.take(row), row))
+            self._report(ConversionProgress("write", start + len(row), source.n_rows))
+        writer.finish(shuffled=self._seed is not None, seed=self._seed, sources=())
+
+    def through_spool(self, folder: Path, path: Path) -> None:
+        """Rows that come in blocks are scattered over files first."""
+        source = self._source
+        size = int(source.n_rows * source.bytes_per_row)
+        bits = min(max(1, 6 * size // self._budget).bit_length(), MAX_FILES.bit_length() - 1)
+        spool = Spool(folder, seed=self._seed, bits=bits, memory_bytes=self._budget // 2)
+        for block in source.blocks(self._budget // 8):
+            values = self._converted(block.values, block.start)
+            if self._layout == "sparse" and not source.is_sparse:
+                values = sp.csr_array(values)
+            row = np.arange(block.start, block.start + values.shape[0])
+            spool.append(self._batch(values, row))
+            self._report(ConversionProgress("read", spool.n_rows, source.n_rows))
+        write_spool(
+            spool,
+            path,
+            n_columns=source.n_columns,
+            first_column=0,
+            layout=self._final_layout(spool.n_entries),
+            dtype=self._dtype,
+            weights=self._weights is not None,
+            seed=self._seed,
+            sources=(),
+            budget=self._budget,
+            report=self._report,
+        )
+
+    def _final_layout(self, n_entries: int) -> str:
+        if self._layout == "auto" and not self._source.is_sparse:
+            return DENSE
+        source = self._source
+        return choose_layout(self._layout, n_entries, source.n_rows, source.n_columns)
+
+    def _batch(self, values: Any, row: NDArray[np.int64]) -> RowBatch:  # noqa: ANN401
+        weights = None if self._weights is None else self._weights[row]
+        if values.dtype != self._dtype:
+            values = values.astype(self._dtype)
+        return RowBatch(values, self._labels[row], row, weights)
+
+    def _converted(self, values: Any, first_row: int) -> Any:  # noqa: ANN401
+        """Rows in the type of the store; refuses what is not finite there."""
+        check_finite(values, first_row)
+        if values.dtype == self._dtype:
+            return values
+        with np.errstate(over="ignore"):
+            converted = values.astype(self._dtype)
+        try:
+            check_finite(converted, first_row)
+        except DataError as error:
+            raise DataError(
+                f"{error}; it is too large for {self._dtype}: use dtype='float64', or rescale it"
+            ) from None
+        return converted
+
+
+def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:  # noqa: ANN401
+    if dask.is_dask_collection(values):
+        values = values.compute()
+    array = np.asarray(values)
+    if array.shape != (n_rows,):
+        raise DataError(
+            f"{name} has shape {array.shape}, but X has {n_rows} rows; it must be ({n_rows},)"
+        )
+    return array
+
+
+def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN401
+    """Labels as float64.
+
+    Raises
+    ------
+    DataError
+        If they are not numbers, not finite, not as many as rows, or integers that float64 does not
+        hold.
+    """
+    array = _vector(y, n_rows, "y")
+    if array.dtype.kind not in "buif":
+        raise DataError(
+            f"y has type {array.dtype}; labels must be numeric: map them to numbers first, as with "
+            "numpy.unique(y, return_inverse=True)"
+        )
+    labels = array.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(labels))
+    if len(bad):
+        raise DataError(f"y has {labels[bad[0]]} in row {bad[0]} (from 0); remove the row")
+    if array.dtype.kind in "ui" and array.dtype.itemsize == 8:
+        bad = np.flatnonzero(np.abs(labels) > 2.0**53)
+        if len(bad):
+            raise DataError(
+                f"y has {array[bad[0]]} in row {bad[0]}; integers beyond 2**53 are not float64 "
+                "numbers: renumber the labels"
+            )
+    return labels
+
+
+def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN401
+    """Weights as float64.
+
+    Raises
+    ------
+    DataError
+        If one is negative or not finite, or they are not as many as rows; names the row.
+    """
+    array = _vector(weights, n_rows, "sample_weight")
+    if array.dtype.kind not in "buif":
+        raise DataError(f"sample_weight has type {array.dtype}; weights must be numbers")
+    numbers = array.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(numbers) | (numbers < 0))
+    if len(bad):
+        raise DataError(
+            f"sample_weight has {numbers[bad[0]]} in row {bad[0]} (from 0); weights must be finite "
+            "and not negative"
+        )
+    return numbers
+
+
+__all__ = ["CSR", "label_array", "weight_array", "write_store"]
