@@ -18,20 +18,6 @@ def finished(seconds=1.0, peak_rss=10**6, **answer):
 
 
 @pytest.mark.parametrize(
-    ("text", "n_bytes"),
-    [("1GB", 10**9), ("1 gb", 10**9), ("1.5MB", 1_500_000), ("512MiB", 2**29), ("7", 7)],
-)
-def test_sizes(text, n_bytes):
-    assert out_of_core.parse_bytes(text) == n_bytes
-
-
-@pytest.mark.parametrize("text", ["", "GB", "1XB", "-1GB"])
-def test_what_is_not_a_size_is_refused(text):
-    with pytest.raises(ValueError, match="is not a size"):
-        out_of_core.parse_bytes(text)
-
-
-@pytest.mark.parametrize(
     ("text", "seconds"), [("60s", 60), ("2m", 120), ("0.5", 0.5), ("1h", 3600)]
 )
 def test_durations(text, seconds):

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from bigsvm.data.store import open_store
+
 ROWS = 2 * make_overlap.BLOCK_ROWS + 1000
 
 
@@ -56,3 +58,15 @@ def test_an_existing_path_is_left_alone(tmp_path, capsys):
     with pytest.raises(SystemExit):
         make_overlap.main([str(tmp_path)])
     assert "exists" in capsys.readouterr().err
+
+
+def test_the_store_holds_the_rows_and_their_labels(tmp_path, capsys):
+    path = tmp_path / "overlap.zarr"
+    assert make_overlap.main([str(path), "--rows", "1000", "--columns", "6", "--seed", "2"]) == 0
+    store = open_store(path)
+    x, y = make_overlap.overlap(1000, 6, seed=2)
+    order = store.original_rows()
+    assert store.rows.is_shuffled
+    np.testing.assert_array_equal(store.rows.read(0, 1000), x.compute()[order])
+    np.testing.assert_array_equal(store.labels(), y[order])
+    assert "1,000 rows of 6 float32" in capsys.readouterr().out

@@ -35,7 +35,7 @@ GEMM_SIZE = 2000
 
 def prepare(data: DataSet, folder: Path) -> dict[str, Any]:
     """Write what the fits read: the arrays once, a store per layout."""
-    from bigsvm.data.convert import write_store
+    from bigsvm.data.write import write_store
 
     source = data_folder()
     if source is None:
@@ -44,8 +44,8 @@ def prepare(data: DataSet, folder: Path) -> dict[str, Any]:
     x = sp.csr_matrix(x, dtype=np.float32)
     np.save(folder / f"{data.name}.y.npy", y)
     sp.save_npz(folder / f"{data.name}.npz", x, compressed=False)
-    write_store(folder / f"{data.name}.csr.zarr", x, y)
-    write_store(folder / f"{data.name}.dense.zarr", x.toarray(), y)
+    write_store(folder / f"{data.name}.csr.zarr", x, y, layout="sparse")
+    write_store(folder / f"{data.name}.dense.zarr", x.toarray(), y, layout="dense")
     density = x.nnz / (x.shape[0] * x.shape[1])
     return {"n_rows": x.shape[0], "n_columns": x.shape[1], "density": density}
 

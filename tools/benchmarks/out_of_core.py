@@ -39,6 +39,8 @@ from common import (
     table,
 )
 
+from bigsvm.budget import parse_bytes
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
@@ -55,9 +57,6 @@ LATE = 1.0
 
 ATTEMPTS = 3
 """A run that ended before its kill is started again, to be killed earlier."""
-
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-BINARY_UNITS = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 class Check(NamedTuple):
@@ -82,15 +81,6 @@ class Kill(NamedTuple):
 
     after: float
     lost: float
-
-
-def parse_bytes(text: str) -> int:
-    """Read '1GB' (10^9), '512MiB' (2^29) or a plain number of bytes."""
-    match = re.fullmatch(r"([0-9.]+)\s*([A-Za-z]*)", text.strip())
-    units = {**UNITS, **BINARY_UNITS}
-    if match is None or match[2].upper() not in units:
-        raise ValueError(f"{text!r} is not a size: write 1GB, 512MiB or a number of bytes")
-    return int(float(match[1]) * units[match[2].upper()])
 
 
 def parse_seconds(text: str) -> float:
