@@ -29,17 +29,16 @@ def test_limit_is_budget_and_rows_and_interpreter():
     assert limit == 10**9 + 2 * 10**8 + 10**8
 
 
-def test_checkpoint_exists_when_its_manifest_does(tmp_path):
-    assert out_of_core.newest_file(tmp_path) is None
-    (tmp_path / "generation-1").mkdir()
-    (tmp_path / "generation-1" / "alpha.npy").write_bytes(b"1")
-    (tmp_path / "generation-2.tmp").mkdir()
-    (tmp_path / "generation-2.tmp" / "manifest.json").write_bytes(b"1")
-    assert out_of_core.newest_file(tmp_path) is None
-    manifest = tmp_path / "generation-1" / "manifest.json"
-    manifest.write_bytes(b"1")
-    os.utime(manifest, (1000, 1000))
-    assert out_of_core.newest_file(tmp_path) == 1000
+def test_checkpoint_counts_once_it_has_its_name(tmp_path):
+    assert out_of_core.newest_checkpoint(tmp_path / "none") is None
+    for name, written in ((".generation-3", 3000), ("generation-1", 1000), ("generation-2", 2000)):
+        (tmp_path / name).mkdir()
+        if not name.startswith("."):
+            assert out_of_core.newest_checkpoint(tmp_path) in (None, 1000)
+        manifest = tmp_path / name / "manifest.json"
+        manifest.write_bytes(b"1")
+        os.utime(manifest, (written, written))
+    assert out_of_core.newest_checkpoint(tmp_path) == 2000
 
 
 RUN = {"n_sweeps": 5, "converged": True}
@@ -62,8 +61,8 @@ def test_checks_fail_one_by_one(peak_rss, answer, failing):
 
 PROGRAM = """
 import json, pathlib, sys, time
-folder = pathlib.Path(sys.argv[1]) / "checkpoint"
-folder.mkdir(exist_ok=True)
+folder = pathlib.Path(sys.argv[1]) / "checkpoint" / "generation-1"
+folder.mkdir(parents=True, exist_ok=True)
 resumed = (folder / "manifest.json").exists()
 (folder / "manifest.json").write_text("1")
 if not resumed:

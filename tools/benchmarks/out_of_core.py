@@ -96,22 +96,18 @@ def memory_limit(budget: int, *, n_rows: int, baseline: int) -> int:
     return budget + BYTES_PER_ROW * n_rows + baseline
 
 
-def newest_file(folder: Path) -> float | None:
-    """When the newest file of a checkpoint folder was written, None before there is a manifest.
+def newest_checkpoint(folder: Path) -> float | None:
+    """Find when the newest generation of a checkpoint folder was written, None where none is whole.
 
-    Locks and temporary names do not count: a checkpoint exists when its manifest does.
+    A generation has its name only once it is whole; under its temporary name it does not count.
     """
-    written = [_modified(path) for path in folder.glob("**/*manifest*")]
-    return max((t for t in written if t is not None), default=None)
-
-
-def _modified(path: Path) -> float | None:
-    if ".tmp" in str(path):
-        return None
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return None  # an old generation, removed meanwhile
+    written = []
+    for manifest in folder.glob("generation-*/manifest.json"):
+        try:
+            written.append(manifest.stat().st_mtime)
+        except FileNotFoundError:
+            continue  # an old generation, removed meanwhile
+    return max(written, default=None)
 
 
 def make_store(path: Path, *, n_rows: int, n_columns: int, threads: int) -> None:
@@ -162,7 +158,7 @@ def kill_once(
     def kill(child: subprocess.Popen[bytes]) -> None:
         started = time.time()
         folder = work / "checkpoint"
-        while newest_file(folder) is None:
+        while newest_checkpoint(folder) is None:
             if _ended(child.pid):
                 return
             time.sleep(0.01)
@@ -174,7 +170,7 @@ def kill_once(
             time.sleep(0.01)
         os.kill(child.pid, signal.SIGKILL)
         now = time.time()
-        kills.append(Kill(now - started, now - (newest_file(folder) or started)))
+        kills.append(Kill(now - started, now - (newest_checkpoint(folder) or started)))
 
     ended = run_child(
         train_command(store, work, options), threads=options.threads, while_running=kill
