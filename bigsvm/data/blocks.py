@@ -10,12 +10,27 @@ import scipy.sparse as sp
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bigsvm.data.rows import Rows
 
 
 def is_sparse(rows: object) -> TypeGuard[Any]:
     """Whether these are rows of scipy.sparse, not an array."""
     return bool(sp.issparse(rows))
+
+
+def make_csr(
+    values: NDArray[Any], indices: NDArray[np.int32], indptr: NDArray[np.int64], n_columns: int
+) -> sp.csr_array:
+    """CSR rows over the given arrays; `indptr` becomes int32 where it fits.
+
+    scipy keeps both index arrays in one type: an int64 `indptr` would make it copy all indices
+    to int64.
+    """
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # type: ignore[assignment]
+    return sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
 
 
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

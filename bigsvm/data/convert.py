@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
+from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, LibsvmReader
 from bigsvm.data.schema import CSR, DENSE
 from bigsvm.data.shuffle import MAX_FILES, Spool
@@ -166,9 +166,7 @@ def convert(
         total = None if None in sizes else sum(size or 0 for size in sizes)
         for text in reader:
             n = len(text.labels)
-            values = sp.csr_array(
-                (text.values, text.indices, text.indptr), shape=(n, np.iinfo(np.int32).max)
-            )
+            values = make_csr(text.values, text.indices, text.indptr, np.iinfo(np.int32).max)
             first = spool.n_rows
             spool.append(RowBatch(values, text.labels, np.arange(first, first + n), None))
             report(ConversionProgress("read", reader.counts.bytes_read, total))

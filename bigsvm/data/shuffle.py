@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.blocks import is_sparse, stack_rows
+from bigsvm.data.blocks import is_sparse, make_csr, stack_rows
 from bigsvm.data.writer import RowBatch
 
 if TYPE_CHECKING:
@@ -230,9 +230,7 @@ def _records(bucket: _Bucket) -> Iterator[RowBatch]:
             values: Any
             if sparse:
                 indptr, indices = read(n + 1, np.int64), read(n_entries, np.int32)
-                values = sp.csr_array(
-                    (read(n_entries, dtype), indices, indptr), shape=(n, np.iinfo(np.int32).max)
-                )
+                values = make_csr(read(n_entries, dtype), indices, indptr, np.iinfo(np.int32).max)
             else:
                 values = read(n_entries, dtype).reshape(n, -1)
             yield RowBatch(values, labels, row, weights)
@@ -260,6 +258,6 @@ def _shifted(batch: RowBatch, n_columns: int, first_column: int) -> RowBatch:
     indices = values.indices
     indices -= first_column
     shifted = sp.csr_array(
-        (values.data, indices, values.indptr), shape=(len(batch.labels), n_columns)
+        (values.data, indices, values.indptr), shape=(values.shape[0], n_columns)
     )
     return batch._replace(values=shifted)

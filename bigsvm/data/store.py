@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import zarr
 
 from bigsvm.data.arrays import VerifiedArray
-from bigsvm.data.blocks import stack_rows
+from bigsvm.data.blocks import make_csr, stack_rows
 from bigsvm.data.rows import RowSource
 from bigsvm.data.schema import (
     CSR,
@@ -149,7 +149,7 @@ class StoreRows(RowSource):
         first, last = int(indptr[0]), int(indptr[-1])
         data = self._arrays["X/data"].read(first, last)
         indices = self._arrays["X/indices"].read(first, last)
-        return sp.csr_array((data, indices, indptr - first), shape=(stop - start, self.n_columns))
+        return make_csr(data, indices, indptr - first, self.n_columns)
 
     def take(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at `indices`; each chunk is read once, whatever their order."""

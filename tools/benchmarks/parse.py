@@ -2,10 +2,10 @@
 
     python tools/benchmarks/parse.py [--repeats 5] [--threads 2] [--megabytes 60]
 
-Both sides read the same uncompressed file (in the page cache after the first reading) to CSR rows in
-memory, with the number of features given. Files: dense rows of decimals with six and with seventeen
-digits, sparse binary rows, and the data sets ``mnist``, ``a9a`` and ``reuters_moneyfx`` from the folder
-named by BIGSVM_DATA, or ``../shared/data`` beside the repository, where they are present.
+Both sides read the same uncompressed file (in the page cache after the first reading) to CSR rows
+in memory, with the number of features given. Files: dense rows of decimals with six and with
+seventeen digits, sparse binary rows, and the data sets ``mnist``, ``a9a`` and ``reuters_moneyfx``
+from the folder BIGSVM_DATA, or ``../shared/data`` beside the repository, if they are there.
 """
 
 from __future__ import annotations

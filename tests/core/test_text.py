@@ -1,0 +1,156 @@
+"""The parser against a naive one, and its numbers against Python's `float`."""
+
+import math
+import sys
+
+import naive_text
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bigsvm.core import text as core
+from bigsvm.core.text import Problem
+from bigsvm.data.libsvm import parse_chunk
+
+FLOAT64 = np.dtype(np.float64)
+FLOAT32 = np.dtype(np.float32)
+
+
+def rows_of(chunk):
+    labels, indptr, indices, values = chunk.rows
+    return [
+        (label, list(zip(indices[a:b].tolist(), values[a:b].tolist(), strict=True)))
+        for label, a, b in zip(labels.tolist(), indptr[:-1], indptr[1:], strict=True)
+    ]
+
+
+def assert_agrees(text, *, dtype=FLOAT64, smallest_index=0):
+    chunk = parse_chunk(text, dtype=dtype, smallest_index=smallest_index)
+    largest = 3.4028235677973366e38 if dtype == FLOAT32 else math.inf
+    rows, problem = naive_text.parse(text, smallest_index=smallest_index, largest=largest)
+    if problem is None:
+        assert chunk.problem is Problem.NONE
+    else:
+        assert (chunk.problem, chunk.offset) == problem
+    if dtype == FLOAT32:
+        rows = [(y, [(i, float(np.float32(v))) for i, v in entries]) for y, entries in rows]
+    if problem is None:
+        assert rows_of(chunk) == rows
+
+
+digits = st.text("0123456789", min_size=0, max_size=22)
+decimals = st.builds(
+    lambda sign, a, b, e: f"{sign}{a}{b}{e}",
+    st.sampled_from(["", "+", "-"]),
+    digits,
+    st.one_of(st.just(""), digits.map(lambda d: f".{d}")),
+    st.one_of(st.just(""), st.integers(-400, 400).map(lambda e: f"e{e}"), st.just("E+3")),
+)
+# Sixteen digits of the largest float64 round to infinity.
+finite = st.floats(-1e308, 1e308)
+numbers = st.one_of(
+    decimals,
+    finite.map(repr),
+    finite.map(lambda v: f"{v:.17g}"),
+    finite.map(lambda v: f"{v:.3e}"),
+    st.integers(-(10**20), 10**20).map(str),
+    st.sampled_from(
+        ["0", "1", "-1", "0.5", "1.", ".5", "nan", "-inf", "0x1p3", "1_0", "", ".", "e5"]
+    ),
+)
+indices = st.one_of(
+    st.integers(0, 40).map(str),
+    st.sampled_from(
+        ["0", "1", "2147483646", "2147483647", "99999999999999999999", "-1", "1.5", ""]
+    ),
+)
+entries = st.builds(lambda i, v: f"{i}:{v}", indices, numbers)
+tokens = st.one_of(
+    entries,
+    entries,
+    entries,
+    numbers,
+    st.sampled_from(["qid:3", "qid:x", "cat", "1,2", "\0", "1:2:3"]),
+)
+spaces = st.sampled_from([" ", " ", " ", "  ", "\t", " \r", "\v\f"])
+lines = st.builds(
+    lambda label, parts, tail: label + "".join(s + t for s, t in parts) + tail,
+    numbers,
+    st.lists(st.tuples(spaces, tokens), max_size=6),
+    st.sampled_from(["", "", " ", "\r", " # note 1:2", "#", "# \0"]),
+)
+texts = st.lists(st.one_of(lines, st.sampled_from(["", "  ", "# all"])), max_size=5).map(
+    lambda ls: "".join(f"{line}\n" for line in ls).encode()
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(texts, st.integers(0, 1), st.sampled_from([FLOAT32, FLOAT64]))
+@example(b"1 1:2 qid:3\n", 0, FLOAT64)
+@example(b"1 1:3.4028235677973366e38\n", 0, FLOAT32)
+@example(b"1 1:3.4028235e38\n", 0, FLOAT32)
+@example(b"\n", 1, FLOAT64)
+def test_agrees_with_the_naive_parser(text, smallest_index, dtype):
+    assert_agrees(text, dtype=dtype, smallest_index=smallest_index)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=60))
+def test_agrees_on_any_bytes(data):
+    assert_agrees(data + b"\n")
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(finite, min_size=1, max_size=50), st.sampled_from(["r", ".17g", ".16g", ".6g", ".12f"])
+)
+def test_numbers_are_those_of_float(values, form):
+    written = [repr(v) if form == "r" else format(v, form) for v in values]
+    text = "1 " + " ".join(f"{i}:{w}" for i, w in enumerate(written)) + "\n"
+    chunk = parse_chunk(text.encode(), dtype=FLOAT64)
+    assert chunk.problem is Problem.NONE
+    assert chunk.rows.values.tolist() == [float(w) for w in written]
+
+
+@settings(deadline=None, max_examples=1000)
+@given(st.integers(0, 10**18 - 1), st.integers(-30, 30))
+@example(2**53, -22)
+@example(9007199254740993, 0)
+@example(9007199254740993, 22)
+@example(999999999999999999, -22)
+@example(123456789012345678, -17)
+def test_scaling_is_correctly_rounded_or_says_so(mantissa, exponent):
+    value, certain = core.scale_by_ten(mantissa, exponent)
+    if certain:
+        assert value == float(f"{mantissa}e{exponent}")
+    else:
+        assert abs(exponent) > 22 or mantissa >= 2**53
+
+
+def test_halfway_cases_are_left_to_python():
+    # 2**53 + 1 lies exactly between two float64 numbers, and so do these.
+    for mantissa in (2**53 + 1, 2**54 + 2, 2**55 + 4):
+        value, certain = core.scale_by_ten(mantissa, 0)
+        assert not certain or value == float(mantissa)
+
+
+def test_seventeen_digits_need_no_fix_up():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(1000)
+    certain = [
+        core.scale_by_ten(int(f"{abs(v):.16e}".split("e")[0].replace(".", "")), -16)[1]
+        for v in values
+    ]
+    assert all(certain)
+
+
+@pytest.mark.parametrize("form", [repr, lambda v: f"{v:.17e}", lambda v: f"{v:.18g}"])
+def test_extreme_numbers(form):
+    values = [sys.float_info.max, sys.float_info.min, 5e-324, 2.0**-1074 * 3, 1e22, 1e23, 2.0**63]
+    text = "1 " + " ".join(f"{i}:{form(v)}" for i, v in enumerate(values)) + "\n"
+    assert parse_chunk(text.encode(), dtype=FLOAT64).rows.values.tolist() == values
+
+
+def test_count_bounds_rows_and_entries():
+    assert core.count(np.frombuffer(b"1 1:2 3:4\n# 5:6\n", np.uint8)) == (2, 3)
