@@ -1,3 +1,36 @@
 """Exact kernel support vector machines on data larger than memory."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bigsvm.data.convert import convert
+    from bigsvm.data.store import open_store
+    from bigsvm.data.write import write_store
+    from bigsvm.estimators.svc import SVC
+    from bigsvm.models import KernelExpansion
+
 __version__ = "0.1.0"
+
+__all__ = ["SVC", "KernelExpansion", "convert", "open_store", "write_store"]
+
+# Resolved on first use, so that the command line starts in a fraction of a second.
+_HOMES = {
+    "SVC": "bigsvm.estimators.svc",
+    "KernelExpansion": "bigsvm.models",
+    "convert": "bigsvm.data.convert",
+    "open_store": "bigsvm.data.store",
+    "write_store": "bigsvm.data.write",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bigsvm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,311 @@
+"""From rows, labels and parameters to a model: what every classifier's `fit` and the CLI share."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+from sklearn.utils.class_weight import compute_class_weight
+from threadpoolctl import threadpool_limits
+
+from bigsvm import __version__
+from bigsvm.budget import parse_bytes, plan_training
+from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.formulations import CSVC
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.kernels import make_kernel, resolve_gamma
+from bigsvm.models import KernelExpansion
+from bigsvm.tiles import KernelTiles
+from bigsvm.training import events
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.decomposition import Decomposition, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.kernels import Kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierParameters:
+    """What a C-SVC is trained with; the meaning of each is `bigsvm.SVC`'s.
+
+    Resources (memory, threads, checkpoint, limits) do not change the answer, and may be others when
+    a run is resumed.
+    """
+
+    C: float = 1.0
+    kernel: str = "rbf"
+    degree: int = 3
+    gamma: float | str = "scale"
+    coef0: float = 0.0
+    tol: float = 1e-3
+    class_weight: Mapping[float, float] | str | None = None
+    selection: str = "auto"
+    seed: int = 0
+    memory: int | str = "2GB"
+    threads: int | None = None
+    checkpoint: str | None = None
+    checkpoint_every: float = 60.0
+    max_iter: int = -1
+    max_seconds: float = float("inf")
+
+    def check(self) -> None:
+        """Refuse values that mean nothing before any work is done.
+
+        Raises
+        ------
+        ParameterError
+        """
+        make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
+        resolve_gamma(self.gamma, n_features=1, variance=1.0)
+        SelectionRule.from_name(self.selection)
+        parse_bytes(self.memory)
+        for name, value in (("C", self.C), ("tol", self.tol)):
+            if not (np.isfinite(value) and value > 0):
+                raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
+        if not self.checkpoint_every > 0:
+            raise ParameterError(f"checkpoint_every is {self.checkpoint_every!r}; it must be > 0")
+        if self.threads is not None and self.threads < 1:
+            raise ParameterError(f"threads is {self.threads!r}; it must be at least 1")
+        if not self.max_seconds > 0:
+            raise ParameterError(f"max_seconds is {self.max_seconds!r}; it must be > 0")
+        if self.max_iter != -1 and self.max_iter < 0:
+            raise ParameterError(f"max_iter is {self.max_iter!r}; it must be >= 0, or -1 for none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """Who watches a run, and who may stop it."""
+
+    listener: events.Listener = events.ignore
+    interrupted: Callable[[], bool] = field(default=lambda: False)
+
+
+def available_threads() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def fit_classifier(
+    source: RowSource,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+    parameters: ClassifierParameters,
+    hooks: Hooks | None = None,
+) -> KernelExpansion:
+    """Train a binary C-SVC.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d).
+    labels : (n,) array
+        Two distinct values of any sortable type.
+    sample_weight : (n,) float64 or None
+        In [0, ∞); 2 means the row twice, 0 that it is not there.
+    parameters : ClassifierParameters
+    hooks : Hooks, optional
+
+    Returns
+    -------
+    KernelExpansion
+        Its certificate says whether training converged, and if not why.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    """
+    parameters.check()
+    hooks = hooks or Hooks()
+    classes, codes = encode_labels(labels, source.n_rows)
+    sample_weight = check_weights(sample_weight, source.n_rows)
+    weights = class_weights(parameters.class_weight, classes, codes)
+    formulation = CSVC(
+        sign=np.where(codes == 1, np.int8(1), np.int8(-1)),
+        C=parameters.C,
+        class_weight=weights,
+        sample_weight=sample_weight,
+    )
+    del codes
+    threads = parameters.threads or available_threads()
+    plan = plan_training(
+        parse_bytes(parameters.memory),
+        n_rows=source.n_rows,
+        n_columns=source.n_columns,
+        bytes_per_row=source.bytes_per_row,
+        row_alignment=source.row_alignment,
+        threads=threads,
+        resident_bytes=0 if sample_weight is None else sample_weight.nbytes,
+    )
+    kernel = _kernel(parameters, source, sample_weight)
+    centred = kernel.is_shift_invariant and not source.is_sparse
+    centre = source.column_means() if centred else None
+    fingerprint = _fingerprint(source, formulation, kernel)
+    with ExitStack() as stack:
+        stack.enter_context(threadpool_limits(1, user_api="blas"))
+        tiles = stack.enter_context(KernelTiles(kernel, centre=centre, threads=threads))
+        checkpoint = None
+        if parameters.checkpoint is not None:
+            checkpoint = stack.enter_context(Checkpoint(parameters.checkpoint, fingerprint))
+        result = Decomposition(
+            source,
+            BoxDual(formulation, SelectionRule.from_name(parameters.selection)),
+            tiles,
+            plan,
+            tol=parameters.tol,
+            seed=parameters.seed,
+            limits=Limits(
+                max_iter=parameters.max_iter,
+                max_seconds=parameters.max_seconds,
+                interrupted=hooks.interrupted,
+            ),
+            checkpoint=checkpoint,
+            checkpoint_every=parameters.checkpoint_every,
+            listener=hooks.listener,
+        ).run()
+    return KernelExpansion(
+        kernel=kernel,
+        support_vectors=source.take(result.support),
+        coefficients=result.coefficients,
+        intercept=result.intercept,
+        centre=centre,
+        support=result.support,
+        classes=classes.tolist(),
+        certificate=result.certificate.as_dict(),
+        provenance={
+            "bigsvm": __version__,
+            "parameters": {
+                **asdict(parameters),
+                "max_seconds": None
+                if parameters.max_seconds == float("inf")
+                else parameters.max_seconds,
+                "class_weight": list(weights),
+                "gamma": parameters.gamma,
+            },
+            "data": fingerprint["data"],
+            "n_rows": source.n_rows,
+        },
+    )
+
+
+def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
+    """The two classes, sorted, and which of them each row has, (n,) int8.
+
+    Raises
+    ------
+    DataError
+        One class only, more than two, or another number of labels than rows.
+    """
+    if labels.shape != (n_rows,):
+        raise DataError(f"y has shape {labels.shape}; there are {n_rows} rows, so it must be ({n_rows},)")
+    classes = np.unique(labels)
+    if len(classes) != 2:
+        listed = ", ".join(str(label) for label in classes[:5])
+        raise DataError(
+            f"Only binary classification is supported. The type of the target is "
+            f"{'one class' if len(classes) == 1 else 'multiclass'}: y has {len(classes)} "
+            f"class{'' if len(classes) == 1 else 'es'} ({listed}{', …' if len(classes) > 5 else ''}); "
+            "two are needed"
+        )
+    return classes, (labels == classes[1]).astype(np.int8)
+
+
+def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[np.float64] | None:
+    """Refuse weights that are negative, not finite, all zero, or not one a row."""
+    if weights is None:
+        return None
+    if weights.shape != (n_rows,):
+        raise DataError(f"sample_weight has shape {weights.shape}; it must be ({n_rows},)")
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise DataError(
+            f"sample_weight of row {wrong[0]} is {weights[wrong[0]]}; Negative values in data passed "
+            "to `sample_weight`, NaN and infinity are refused: weights must be finite and >= 0"
+        )
+    if not weights.any():
+        raise DataError("sample_weight is zero for every row; at least one must be positive")
+    return weights
+
+
+def class_weights(
+    given: Mapping[float, float] | str | None, classes: NDArray[Any], codes: NDArray[np.int8]
+) -> tuple[float, float]:
+    """Weight of the negative and the positive class; ``"balanced"`` as in scikit-learn."""
+    if given is None:
+        return 1.0, 1.0
+    if isinstance(given, str):
+        if given != "balanced":
+            raise ParameterError(
+                f"class_weight is {given!r}; it must be 'balanced', a dictionary or None"
+            )
+        negative, positive = compute_class_weight("balanced", classes=np.array([0, 1]), y=codes)
+        return float(negative), float(positive)
+    labels = classes.tolist()
+    unknown = [label for label in given if label not in labels]
+    if unknown:
+        raise ParameterError(
+            f"class_weight names {unknown[0]!r}, which is no class; the classes are {labels}"
+        )
+    return float(given.get(labels[0], 1.0)), float(given.get(labels[1], 1.0))
+
+
+def _kernel(
+    parameters: ClassifierParameters,
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+) -> Kernel:
+    gamma = 1.0
+    if parameters.kernel != "linear":
+        variance = 1.0
+        if parameters.gamma == "scale":
+            variance = source.total_variance()
+            if sample_weight is not None:
+                variance = _weighted_variance(source, sample_weight)
+        gamma = resolve_gamma(parameters.gamma, n_features=source.n_columns, variance=variance)
+    return make_kernel(
+        parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
+    )
+
+
+def _weighted_variance(source: RowSource, weights: NDArray[np.float64]) -> float:
+    """Variance of all entries, each row counted by its weight: weight 2 is the row twice."""
+    mean = _weighted_mean(source, weights, lambda rows: rows)
+    return _weighted_mean(source, weights, lambda rows: _squared_distance(rows, mean))
+
+
+def _weighted_mean(source: RowSource, weights: NDArray[np.float64], of) -> float:  # noqa: ANN001
+    total = 0.0
+    for first, rows in source.blocks(64 << 20):
+        sums = np.asarray(of(rows).sum(axis=1, dtype=np.float64)).ravel()
+        total += float(sums @ weights[first : first + len(sums)])
+    return total / (float(weights.sum()) * source.n_columns)
+
+
+def _squared_distance(rows: Any, mean: float) -> NDArray[np.float64]:  # noqa: ANN401
+    values = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    squared: NDArray[np.float64] = (values.astype(np.float64) - mean) ** 2
+    return squared
+
+
+def _fingerprint(source: RowSource, formulation: CSVC, kernel: Kernel) -> dict[str, str]:
+    """What a checkpoint must agree with; readable where a person will compare."""
+    hasher = xxhash.xxh3_128(formulation.sign)
+    if formulation.sample_weight is not None:
+        hasher.update(formulation.sample_weight)
+    return {
+        "data": source.fingerprint(),
+        "labels and weights": hasher.hexdigest(),
+        "formulation": formulation.name,
+        "C": repr(formulation.C),
+        "class weights": repr(formulation.class_weight),
+        "kernel": repr(kernel),
+        "bigsvm": ".".join(__version__.split(".")[:2]),
+    }

@@ -1,0 +1,285 @@
+"""`SVC`: the C-support vector classifier, for arrays in memory and for stores on disk."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import dask.array as da
+import numpy as np
+import scipy.sparse as sp
+import zarr
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.data.store import Store, open_store
+from bigsvm.errors import DataError
+from bigsvm.estimators.fitting import ClassifierParameters, available_threads, fit_classifier
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.models import KernelExpansion
+
+
+class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """C-support vector classification, exact, out of core, resumable, certified.
+
+    Trains on NumPy arrays and SciPy sparse matrices as scikit-learn's `SVC` does, and on a store, a
+    Zarr array or a Dask array without ever holding it in memory.
+
+    Parameters
+    ----------
+    C : float, default 1.0
+        Penalty of the hinge loss, ``C Σ ξ``; > 0.
+    kernel : {"rbf", "linear", "poly", "sigmoid"}
+    degree : int, default 3
+        Of the polynomial kernel.
+    gamma : float or {"scale", "auto"}
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features.
+    coef0 : float, default 0.0
+        Of the polynomial and sigmoid kernels.
+    tol : float, default 1e-3
+        KKT gap over all rows at which training has converged.
+    class_weight : dict, "balanced" or None
+    selection : {"auto", "second-order", "hmg", "mvp"}
+        How the solver chooses a pair of variables.
+    memory : int or str, default "2GB"
+        Bytes that all arrays of training together may take.
+    checkpoint : path or None
+        Directory to save the run to and to resume it from.
+    checkpoint_every : float, default 60.0
+        Seconds between two saves.
+    max_iter : int, default -1
+        Limit of pair steps; -1 is none.
+    max_time : float or None
+        Limit in seconds.
+    n_jobs : int or None
+        Threads; None is all processors this process may use.
+    random_state : int or None
+        Seed of the random samples training starts from; None is 0, so that a fit is repeatable.
+
+    Attributes
+    ----------
+    classes_ : (2,) array
+    support_ : (n_support,) int64
+        Rows that are support vectors.
+    support_vectors_ : (n_support, n_features) array or CSR
+    n_support_ : (2,) int32
+        Support vectors of each class.
+    dual_coef_ : (1, n_support) float64
+    intercept_ : (1,) float64
+    coef_ : (1, n_features) float64
+        Of the linear kernel only.
+    converged_ : bool
+    stop_reason_ : str
+    gap_, duality_gap_, objective_ : float or None
+        KKT gap over all rows, primal minus dual objective, dual objective; None where an
+        interrupted run has not completed a sweep.
+    n_iter_ : int
+        Pair steps.
+    certificate_ : dict
+        All that training proved and cost.
+    model_ : KernelExpansion
+        The model itself, which can be saved.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import bigsvm
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> model = bigsvm.SVC(C=10, gamma=1).fit(X, y)
+    >>> model.converged_, bool(model.gap_ <= model.tol)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,  # noqa: N803
+        *,
+        kernel: str = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        tol: float = 1e-3,
+        class_weight: dict[Any, float] | str | None = None,
+        selection: str = "auto",
+        memory: int | str = "2GB",
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        max_iter: int = -1,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.tol = tol
+        self.class_weight = class_weight
+        self.selection = selection
+        self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ANN401, N803
+        """Train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, path of a store, Store, zarr.Array or dask array
+            (n, d). A store brings its labels and weights.
+        y : (n,) array
+            Two classes of any type.
+        sample_weight : (n,) array, optional
+            In [0, ∞).
+
+        Returns
+        -------
+        SVC
+            This estimator, fitted; a `ConvergenceWarning` says so if training did not converge.
+
+        Raises
+        ------
+        ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
+        """
+        source, labels, weights = self._training_data(X, y, sample_weight)
+        self._adopt(fit_classifier(source, labels, weights, self._parameters()))
+        if not self.converged_:
+            reason = StopReason(self.stop_reason_)
+            gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"
+            warnings.warn(
+                f"training did not converge: {reason.sentence} (KKT gap {gap}, tol {self.tol:g})",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:  # noqa: ANN401, N803
+        """Signed distances, (n,): positive is ``classes_[1]``.
+
+        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
+        """
+        check_is_fitted(self)
+        return self._stream(X, lambda values: values, np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any] | da.Array:  # noqa: ANN401, N803
+        """Labels, (n,), lazy where `decision_function` is."""
+        check_is_fitted(self)
+        classes = self.classes_
+        return self._stream(X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype)
+
+    # -- in between ------------------------------------------------------------------------------
+
+    def _parameters(self) -> ClassifierParameters:
+        return ClassifierParameters(
+            C=self.C,
+            kernel=self.kernel,
+            degree=self.degree,
+            gamma=self.gamma,
+            coef0=self.coef0,
+            tol=self.tol,
+            class_weight=self.class_weight,
+            selection=self.selection,
+            seed=self.random_state or 0,
+            memory=self.memory,
+            threads=None if self.n_jobs in (None, -1) else self.n_jobs,
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint_every=self.checkpoint_every,
+            max_iter=self.max_iter,
+            max_seconds=float("inf") if self.max_time is None else self.max_time,
+        )
+
+    def _training_data(
+        self, X: Any, y: Any, sample_weight: Any  # noqa: ANN401, N803
+    ) -> tuple[RowSource, NDArray[Any], NDArray[np.float64] | None]:
+        source: RowSource
+        if isinstance(X, str | os.PathLike | Store):
+            store = X if isinstance(X, Store) else open_store(X)
+            source = store.rows
+            labels = store.labels() if y is None else np.asarray(y)
+            weights = store.sample_weight() if sample_weight is None else sample_weight
+        elif _is_lazy(X):
+            if y is None:
+                raise DataError("y is None; labels are needed beside a Zarr or Dask array")
+            source, labels, weights = as_row_source(X), np.asarray(y), sample_weight
+        else:
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", accept_large_sparse=True, order="C",
+                dtype=[np.float32, np.float64],
+            )  # fmt: skip
+            check_classification_targets(y)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            return as_row_source(X), y, sample_weight
+        self.n_features_in_ = source.n_columns
+        weights = None if weights is None else np.asarray(weights, np.float64)
+        return source, column_or_1d(labels), weights
+
+    def _adopt(self, model: KernelExpansion) -> None:
+        """Show a model under scikit-learn's names."""
+        self.model_ = model
+        self.classes_ = np.asarray(model.classes)
+        self.support_ = model.support
+        self.support_vectors_ = model.support_vectors
+        self.dual_coef_ = model.coefficients[None, :]
+        self.intercept_ = np.array([model.intercept])
+        positive = int(np.count_nonzero(model.coefficients > 0))
+        self.n_support_ = np.array([len(model.support) - positive, positive], np.int32)
+        self.certificate_ = dict(model.certificate)
+        for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
+            setattr(self, f"{name}_", self.certificate_[name])
+        if self.kernel == "linear":
+            self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
+
+    def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:  # noqa: ANN401, N803
+        threads = available_threads() if self.n_jobs in (None, -1) else self.n_jobs
+        if isinstance(X, str | os.PathLike | Store):
+            X = (X if isinstance(X, Store) else open_store(X)).rows.as_dask()
+        elif isinstance(X, zarr.Array):
+            X = as_row_source(X).as_dask()
+        if isinstance(X, da.Array):
+            self.model_.check_columns(X.shape[1])
+            return X.map_blocks(
+                _block_values, model=self.model_, threads=threads, map_values=map_values,
+                drop_axis=1, dtype=dtype, meta=np.empty(0, dtype),
+            )  # fmt: skip
+        X = validate_data(
+            self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
+            dtype=[np.float32, np.float64], reset=False,
+        )  # fmt: skip
+        return map_values(self.model_.decision_function(as_row_source(X), threads=threads))
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _is_lazy(X: Any) -> bool:  # noqa: ANN401, N803
+    return isinstance(X, da.Array | zarr.Array)
+
+
+def _block_values(rows: Any, model: KernelExpansion, threads: int, map_values: Any) -> Any:  # noqa: ANN401
+    """Decision values of one block of a Dask array."""
+    return map_values(model.decision_function(as_row_source(rows), threads=threads))

@@ -1,0 +1,239 @@
+"""KernelExpansion: what training leaves, ``h(x) = Σ_t coefficient_t k(x, s_t) + intercept``.
+
+One safetensors file: flat tensors and a JSON text, so that loading cannot run code. The text holds
+a hash of everything, and a file in which any bit has changed is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import scipy.sparse as sp
+import xxhash
+
+from bigsvm.errors import BigsvmError, DataError, ModelError
+from bigsvm.files import replace_synced
+from bigsvm.kernels import kernel_from
+from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.training.sweep import sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.kernels import Kernel
+
+FORMAT_VERSION = 1
+PREDICTION_BLOCKS = 64 << 20
+"""Bytes of rows in memory while predicting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelExpansion:
+    """A trained decision function.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    support_vectors : Rows
+        (n_support, d), as they were in the training data.
+    coefficients : (n_support,) float64
+        Signed: positive where the support vector pulls towards the second class.
+    intercept : float
+    centre : (d,) float64 or None
+        Subtracted from both arguments of a shift-invariant kernel, for float32's sake.
+    support : (n_support,) int64
+        Rows of the training data that the support vectors were.
+    classes : (2,) float64 or list of str
+        The labels that a negative and a positive decision value stand for.
+    formulation : str
+    scaler : dict or None
+        Scaling of the columns that prediction applies first; none is written yet.
+    certificate : dict
+        Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
+    provenance : dict
+        Version, parameters, and the fingerprint of the training data.
+    """
+
+    kernel: Kernel
+    support_vectors: Rows
+    coefficients: NDArray[np.float64]
+    intercept: float
+    centre: NDArray[np.float64] | None
+    support: NDArray[np.int64]
+    classes: list[float] | list[str]
+    formulation: str = "c-svc"
+    scaler: None = None
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the training data."""
+        return int(self.support_vectors.shape[1])
+
+    # -- prediction ------------------------------------------------------------------------------
+
+    def decision_function(
+        self,
+        source: RowSource,
+        *,
+        threads: int = 1,
+        dtype: type[np.float32] | type[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Decision values of all rows of a source, streamed in blocks.
+
+        Parameters
+        ----------
+        source : RowSource
+            With `n_features` columns.
+        threads : int
+        dtype : numpy dtype, optional
+            Of the kernel values; by default that of the rows.
+
+        Returns
+        -------
+        (n_rows,) float64
+
+        Raises
+        ------
+        DataError
+            Another number of columns.
+        """
+        self.check_columns(source.n_columns)
+        out = np.full(source.n_rows, self.intercept)
+        kind = dtype or (np.float32 if source.dtype == np.float32 else np.float64)
+        with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
+            columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
+            sweep(
+                tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS
+            )
+        return out
+
+    def check_columns(self, n_columns: int) -> None:
+        """Refuse rows with another number of columns than the training data."""
+        if n_columns != self.n_features:
+            raise DataError(
+                f"the rows have {n_columns} columns, the model was trained on {self.n_features}; "
+                f"give the number of columns when converting (--features {self.n_features})"
+            )
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, whole or not at all."""
+        tensors = {
+            "coefficients": self.coefficients,
+            "intercepts": np.array([self.intercept]),
+            "support": self.support,
+        }
+        if self.centre is not None:
+            tensors["centre"] = self.centre
+        vectors = self.support_vectors
+        if sp.issparse(vectors):
+            tensors["support_vectors.data"] = vectors.data
+            tensors["support_vectors.indices"] = vectors.indices.astype(np.int64)
+            tensors["support_vectors.indptr"] = vectors.indptr.astype(np.int64)
+        else:
+            tensors["support_vectors"] = vectors
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+        header = {
+            "format_version": FORMAT_VERSION,
+            "formulation": self.formulation,
+            "kernel": self.kernel.describe(),
+            "classes": list(self.classes),
+            "n_features": self.n_features,
+            "scaler": self.scaler,
+            "certificate": dict(self.certificate),
+            "provenance": dict(self.provenance),
+        }
+        text = json.dumps(header, sort_keys=True)
+        metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
+        try:
+            replace_synced(Path(path), safetensors.numpy.save(tensors, metadata))
+        except OSError as error:
+            raise ModelError(f"cannot write the model {path}: {error}") from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> KernelExpansion:
+        """Read a model file and check every byte of it.
+
+        Raises
+        ------
+        ModelError
+            Not a bigsvm model, damaged, or written by a newer version.
+        """
+        try:
+            with safetensors.safe_open(str(path), "numpy") as file:
+                metadata = file.metadata() or {}
+                if "bigsvm" not in metadata:
+                    raise ModelError(f"{path} is not a bigsvm model: it has no bigsvm header")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            text = metadata["bigsvm"]
+            if _digest(text, tensors) != metadata.get("xxh3_128"):
+                raise ModelError(f"{path} is damaged: its content does not match its hash")
+            header = json.loads(text)
+            if header["format_version"] > FORMAT_VERSION:
+                raise ModelError(
+                    f"{path} has format {header['format_version']}, newer than {FORMAT_VERSION}; "
+                    "use the version of bigsvm that wrote it"
+                )
+            return cls._from_parts(header, tensors)
+        except ModelError:
+            raise
+        except OSError as error:
+            raise ModelError(f"cannot read the model {path}: {error}") from error
+        except (safetensors.SafetensorError, BigsvmError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{path} is not a whole bigsvm model: {error}") from error
+
+    @classmethod
+    def _from_parts(
+        cls, header: dict[str, Any], tensors: dict[str, NDArray[Any]]
+    ) -> KernelExpansion:
+        n, d = len(tensors["support"]), int(header["n_features"])
+        vectors: Rows
+        if "support_vectors" in tensors:
+            vectors = tensors["support_vectors"]
+        else:
+            names = ("data", "indices", "indptr")
+            parts = tuple(tensors[f"support_vectors.{name}"] for name in names)
+            vectors = sp.csr_array(parts, shape=(n, d))
+            vectors.check_format(full_check=True)
+        values = vectors.data if sp.issparse(vectors) else vectors
+        finite = np.isfinite(values).all() and np.isfinite(tensors["coefficients"]).all()
+        if vectors.shape != (n, d) or tensors["coefficients"].shape != (n,) or not finite:
+            raise ModelError("the shapes or values of its tensors contradict each other")
+        if len(header["classes"]) != 2 or tensors["intercepts"].shape != (1,):
+            raise ModelError("it does not have two classes and one intercept")
+        return cls(
+            kernel=kernel_from(header["kernel"]),
+            support_vectors=vectors,
+            coefficients=tensors["coefficients"],
+            intercept=float(tensors["intercepts"][0]),
+            centre=tensors.get("centre"),
+            support=tensors["support"],
+            classes=header["classes"],
+            formulation=header["formulation"],
+            scaler=header["scaler"],
+            certificate=header["certificate"],
+            provenance=header["provenance"],
+        )
+
+
+def _digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
+    """Hash of the header and of every tensor with its name, dtype and shape."""
+    hasher = xxhash.xxh3_128(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        hasher.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
+        hasher.update(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
+    return hasher.hexdigest()
