@@ -66,6 +66,7 @@ def test_lower_layers_siblings_and_the_version_are_allowed(tmp_path):
         ),
         ("estimators/svc.py", "from bigsvm import SVC\n", 1, "hides the layer"),
         ("report/table.py", "import bigsvm\n", 1, "hides the layer"),
+        ("data/rows.py", "from bigsvm.novel import a, b\n", 1, "novel, which is not in the order"),
         ("core/smo.py", "import os\n", 1, "core imports os"),
         ("core/smo.py", "from bigsvm.errors import X\n", 1, "core imports bigsvm.errors.X"),
         ("core/smo.py", "from . import gram\n", 1, "core imports bigsvm.core.gram"),
@@ -85,7 +86,9 @@ def test_every_offence_of_a_file_is_listed(tmp_path):
     package = write_tree(
         tmp_path, {"data/rows.py": "import bigsvm.cli\nfrom bigsvm.models import a, b\n"}
     )
-    assert len(check(package).stdout.splitlines()) == 4
+    lines = check(package).stdout.splitlines()
+    assert [line.split(":")[1] for line in lines[:-1]] == ["1", "2"]
+    assert lines[-1] == "2 imports against the order"
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):

@@ -101,6 +101,8 @@ def forbidden(found: Import, *, layer: str, root: str) -> str | None:
     if target in HARMLESS_NAMES:
         return None
     if target not in ORDER:
+        if len(parts) > 1:
+            return f"{layer} imports {target}, which is not in the order of the layers"
         what = root if found.name is None else f"{target} from {root}"
         return f"{layer} imports {what}, which hides the layer: import the module that defines it"
     if ORDER.index(target) > ORDER.index(layer):
@@ -110,22 +112,22 @@ def forbidden(found: Import, *, layer: str, root: str) -> str | None:
 
 def offences(folder: Path) -> list[Offence]:
     """All offences of the package in `folder`, ordered by file and line."""
-    found: list[Offence] = []
+    found: set[Offence] = set()
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder)
         if inside == Path("__init__.py"):
             continue  # the public names, imported lazily from everywhere
         layer = inside.parts[0].removesuffix(".py")
         if layer not in ORDER:
-            found.append(Offence(path, 1, f"{layer} is not in the order of the layers: add it"))
+            found.add(Offence(path, 1, f"{layer} is not in the order of the layers: add it"))
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         package = (folder.name, *inside.parts[:-1])
         for item in imports_of(tree, package=package):
             reason = forbidden(item, layer=layer, root=folder.name)
             if reason is not None:
-                found.append(Offence(path, item.line, reason))
-    return sorted(found, key=lambda offence: (offence.path, offence.line))
+                found.add(Offence(path, item.line, reason))
+    return sorted(found)
 
 
 def main(arguments: Sequence[str]) -> int:
