@@ -215,6 +215,23 @@ class BoxDual:
         ties = np.flatnonzero(scores == last)[: size - len(chosen)]
         return np.sort(np.concatenate([chosen, ties]))
 
+    def near_threshold(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        at: Optimality,
+        *,
+        margin: float,
+    ) -> NDArray[np.int64]:
+        """Rows that are free, or whose gradient is within `margin` of the threshold; ascending."""
+        chosen = []
+        for rows in _spans(len(alpha)):
+            linear, lower, upper = self.formulation.box(rows)
+            free = (alpha[rows] < upper) & (alpha[rows] > lower)
+            near = np.abs(linear - outputs[rows] - at.threshold) <= margin
+            chosen.append(rows.start + np.flatnonzero((free | near) & (lower < upper)))
+        return np.concatenate(chosen)
+
 
 class SubProblem:
     """The dual restricted to a working set, solved by pair steps on kernel rows made on demand.

@@ -14,29 +14,28 @@ sweep over all rows then starts from a useful point for a few percent of its cos
 from __future__ import annotations
 
 import time
-from collections import deque
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bigsvm.data.sampling import sample_rows
 from bigsvm.duals.box import Optimality, Progress, SubProblem
-from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.tiles import Columns
 from bigsvm.training import events
+from bigsvm.training.certify import certify
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.state import Counters, Limits, Phase, RowState
 from bigsvm.training.sweep import choose, sweep
 from bigsvm.training.working_rows import WorkingRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.box import BoxDual
+    from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
 
 FIRST_SAMPLE = 2000
@@ -50,79 +49,6 @@ FILL = 2.0
 SMALLEST_SET = 2048
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled."""
-
-
-class Phase(StrEnum):
-    """What the loop does next."""
-
-    SELECT = "select"
-    SOLVE = "solve"
-    SWEEP = "sweep"
-
-
-class RowState(NamedTuple):
-    """The arrays a checkpoint stores; with `Counters` they are all that survives a crash.
-
-    Attributes
-    ----------
-    alpha, outputs : (n,) float64
-        The point before the working set was changed, and f there. In the middle of a sweep the rows
-        done have their f of after it.
-    sample : (s,) int64
-        Random rows for the nested samples of the start.
-    working_set : (m,) int64
-    working_alpha, working_gradient : (m,) float64
-        The sub-problem in progress; Δbeta of a sweep is ``working_alpha − alpha[working_set]``.
-    pair : (2,) int64
-        Last pair of the sub-problem.
-    """
-
-    alpha: NDArray[np.float64]
-    outputs: NDArray[np.float64]
-    sample: NDArray[np.int64]
-    working_set: NDArray[np.int64]
-    working_alpha: NDArray[np.float64]
-    working_gradient: NDArray[np.float64]
-    pair: NDArray[np.int64]
-
-
-@dataclass
-class Counters:
-    """Where the loop is and what it has cost; stored beside the arrays."""
-
-    phase: Phase = Phase.SELECT
-    sampling: bool = True
-    rows_done: int = 0
-    sub_steps: int = 0
-    n_sweeps: int = 0
-    n_iter: int = 0
-    n_kernel_evaluations: int = 0
-    row_misses: int = 0
-    bytes_read: int = 0
-    seconds: float = 0.0
-    best_gap: float = float("inf")
-    best_objective: float = -float("inf")
-    fruitless: int = 0
-    random_state: dict[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """When to stop without having converged.
-
-    Attributes
-    ----------
-    max_iter : int
-        Pair steps; −1 is no limit.
-    max_seconds : float
-        Of this process.
-    interrupted : callable
-        Asked several times a second; True stops the run.
-    """
-
-    max_iter: int = -1
-    max_seconds: float = float("inf")
-    interrupted: Callable[[], bool] = lambda: False
 
 
 class Decomposition:
@@ -257,7 +183,7 @@ class Decomposition:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
         if at.gap <= self.tol:
-            at = self._at = self._refine()
+            at = self._at = self._certify()
         self.listener(
             events.Swept(
                 count.n_sweeps, at.gap, self.tol, at.objective, at.n_support, at.n_bounded,
@@ -321,7 +247,7 @@ class Decomposition:
     def _is_everything(self) -> bool:
         return len(self.state.working_set) == self.source.n_rows
 
-    def _grow_sample(self, rows) -> bool:  # noqa: ANN001
+    def _grow_sample(self, rows: Rows) -> bool:
         """Go on to the next nested sample; False where this was the last."""
         state, count = self.state, self.count
         size = len(state.working_set)
@@ -373,30 +299,17 @@ class Decomposition:
         count.n_sweeps += 1
         count.phase = Phase.SELECT
 
-    def _columns(self, rows) -> Columns:  # noqa: ANN001
+    def _columns(self, rows: Rows) -> Columns:
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
-    # -- certificate ---------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------
 
-    def _refine(self) -> Optimality:
-        """Recompute f of the support rows in float64, and look at the point again.
-
-        The slack and both objectives live on those rows, so the certificate loses the float32
-        rounding of n_SV sums for n_SV² evaluations.
-        """
-        state = self.state
-        support = np.flatnonzero(state.alpha)
-        exact = np.zeros(len(support))
-        rows = self._rows.gather(support)
-        with KernelTiles(
-            self.tiles.kernel, centre=self.tiles.centre, threads=self.tiles.threads,
-            dtype=np.float64,
-        ) as tiles:  # fmt: skip
-            columns = Columns(tiles, rows, sparse_partners=self.source.is_sparse)
-            tiles.multiply(rows, columns, state.alpha[support], exact)
-            self.tiles.n_evaluations += tiles.n_evaluations
-        state.outputs[support] = exact
-        return self.dual.optimality(state.alpha, state.outputs)
+    def _certify(self) -> Optimality:
+        """Look at the point again, in float64."""
+        return certify(
+            self.dual, self.source, self.tiles, self._rows.gather,
+            self.state.alpha, self.state.outputs, tol=self.tol,
+        )  # fmt: skip
 
     def _result(self, reason: StopReason) -> TrainingResult:
         """The last point whose outputs are complete; else the working set's, with no gap known."""
@@ -405,7 +318,7 @@ class Decomposition:
         if count.n_sweeps and not half_swept:
             alpha = state.alpha
             at = self._at if reason is StopReason.CONVERGED else None
-            at = at or self._refine()
+            at = at or self._certify()
         else:
             alpha, at = state.alpha.copy(), None
             alpha[state.working_set] = state.working_alpha
