@@ -11,6 +11,7 @@ pools are not in it; reading the data and bringing it into the layout is not in 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -56,7 +57,7 @@ def estimator(peer: str, data: DataSet) -> Any:  # noqa: ANN401
     if peer == "bigsvm":
         from bigsvm import SVC
 
-        return SVC(**parameters)
+        return SVC(**parameters, n_jobs=int(os.environ["OMP_NUM_THREADS"]))
     parameters["cache_size"] = CACHE_MEGABYTES
     if peer == "sklearn":
         from sklearn.svm import SVC
@@ -104,6 +105,8 @@ def fit(peer: str, layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
         started = time.perf_counter()
         model.decision_function(x)
         answer["floor_seconds"] = time.perf_counter() - started
+        for name in ("converged", "gap", "duality_gap", "n_sweeps", "n_kernel_evaluations"):
+            answer[name] = model.certificate_[name]
     return answer
 
 
