@@ -7,7 +7,6 @@ a hash of everything, and a file in which any bit has changed is refused.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training.sweep import sweep
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
@@ -114,9 +114,7 @@ class KernelExpansion:
         kind = dtype or (np.float32 if source.dtype == np.float32 else np.float64)
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
-            sweep(
-                tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS
-            )
+            sweep(tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS)
         return out
 
     def check_columns(self, n_columns: int) -> None:
@@ -138,7 +136,7 @@ class KernelExpansion:
         }
         if self.centre is not None:
             tensors["centre"] = self.centre
-        vectors = self.support_vectors
+        vectors: Any = self.support_vectors
         if sp.issparse(vectors):
             tensors["support_vectors.data"] = vectors.data
             tensors["support_vectors.indices"] = vectors.indices.astype(np.int64)
@@ -177,7 +175,7 @@ class KernelExpansion:
                 metadata = file.metadata() or {}
                 if "bigsvm" not in metadata:
                     raise ModelError(f"{path} is not a bigsvm model: it has no bigsvm header")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                tensors = {name: file.get_tensor(name) for name in file.keys()}
             text = metadata["bigsvm"]
             if _digest(text, tensors) != metadata.get("xxh3_128"):
                 raise ModelError(f"{path} is damaged: its content does not match its hash")
@@ -200,7 +198,7 @@ class KernelExpansion:
         cls, header: dict[str, Any], tensors: dict[str, NDArray[Any]]
     ) -> KernelExpansion:
         n, d = len(tensors["support"]), int(header["n_features"])
-        vectors: Rows
+        vectors: Any
         if "support_vectors" in tensors:
             vectors = tensors["support_vectors"]
         else:
@@ -235,5 +233,5 @@ def _digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         hasher.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
-        hasher.update(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
+        hasher.update(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
     return hasher.hexdigest()

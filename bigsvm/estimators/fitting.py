@@ -22,7 +22,8 @@ from bigsvm.models import KernelExpansion
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training.decomposition import Decomposition, Limits
+from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -197,7 +198,7 @@ def fit_classifier(
 
 
 def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
-    """The two classes, sorted, and which of them each row has, (n,) int8.
+    """Find the two classes, sorted, and which of them each row has, (n,) int8.
 
     Raises
     ------
@@ -205,15 +206,16 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
         One class only, more than two, or another number of labels than rows.
     """
     if labels.shape != (n_rows,):
-        raise DataError(f"y has shape {labels.shape}; there are {n_rows} rows, so it must be ({n_rows},)")
+        raise DataError(
+            f"y has shape {labels.shape}; there are {n_rows} rows, so it must be ({n_rows},)"
+        )
     classes = np.unique(labels)
     if len(classes) != 2:
         listed = ", ".join(str(label) for label in classes[:5])
         raise DataError(
             f"Only binary classification is supported. The type of the target is "
-            f"{'one class' if len(classes) == 1 else 'multiclass'}: y has {len(classes)} "
-            f"class{'' if len(classes) == 1 else 'es'} ({listed}{', …' if len(classes) > 5 else ''}); "
-            "two are needed"
+            f"{'one class' if len(classes) == 1 else 'multiclass'}: y has {len(classes)} class(es) "
+            f"({listed}{', …' if len(classes) > 5 else ''}); two are needed"
         )
     return classes, (labels == classes[1]).astype(np.int8)
 
@@ -227,8 +229,8 @@ def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[n
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise DataError(
-            f"sample_weight of row {wrong[0]} is {weights[wrong[0]]}; Negative values in data passed "
-            "to `sample_weight`, NaN and infinity are refused: weights must be finite and >= 0"
+            f"sample_weight of row {wrong[0]} is {weights[wrong[0]]}; weights must be finite and "
+            ">= 0 (Negative values in data passed to `sample_weight`)"
         )
     if not weights.any():
         raise DataError("sample_weight is zero for every row; at least one must be positive")
@@ -281,7 +283,9 @@ def _weighted_variance(source: RowSource, weights: NDArray[np.float64]) -> float
     return _weighted_mean(source, weights, lambda rows: _squared_distance(rows, mean))
 
 
-def _weighted_mean(source: RowSource, weights: NDArray[np.float64], of) -> float:  # noqa: ANN001
+def _weighted_mean(
+    source: RowSource, weights: NDArray[np.float64], of: Callable[[Any], Any]
+) -> float:
     total = 0.0
     for first, rows in source.blocks(64 << 20):
         sums = np.asarray(of(rows).sum(axis=1, dtype=np.float64)).ravel()
@@ -289,17 +293,17 @@ def _weighted_mean(source: RowSource, weights: NDArray[np.float64], of) -> float
     return total / (float(weights.sum()) * source.n_columns)
 
 
-def _squared_distance(rows: Any, mean: float) -> NDArray[np.float64]:  # noqa: ANN401
+def _squared_distance(rows: Any, mean: float) -> NDArray[np.float64]:
     values = rows if isinstance(rows, np.ndarray) else rows.toarray()
     squared: NDArray[np.float64] = (values.astype(np.float64) - mean) ** 2
     return squared
 
 
 def _fingerprint(source: RowSource, formulation: CSVC, kernel: Kernel) -> dict[str, str]:
-    """What a checkpoint must agree with; readable where a person will compare."""
-    hasher = xxhash.xxh3_128(formulation.sign)
+    """List what a checkpoint must agree with, readable where a person will compare."""
+    hasher = xxhash.xxh3_128(formulation.sign.data)
     if formulation.sample_weight is not None:
-        hasher.update(formulation.sample_weight)
+        hasher.update(formulation.sample_weight.data)
     return {
         "data": source.fingerprint(),
         "labels and weights": hasher.hexdigest(),

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dask.array as da
 import numpy as np
-import scipy.sparse as sp
 import zarr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
-    check_array,
     check_is_fitted,
     column_or_1d,
     validate_data,
@@ -108,7 +106,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        C: float = 1.0,  # noqa: N803
+        C: float = 1.0,
         *,
         kernel: str = "rbf",
         degree: int = 3,
@@ -141,7 +139,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ANN401, N803
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train.
 
         Parameters
@@ -174,7 +172,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:  # noqa: ANN401, N803
+    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Signed distances, (n,): positive is ``classes_[1]``.
 
         A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
@@ -182,7 +180,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._stream(X, lambda values: values, np.float64)
 
-    def predict(self, X: Any) -> NDArray[Any] | da.Array:  # noqa: ANN401, N803
+    def predict(self, X: Any) -> NDArray[Any] | da.Array:
         """Labels, (n,), lazy where `decision_function` is."""
         check_is_fitted(self)
         classes = self.classes_
@@ -210,7 +208,10 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _training_data(
-        self, X: Any, y: Any, sample_weight: Any  # noqa: ANN401, N803
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
     ) -> tuple[RowSource, NDArray[Any], NDArray[np.float64] | None]:
         source: RowSource
         if isinstance(X, str | os.PathLike | Store):
@@ -251,7 +252,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.kernel == "linear":
             self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
 
-    def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:  # noqa: ANN401, N803
+    def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
         threads = available_threads() if self.n_jobs in (None, -1) else self.n_jobs
         if isinstance(X, str | os.PathLike | Store):
             X = (X if isinstance(X, Store) else open_store(X)).rows.as_dask()
@@ -269,17 +270,17 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         return map_values(self.model_.decision_function(as_row_source(X), threads=threads))
 
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         return tags
 
 
-def _is_lazy(X: Any) -> bool:  # noqa: ANN401, N803
+def _is_lazy(X: Any) -> bool:
     return isinstance(X, da.Array | zarr.Array)
 
 
-def _block_values(rows: Any, model: KernelExpansion, threads: int, map_values: Any) -> Any:  # noqa: ANN401
+def _block_values(rows: Any, model: KernelExpansion, threads: int, map_values: Any) -> Any:
     """Decision values of one block of a Dask array."""
     return map_values(model.decision_function(as_row_source(rows), threads=threads))

@@ -107,7 +107,7 @@ def _polished(
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The polished alpha of `rows`, all others staying as they are."""
+    """Polish the alpha of `rows`, all others staying as they are."""
     values = gather(rows)
     gram = np.empty((len(rows), len(rows)))
     exact.evaluate(values, Columns(exact, values, sparse_partners=source.is_sparse), gram)

@@ -67,7 +67,9 @@ class Checkpoint:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = (self.directory / "lock").open("a+")
         except OSError as error:
-            raise CheckpointError(f"cannot write a checkpoint to {self.directory}: {error}") from error
+            raise CheckpointError(
+                f"cannot write a checkpoint to {self.directory}: {error}"
+            ) from error
         self._own()
         for litter in self.directory.glob(".generation-*"):
             shutil.rmtree(litter)
@@ -121,7 +123,7 @@ class Checkpoint:
             files = {}
             for name, array in arrays.items():
                 data = np.ascontiguousarray(array)
-                view = memoryview(data.reshape(-1)).cast("B") if data.size else b""
+                view = memoryview(data.reshape(-1).data).cast("B") if data.size else b""
                 write_synced(part / f"{name}.bin", view)
                 if (part / f"{name}.bin").stat().st_size != data.nbytes:
                     raise OSError(f"{name}.bin was not written whole")
@@ -191,8 +193,8 @@ class Checkpoint:
         ]
         if different:
             raise CheckpointError(
-                f"the checkpoint in {self.directory} belongs to another run: {'; '.join(different)}; "
-                "give the same values, or another directory"
+                f"the checkpoint in {self.directory} belongs to another run: "
+                f"{'; '.join(different)}; give the same values, or another directory"
             )
         arrays = {}
         for name, entry in manifest["arrays"].items():

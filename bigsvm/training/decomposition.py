@@ -114,9 +114,14 @@ class Decomposition:
         self.count.random_state = dict(rng.bit_generator.state)
         empty = np.empty(0)
         return RowState(
-            np.zeros(n), np.zeros(n), sample, np.empty(0, np.int64), empty, empty,
+            np.zeros(n),
+            np.zeros(n),
+            sample,
+            np.empty(0, np.int64),
+            empty,
+            empty,
             np.full(2, -1, np.int64),
-        )  # fmt: skip
+        )
 
     # -- the loop ----------------------------------------------------------------------------
 
@@ -124,9 +129,12 @@ class Decomposition:
         """Train until certified or stopped; the result says which."""
         self.listener(
             events.Planned(
-                self.source.n_rows, self.source.n_columns, self.plan.working_set,
-                self.plan.projected, self.count.n_sweeps,
-            )  # fmt: skip
+                self.source.n_rows,
+                self.source.n_columns,
+                self.plan.working_set,
+                self.plan.projected,
+                self.count.n_sweeps,
+            )
         )
         steps = {Phase.SELECT: self._select, Phase.SOLVE: self._solve, Phase.SWEEP: self._sweep}
         while self._stop is None:
@@ -144,9 +152,13 @@ class Decomposition:
             if self._stop is not None:
                 return
             working_set = self.dual.select(
-                state.alpha, state.outputs, self._at, capacity=self.plan.working_set,
-                smallest=SMALLEST_SET, fill=FILL,
-            )  # fmt: skip
+                state.alpha,
+                state.outputs,
+                self._at,
+                capacity=self.plan.working_set,
+                smallest=SMALLEST_SET,
+                fill=FILL,
+            )
         else:
             working_set = self._first_sample()
         linear = self.dual.formulation.box(working_set).linear
@@ -160,7 +172,7 @@ class Decomposition:
         count.phase = Phase.SOLVE
 
     def _first_sample(self) -> NDArray[np.int64]:
-        """The smallest sample in which a row of either class may move."""
+        """Choose the smallest sample in which a row of either class may move."""
         sample = self.state.sample
         size = min(FIRST_SAMPLE, len(sample))
         while size < len(sample) and not self._has_both(sample[:size]):
@@ -186,9 +198,14 @@ class Decomposition:
             at = self._at = self._certify()
         self.listener(
             events.Swept(
-                count.n_sweeps, at.gap, self.tol, at.objective, at.n_support, at.n_bounded,
+                count.n_sweeps,
+                at.gap,
+                self.tol,
+                at.objective,
+                at.n_support,
+                at.n_bounded,
                 self._seconds(),
-            )  # fmt: skip
+            )
         )
         better_gap = at.gap < 0.99 * count.best_gap
         scale = max(abs(count.best_objective), 1e-300)
@@ -208,9 +225,16 @@ class Decomposition:
         state, count = self.state, self.count
         rows = self._rows.gather(state.working_set)
         problem = SubProblem(
-            self.dual, self.tiles, rows, state.working_set, state.working_alpha,
-            state.working_gradient, buffer=self._buffer, pair=state.pair, steps=count.sub_steps,
-        )  # fmt: skip
+            self.dual,
+            self.tiles,
+            rows,
+            state.working_set,
+            state.working_alpha,
+            state.working_gradient,
+            buffer=self._buffer,
+            pair=state.pair,
+            steps=count.sub_steps,
+        )
         last_sample = not count.sampling or self._is_everything()
         tol = INNER_TOL * self.tol if last_sample else max(SAMPLE_TOL, INNER_TOL * self.tol)
         misses = 0
@@ -259,9 +283,7 @@ class Decomposition:
         moved = state.working_alpha != 0
         outputs = np.zeros(len(grown))
         columns = self._columns(choose(rows, moved))
-        self.tiles.multiply(
-            self._rows.gather(grown), columns, state.working_alpha[moved], outputs
-        )
+        self.tiles.multiply(self._rows.gather(grown), columns, state.working_alpha[moved], outputs)
         self.state = state._replace(
             working_set=grown,
             working_alpha=alpha,
@@ -282,17 +304,21 @@ class Decomposition:
             def goes_on(rows_done: int) -> bool:
                 count.rows_done = rows_done
                 self.listener(
-                    events.Sweeping(
-                        count.n_sweeps + 1, rows_done, self.source.n_rows, columns.n
-                    )
+                    events.Sweeping(count.n_sweeps + 1, rows_done, self.source.n_rows, columns.n)
                 )
                 self._pause()
                 return self._stop is None
 
             sweep(
-                self.tiles, self.source, columns, change[moved], state.outputs,
-                block_bytes=self.plan.block_bytes, start=count.rows_done, goes_on=goes_on,
-            )  # fmt: skip
+                self.tiles,
+                self.source,
+                columns,
+                change[moved],
+                state.outputs,
+                block_bytes=self.plan.block_bytes,
+                start=count.rows_done,
+                goes_on=goes_on,
+            )
             if count.rows_done < self.source.n_rows:
                 return
         state.alpha[state.working_set] = state.working_alpha
@@ -307,12 +333,17 @@ class Decomposition:
     def _certify(self) -> Optimality:
         """Look at the point again, in float64."""
         return certify(
-            self.dual, self.source, self.tiles, self._rows.gather,
-            self.state.alpha, self.state.outputs, tol=self.tol,
-        )  # fmt: skip
+            self.dual,
+            self.source,
+            self.tiles,
+            self._rows.gather,
+            self.state.alpha,
+            self.state.outputs,
+            tol=self.tol,
+        )
 
     def _result(self, reason: StopReason) -> TrainingResult:
-        """The last point whose outputs are complete; else the working set's, with no gap known."""
+        """Return the last point with complete outputs; else the working set's, its gap unknown."""
         state, count = self.state, self.count
         half_swept = count.phase is Phase.SWEEP and count.rows_done > 0
         if count.n_sweeps and not half_swept:
@@ -346,7 +377,7 @@ class Decomposition:
         return TrainingResult(support, alpha[support], float(intercept), certificate)
 
     def _intercept_within(self) -> float:
-        """The threshold of the sub-problem, where no sweep has been completed."""
+        """Take the threshold of the sub-problem, where no sweep has been completed."""
         state = self.state
         if not len(state.working_set):
             return 0.0
@@ -363,7 +394,7 @@ class Decomposition:
         return self._before[0] + time.monotonic() - self._started
 
     def _account(self) -> None:
-        seconds, evaluations, read = self._before
+        _, evaluations, read = self._before
         self.count.seconds = self._seconds()
         self.count.n_kernel_evaluations = evaluations + self.tiles.n_evaluations
         self.count.bytes_read = read + self.source.bytes_read

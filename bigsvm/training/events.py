@@ -28,7 +28,7 @@ class Planned(NamedTuple):
 
 
 class Solving(NamedTuple):
-    """The working set is being solved: `steps` pair steps of the run so far, `gap` within the set."""
+    """The working set is being solved: pair steps of the run so far, KKT gap within the set."""
 
     size: int
     steps: int

@@ -26,7 +26,7 @@ class StopReason(StrEnum):
         return {
             StopReason.CONVERGED: "a full sweep certified the tolerance",
             StopReason.MAX_ITER: "the limit of pair steps was reached; raise max_iter",
-            StopReason.TIME_LIMIT: "the time limit was reached; resume from the checkpoint or raise it",
+            StopReason.TIME_LIMIT: "the time limit was reached; resume from the checkpoint",
             StopReason.INTERRUPTED: "the run was interrupted; resume from its checkpoint",
             StopReason.STALLED: "neither gap nor objective improved any more at the precision of "
             "float32 kernel values; scale the columns or ask for a larger tol",

@@ -57,7 +57,7 @@ def sweep(
     for first, values in source.blocks(block_bytes, start=start):
         for low in range(0, values.shape[0], step):
             part = _rows(values, low, low + step)
-            done = first + low + part.shape[0]
+            done = first + low + int(part.shape[0])
             tiles.multiply(part, columns, weights, out[first + low : done])
             if goes_on is not None and not goes_on(done):
                 return done
@@ -65,10 +65,10 @@ def sweep(
 
 
 def _rows(values: Rows, low: int, high: int) -> Rows:
-    """A slice of rows; the whole block is handed on as it is."""
+    """Slice rows; the whole block is handed on as it is."""
     return values if low == 0 and high >= values.shape[0] else values[low:high]
 
 
 def choose(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
-    """The rows where `keep` is True, without a copy where that is all of them."""
+    """Take the rows where `keep` is True, without a copy where that is all of them."""
     return rows if keep.all() else rows[np.flatnonzero(keep)]
