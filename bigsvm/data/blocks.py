@@ -29,7 +29,7 @@ def make_csr(
     to int64.
     """
     if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)  # type: ignore[assignment]
+        indptr = indptr.astype(np.int32)
     return sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
 
 

@@ -155,13 +155,15 @@ def convert(
         threads=threads,
         chunk_bytes=max(1 << 16, min(CHUNK_BYTES, budget // 128)),
     )
-    with Workspace(Path(store_path), overwrite=overwrite) as work:
-        spool = Spool(
+    with (
+        Workspace(Path(store_path), overwrite=overwrite) as work,
+        Spool(
             work.path / "spool",
             seed=seed if shuffle else None,
             bits=_bucket_bits(inputs, budget),
             memory_bytes=budget // 2,
-        )
+        ) as spool,
+    ):
         sizes = [source_size(source) for source in inputs]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         for text in reader:

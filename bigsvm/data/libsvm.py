@@ -354,8 +354,7 @@ class LibsvmReader:
         line = lines_before + text.count(b"\n", 0, at) + 1
         column = at - (text.rfind(b"\n", 0, at) + 1) + 1
         rest = text[at : at + 200].split(b"\n", 1)[0]
-        token = (rest[: len(rest) - len(rest.lstrip())] and b"") or (
-            rest.split(maxsplit=1) or [b""]
-        )[0]
+        # Nothing at all stands where a value is missing.
+        token = b"" if rest[:1].isspace() else (rest.split(maxsplit=1) or [b""])[0]
         what = _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)
         raise ParseError(f"{name}:{line}:{column}: {what}")

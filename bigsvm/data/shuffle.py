@@ -7,6 +7,7 @@ the rows by key depends on the seed alone, not on memory, number of files, chunk
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ class _Bucket:
 
 
 class Spool:
-    """Rows on disk, given back in order: shuffled, or as they came.
+    """Rows on disk, given back in order: shuffled, or as they came; a context manager.
 
     Parameters
     ----------
@@ -99,6 +100,13 @@ class Spool:
             memory=memory_bytes,
         )
 
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # After an error files are open, and what they hold back may not find room on the disk.
+        self._scatter.abandon()
+
     def append(self, batch: RowBatch) -> None:
         """Add rows; all batches must be dense, or all CSR, with or without weights."""
         self._scatter.append(batch)
@@ -131,10 +139,14 @@ class Spool:
                 skip=bits,
                 memory=self._memory_bytes,
             )
-            for batch in _records(bucket):
-                scatter.append(batch)
+            try:
+                for batch in _records(bucket):
+                    scatter.append(batch)
+                parts = scatter.close()
+            finally:
+                scatter.abandon()
             bucket.path.unlink()
-            for part in scatter.close():
+            for part in parts:
                 yield from self._ordered(part, n_columns, first_column, bits + _SPLIT_BITS)
             return
         elif bucket.n_rows:
@@ -175,6 +187,11 @@ class _Scatter:
         for file in self._files:
             file.close()
         return self._buckets
+
+    def abandon(self) -> None:
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
 
     def _write(self, i: int, batch: RowBatch) -> None:
         file, bucket = self._files[i], self._buckets[i]

@@ -77,8 +77,10 @@ class ColumnStatistics:
         self.n_nonzero += rows.nnz
         values = rows.data.astype(np.float64)
         filled = np.bincount(rows.indices, minlength=d)
-        mean: Any = np.bincount(rows.indices, values, minlength=d) / n
-        deviations: Any = np.bincount(rows.indices, (values - mean[rows.indices]) ** 2, minlength=d)
+        # Of no entries at all, the weighted counts are integers.
+        mean = np.bincount(rows.indices, values, minlength=d).astype(np.float64) / n
+        squares = (values - mean[rows.indices]) ** 2
+        deviations = np.bincount(rows.indices, squares, minlength=d).astype(np.float64)
         deviations += (n - filled) * mean**2
         for extreme, keep in ((self._minimum, np.minimum), (self._maximum, np.maximum)):
             keep.at(extreme, rows.indices, values)

@@ -173,27 +173,27 @@ class _Writing:
         source = self._source
         size = int(source.n_rows * source.bytes_per_row)
         bits = min(max(1, 6 * size // self._budget).bit_length(), MAX_FILES.bit_length() - 1)
-        spool = Spool(folder, seed=self._seed, bits=bits, memory_bytes=self._budget // 2)
-        for block in source.blocks(self._budget // 8):
-            values = self._converted(block.values, block.start)
-            if self._layout == "sparse" and not source.is_sparse:
-                values = sp.csr_array(values)
-            row = np.arange(block.start, block.start + values.shape[0])
-            spool.append(self._batch(values, row))
-            self._report(ConversionProgress("read", spool.n_rows, source.n_rows))
-        write_spool(
-            spool,
-            path,
-            n_columns=source.n_columns,
-            first_column=0,
-            layout=self._final_layout(spool.n_entries),
-            dtype=self._dtype,
-            weights=self._weights is not None,
-            seed=self._seed,
-            sources=(),
-            budget=self._budget,
-            report=self._report,
-        )
+        with Spool(folder, seed=self._seed, bits=bits, memory_bytes=self._budget // 2) as spool:
+            for block in source.blocks(self._budget // 8):
+                values = self._converted(block.values, block.start)
+                if self._layout == "sparse" and not source.is_sparse:
+                    values = sp.csr_array(values)
+                row = np.arange(block.start, block.start + values.shape[0])
+                spool.append(self._batch(values, row))
+                self._report(ConversionProgress("read", spool.n_rows, source.n_rows))
+            write_spool(
+                spool,
+                path,
+                n_columns=source.n_columns,
+                first_column=0,
+                layout=self._final_layout(spool.n_entries),
+                dtype=self._dtype,
+                weights=self._weights is not None,
+                seed=self._seed,
+                sources=(),
+                budget=self._budget,
+                report=self._report,
+            )
 
     def _final_layout(self, n_entries: int) -> str:
         if self._layout == "auto" and not self._source.is_sparse:
@@ -254,7 +254,7 @@ def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN401
     if len(bad):
         raise DataError(f"y has {labels[bad[0]]} in row {bad[0]} (from 0); remove the row")
     if array.dtype.kind in "ui" and array.dtype.itemsize == 8:
-        bad = np.flatnonzero(np.abs(labels) > 2.0**53)
+        bad = np.flatnonzero((array > 2**53) | (array < -(2**53)))
         if len(bad):
             raise DataError(
                 f"y has {array[bad[0]]} in row {bad[0]}; integers beyond 2**53 are not float64 "

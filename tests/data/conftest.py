@@ -9,5 +9,5 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 13)
     monkeypatch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 10)
     monkeypatch.setattr(writer, "_SHARD_BYTES", 1 << 15)
-    monkeypatch.setattr(writer, "_VECTOR_SHARD_BYTES", 1 << 11)
+    monkeypatch.setattr(writer, "_VECTOR_SHARD_BYTES", 1 << 13)
     monkeypatch.setattr(writer, "_BLOCK_BYTES", 1 << 12)

@@ -13,7 +13,7 @@ def make_matrix(n_rows=1000, n_columns=23, density=0.4, dtype=np.float32, seed=0
     rng = np.random.default_rng(seed)
     matrix = rng.standard_normal((n_rows, n_columns)).astype(dtype) + dtype(3)
     matrix[rng.random(matrix.shape) > density] = 0
-    matrix[:, 5] = 0
+    matrix[:, 5:6] = 0
     matrix[7] = 0
     return matrix
 
