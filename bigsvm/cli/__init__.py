@@ -1,0 +1,97 @@
+"""The command line: ``bigsvm convert | info | train | predict | demo``.
+
+Exit codes: 0 done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad
+input; 130 and 143 stopped by SIGINT (Ctrl-C) and SIGTERM.
+
+Everything that takes long to import is imported by the command that needs it, when it runs.
+"""
+
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from bigsvm import __version__
+from bigsvm.cli import convert, demo, info, predict, train
+from bigsvm.cli.signals import Interrupted
+from bigsvm.errors import BigsvmError
+
+USAGE_EXIT_CODE = 2
+
+
+class _Commands(typer.core.TyperGroup):
+    """Turns this package's errors into one line on standard error and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        try:
+            return super().invoke(ctx)
+        except BigsvmError as error:
+            message = " ".join(str(error).split())
+            typer.echo(f"bigsvm: error: {message}", err=True)
+            raise typer.Exit(USAGE_EXIT_CODE) from error
+        except Interrupted as error:
+            typer.echo(f"bigsvm: {error}", err=True)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(130) from error
+
+
+app = typer.Typer(
+    name="bigsvm",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bigsvm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Exact kernel support vector machines on data larger than memory.
+
+    \b
+    bigsvm convert train.libsvm train.zarr
+    bigsvm train train.zarr model.safetensors --C 1 --gamma 0.008 --checkpoint run
+    bigsvm predict test.libsvm model.safetensors --output predicted.txt
+    bigsvm info model.safetensors
+    bigsvm demo
+
+    Results go to standard output, progress to standard error.
+
+    Exit codes: 0 done (a model that did not converge says so and still counts as done),
+    1 unexpected error, 2 wrong usage or bad input, 130 stopped by Ctrl-C, 143 by SIGTERM.
+    """  # noqa: D301
+
+
+app.command("convert")(convert.command)
+app.command("info")(info.command)
+app.command("train")(train.command)
+app.command("predict")(predict.command)
+app.command("demo")(demo.command)
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    try:
+        app(prog_name="bigsvm")
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            return end.code
+        return 0 if end.code is None else 1
+    return 0
+
+
+__all__ = ["app", "main"]

@@ -1,0 +1,132 @@
+"""``bigsvm convert``: LIBSVM text to a store."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bigsvm.cli.inputs import watched
+from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased
+from bigsvm.cli.signals import Interruption
+from bigsvm.report.progress import Display
+from bigsvm.report.text import as_columns, as_json
+
+
+class Layout(StrEnum):
+    """How X is stored."""
+
+    AUTO = "auto"
+    DENSE = "dense"
+    SPARSE = "sparse"
+
+
+class DType(StrEnum):
+    """Type of the values of X."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+
+def command(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="LIBSVM text, together one data set; .gz .bz2 .xz .zst are decompressed, - is "
+            "standard input.",
+        ),
+    ],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder to be made.")],
+    memory: Memory = "1GB",
+    shuffle: Annotated[
+        bool,
+        typer.Option(
+            "--shuffle/--no-shuffle",
+            help="Put the rows in random order: training then starts from random samples that are "
+            "cheap to read.",
+        ),
+    ] = True,
+    seed: Annotated[int, typer.Option("--seed", help="Of that order.")] = 0,
+    zero_based: Annotated[
+        ZeroBased,
+        typer.Option(
+            "--zero-based",
+            help="Whether the first column has index 0; auto: if index 0 occurs anywhere.",
+        ),
+    ] = ZeroBased.AUTO,
+    layout: Annotated[
+        Layout,
+        typer.Option(
+            "--layout", help="How X is stored; auto: dense if a quarter of it is not zero."
+        ),
+    ] = Layout.AUTO,
+    dense: Annotated[bool, typer.Option("--dense", help="The same as --layout dense.")] = False,
+    sparse: Annotated[bool, typer.Option("--sparse", help="The same as --layout sparse.")] = False,
+    features: Annotated[
+        int | None,
+        typer.Option(
+            "--features", min=1, show_default="as many as occur", help="Number of columns."
+        ),
+    ] = None,
+    dtype: Annotated[DType, typer.Option("--dtype", help="Type of the values.")] = DType.FLOAT32,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Refuse comments, empty lines, qid and a missing last newline."
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a store once the new one is whole.")
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", min=1, show_default="2", help="Threads that parse."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Convert LIBSVM text of any size to a store, in bounded memory.
+
+    The text is read once, checked, and written as a Zarr store with checksums, its rows in random
+    order. An interrupted conversion leaves nothing that could be taken for a store.
+
+    \b
+    Examples:
+      bigsvm convert train.libsvm train.zarr
+      bigsvm convert day1.txt.gz day2.txt.gz both.zarr --memory 4GB
+      zcat train.gz | bigsvm convert - train.zarr --features 780
+    """  # noqa: D301
+    if dense + sparse + (layout is not Layout.AUTO) > 1:
+        raise typer.BadParameter("give one of --dense, --sparse and --layout")
+    wanted = Layout.DENSE if dense else Layout.SPARSE if sparse else layout
+    started = time.monotonic()
+    with Interruption() as interruption, Display(quiet=quiet) as display:
+        from bigsvm.data.convert import convert
+
+        with interruption.raising():
+            made = convert(
+                sources,
+                store,
+                memory=memory,
+                shuffle=shuffle,
+                seed=seed,
+                zero_based=zero_based.value,
+                layout=wanted.value,
+                n_features=features,
+                dtype=dtype.value,
+                strict=strict,
+                overwrite=overwrite,
+                threads=threads,
+                on_progress=watched(display, interruption),
+            )
+    from bigsvm.report.describe import store_lines, store_record
+    from bigsvm.report.resources import peak_rss_bytes
+
+    seconds = time.monotonic() - started
+    if json:
+        record = store_record(made)
+        typer.echo(as_json({**record, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}))
+    else:
+        typer.echo(as_columns([*store_lines(made), ("converted in", f"{seconds:.1f} s")]))

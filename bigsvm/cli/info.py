@@ -1,0 +1,46 @@
+"""``bigsvm info``: what a store, a model or a run is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bigsvm.cli.options import Json
+from bigsvm.cli.runs import NAME as RUN_FILE
+from bigsvm.errors import DataError
+from bigsvm.report.text import as_columns, as_json
+
+
+def command(
+    path: Annotated[
+        Path, typer.Argument(metavar="STORE|MODEL|RUN", help="A store, a model file, a checkpoint.")
+    ],
+    json: Json = False,
+) -> None:
+    """Tell what a store, a model or the checkpoint folder of a run holds.
+
+    \b
+    Examples:
+      bigsvm info train.zarr
+      bigsvm info model.safetensors --json
+      bigsvm info run
+    """  # noqa: D301
+    from bigsvm.report import describe
+
+    if path.is_file():
+        from bigsvm.models import KernelExpansion
+
+        model = KernelExpansion.load(path)
+        record, lines = describe.model_record(model, path), describe.model_lines(model, path)
+    elif (path / RUN_FILE).exists() or any(path.glob("generation-*")):
+        from bigsvm.cli.runs import run_lines, run_record
+
+        record, lines = run_record(path), run_lines(path)
+    elif path.is_dir():
+        from bigsvm.data.store import open_store
+
+        store = open_store(path)
+        record, lines = describe.store_record(store), describe.store_lines(store)
+    else:
+        raise DataError(f"{path}: no such store, model or run; check the path")
+    typer.echo(as_json(record) if json else as_columns(lines))

@@ -1,0 +1,141 @@
+"""What a command is given: a store, or LIBSVM text that becomes a temporary one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bigsvm.errors import DataError
+from bigsvm.report.progress import ConvertingProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bigsvm.cli.options import ZeroBased
+    from bigsvm.cli.signals import Interruption
+    from bigsvm.data.convert import ConversionProgress, OnProgress
+    from bigsvm.data.store import Store
+    from bigsvm.report.progress import Display
+
+STANDARD_INPUT = "-"
+_PREFIX = "bigsvm-text-"
+_SMALLEST_CONVERSION = 64 << 20
+"""A conversion needs 32 MiB; a smaller budget is for training alone."""
+
+
+def is_text(source: str) -> bool:
+    """Whether this is read as LIBSVM text: a file, a URL or standard input. A store is a folder."""
+    return source == STANDARD_INPUT or "://" in source or not Path(source).is_dir()
+
+
+@contextmanager
+def opened(
+    source: str,
+    *,
+    memory: int,
+    cache_dir: Path | None,
+    zero_based: ZeroBased,
+    display: Display,
+    interruption: Interruption,
+    n_features: int | None = None,
+) -> Iterator[Store]:
+    """Open a store, or convert LIBSVM text to one that is removed afterwards.
+
+    Parameters
+    ----------
+    source : str
+    memory : int
+        Bytes.
+    cache_dir : Path or None
+        Where to put the temporary store; None is the system's temporary folder.
+    zero_based : ZeroBased
+    display : Display
+    interruption : Interruption
+    n_features : int or None
+        Columns that the text must not exceed.
+    """
+    from bigsvm.data.convert import convert
+    from bigsvm.data.store import open_store
+
+    if not is_text(source):
+        yield open_store(source)
+        return
+    if source != STANDARD_INPUT and "://" not in source and not Path(source).exists():
+        raise DataError(f"{source}: no such store or file; check the path")
+    with temporary_folder(cache_dir) as folder:
+        display.line(f"{source} is LIBSVM text: converting it to a temporary store in {folder}")
+        try:
+            with interruption.raising():
+                store = convert(
+                    source,
+                    folder / "data.zarr",
+                    memory=max(memory, _SMALLEST_CONVERSION),
+                    zero_based=zero_based.value,
+                    n_features=n_features,
+                    on_progress=watched(display, interruption),
+                )
+        except DataError as error:
+            if n_features is not None and f"n_features={n_features}" in str(error):
+                raise DataError(
+                    f"{source} has an index past the {n_features} columns that the model was "
+                    "trained on; predict rows with the features of the training data"
+                ) from error
+            raise
+        interruption.check()
+        yield store
+
+
+def watched(display: Display, interruption: Interruption) -> OnProgress:
+    """Listen to a conversion: shows it, and stops it when asked to."""
+    show = ConvertingProgress(display)
+
+    def on_progress(progress: ConversionProgress) -> None:
+        interruption.check()
+        if progress.stage == "write":
+            # Nothing waits for input any more; the last steps must not be cut in two.
+            interruption.stop_raising()
+        show(progress)
+
+    return on_progress
+
+
+@contextmanager
+def temporary_folder(parent: Path | None) -> Iterator[Path]:
+    """Make a folder that goes away, at the latest when the next process looks for such folders."""
+    where = Path(tempfile.gettempdir()) if parent is None else parent
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        for left in where.glob(f"{_PREFIX}*"):
+            _remove_if_left(left)
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise DataError(
+            f"{where}: cannot be written ({error.strerror}); use --cache-dir"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove the folder of a process that was killed; one whose lock is held is in use."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR)
+    except OSError:
+        return  # somebody else's, or just being made
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        pass
+    finally:
+        os.close(lock)

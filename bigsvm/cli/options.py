@@ -1,0 +1,102 @@
+"""Options that several commands share, and the readers of their values."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bigsvm.errors import ParameterError
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
+
+
+class ZeroBased(StrEnum):
+    """Whether the first column of LIBSVM text has index 0."""
+
+    AUTO = "auto"
+    YES = "yes"
+    NO = "no"
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress on standard error, only warnings.")
+]
+Memory = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Memory budget, for example 4GB or 512MiB.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, show_default="all processors", help="Threads that compute at once."
+    ),
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache-dir",
+        metavar="DIR",
+        show_default="the system's",
+        help="Folder for temporary files: the store that LIBSVM text is converted to.",
+    ),
+]
+ZeroBasedText = Annotated[
+    ZeroBased,
+    typer.Option("--zero-based", help="Of LIBSVM text: whether the first column has index 0."),
+]
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """Read a duration: ``60``, ``60s``, ``5m``, ``2h``.
+
+    Parameters
+    ----------
+    text : str
+    option : str
+        Its name, for the message.
+
+    Raises
+    ------
+    ParameterError
+    """
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _UNITS[match[2] or ""] if match else 0.0
+    if not seconds > 0:
+        raise ParameterError(
+            f"{option} {text!r} is not a duration; write 60, 60s, 5m or 2h, and more than 0"
+        )
+    return seconds
+
+
+def parse_gamma(text: str) -> float | str:
+    """Read ``scale``, ``auto`` or a number."""
+    if text in ("scale", "auto"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"--gamma {text!r} is not a number, 'scale' or 'auto'") from None
+
+
+def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:
+    """Read ``balanced`` alone, or any number of ``LABEL:WEIGHT``."""
+    if not given:
+        return None
+    if given == ["balanced"]:
+        return "balanced"
+    weights: dict[float, float] = {}
+    for item in given:
+        label, colon, weight = item.rpartition(":")
+        try:
+            if not colon or float(label) in weights:
+                raise ValueError
+            weights[float(label)] = float(weight)
+        except ValueError:
+            raise ParameterError(
+                f"--class-weight {item!r} is not understood; give 'balanced' alone, or LABEL:WEIGHT "
+                "once for each label, for example --class-weight -1:1 --class-weight +1:5"
+            ) from None
+    return weights

@@ -1,0 +1,139 @@
+"""``bigsvm predict``: labels or decision values for the rows of a store or of LIBSVM text."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.inputs import opened
+from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
+from bigsvm.cli.signals import Interruption
+from bigsvm.report.progress import Display
+from bigsvm.report.text import as_columns, as_json, count
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bigsvm.models import KernelExpansion
+
+
+def command(
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+        ),
+    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model of `bigsvm train`.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write one prediction a line, in the order of the original input.",
+        ),
+    ] = None,
+    decision_function: Annotated[
+        bool,
+        typer.Option(
+            "--decision-function",
+            help="Write decision values, positive for the second class, instead of labels.",
+        ),
+    ] = False,
+    memory: Memory = "1GB",
+    cache_dir: CacheDir = None,
+    threads: Threads = None,
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict, and tell the accuracy where there are labels to compare with.
+
+    Rows are streamed; a prediction takes 24 bytes of memory. --memory is for the conversion of
+    LIBSVM text.
+
+    \b
+    Examples:
+      bigsvm predict test.zarr model.safetensors
+      bigsvm predict test.libsvm model.safetensors --output predicted.txt
+      bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
+    """  # noqa: D301
+    started = time.monotonic()
+    with Interruption() as interruption, Display(quiet=quiet) as display:
+        from bigsvm.estimators.fitting import available_threads
+        from bigsvm.models import KernelExpansion
+
+        trained = KernelExpansion.load(model)
+        with (
+            opened(
+                store,
+                memory=parse_bytes(memory),
+                cache_dir=cache_dir,
+                zero_based=zero_based,
+                display=display,
+                interruption=interruption,
+                n_features=trained.n_features,
+            ) as rows,
+            interruption.raising(),
+        ):
+            values = trained.decision_function(rows.rows, threads=threads or available_threads())
+            accuracy = _accuracy(trained, values, rows.labels())
+            if output is not None:
+                from bigsvm.report.predictions import write_predictions
+
+                write_predictions(
+                    output,
+                    values,
+                    rows.original_rows(),
+                    classes=None if decision_function else trained.classes,
+                )
+    _print(
+        {
+            "accuracy": accuracy,
+            "n_rows": len(values),
+            "n_correct": None if accuracy is None else round(accuracy * len(values)),
+            "seconds": time.monotonic() - started,
+            "converged": bool(trained.certificate.get("converged", False)),
+            "output": None if output is None else str(output),
+        },
+        json=json,
+    )
+
+
+def _accuracy(
+    model: "KernelExpansion", values: "NDArray[np.float64]", labels: "NDArray[np.float64]"
+) -> float | None:
+    """Share of rows predicted as labelled; None where no label is one of the model's classes."""
+    negative, positive = model.classes
+    if isinstance(negative, str) or isinstance(positive, str):
+        return None
+    is_negative, is_positive = labels == negative, labels == positive
+    if not (is_negative.any() or is_positive.any()):
+        return None
+    correct = (is_positive & (values > 0)) | (is_negative & ~(values > 0))
+    return float(correct.mean())
+
+
+def _print(record: dict[str, Any], *, json: bool) -> None:
+    from bigsvm.report.resources import peak_rss_bytes
+
+    if json:
+        typer.echo(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}))
+        return
+    accuracy = "no labels to compare with"
+    if record["accuracy"] is not None:
+        accuracy = (
+            f"{record['accuracy']:.4%} ({count(record['n_correct'])} of {count(record['n_rows'])})"
+        )
+    lines = [
+        ("accuracy", accuracy),
+        ("rows", count(record["n_rows"])),
+        ("predictions", record["output"]),
+        ("took", f"{record['seconds']:.2f} s"),
+        ("note", None if record["converged"] else "the model had not converged"),
+    ]
+    typer.echo(as_columns(lines))

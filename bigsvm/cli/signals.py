@@ -1,0 +1,90 @@
+"""SIGINT and SIGTERM: the first asks a command to stop in order, the second ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(BaseException):
+    """A signal ended a command before it had a result; not an `Exception`, so nobody handles it.
+
+    Parameters
+    ----------
+    signum : int
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}; nothing was written")
+        self.exit_code = 128 + signum
+
+
+class Interruption:
+    """Whether this process was asked to stop; use it as a context manager around a command.
+
+    Attributes
+    ----------
+    signum : int or None
+        The signal that asked.
+    """
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._raises = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        # Handlers belong to the main thread; a program that runs a command in another keeps its own.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self.signum is not None
+
+    def check(self) -> None:
+        """Raise `Interrupted` if a signal has come."""
+        if self.signum is not None:
+            raise Interrupted(self.signum)
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raise `Interrupted` wherever the signal finds the program, reading a pipe for example."""
+        self.check()
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def stop_raising(self) -> None:
+        """From here on a signal is only noted, because what follows must not be cut in two."""
+        self._raises = False
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code by convention: 128 + the signal, or 0 if there was none."""
+        return 0 if self.signum is None else 128 + self.signum
+
+    def _handle(self, signum: int, frame: object) -> None:
+        if self.signum is not None:
+            if sys.stderr.isatty():
+                os.write(2, b"\x1b[?25h\n")  # a progress bar has hidden the cursor
+            os._exit(128 + signum)
+        self.signum = signum
+        if self._raises:
+            raise Interrupted(signum)

@@ -1,0 +1,287 @@
+"""``bigsvm train``: a store to a model, out of core, interruptible and resumable."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.inputs import STANDARD_INPUT, opened
+from bigsvm.cli.options import (
+    CacheDir,
+    Json,
+    Memory,
+    Quiet,
+    Threads,
+    ZeroBased,
+    ZeroBasedText,
+    parse_class_weight,
+    parse_gamma,
+    parse_seconds,
+)
+from bigsvm.cli.runs import Run, absolute
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import ModelError, ParameterError
+from bigsvm.report.progress import Display, TrainingProgress
+from bigsvm.report.text import as_columns, as_json
+from bigsvm.training import events
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from bigsvm.models import KernelExpansion
+
+
+class KernelName(StrEnum):
+    """Kernels, as scikit-learn spells them."""
+
+    RBF = "rbf"
+    LINEAR = "linear"
+    POLY = "poly"
+    SIGMOID = "sigmoid"
+
+
+class Selection(StrEnum):
+    """How the solver chooses a pair of variables."""
+
+    AUTO = "auto"
+    HMG = "hmg"
+    SECOND_ORDER = "second-order"
+    MVP = "mvp"
+
+
+_PARAMETERS = {
+    "c": "C",
+    "gamma": "gamma",
+    "kernel": "kernel",
+    "degree": "degree",
+    "coef0": "coef0",
+    "tol": "tol",
+    "class_weight": "class_weight",
+    "selection": "selection",
+    "seed": "seed",
+    "memory": "memory",
+    "threads": "threads",
+    "checkpoint_every": "checkpoint_every",
+    "max_time": "max_seconds",
+    "max_iter": "max_iter",
+    "cache_dir": "cache_dir",
+    "zero_based": "zero_based",
+}
+"""Options of the command, and what `Run` calls them."""
+
+
+def command(
+    context: typer.Context,
+    store: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Argument(metavar="MODEL", help="File to write the model to.")
+    ] = None,
+    c: Annotated[float, typer.Option("--C", help="Penalty of the hinge loss.")] = 1.0,
+    gamma: Annotated[
+        str,
+        typer.Option(
+            "--gamma", help="A number, 'scale' (1 / (columns * variance)) or 'auto' (1 / columns)."
+        ),
+    ] = "scale",
+    kernel: Annotated[KernelName, typer.Option("--kernel")] = KernelName.RBF,
+    degree: Annotated[int, typer.Option("--degree", help="Of the polynomial kernel.")] = 3,
+    coef0: Annotated[float, typer.Option("--coef0", help="Of poly and sigmoid.")] = 0.0,
+    tol: Annotated[
+        float, typer.Option("--tol", help="KKT gap over all rows at which training has converged.")
+    ] = 1e-3,
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-weight",
+            metavar="balanced|LABEL:WEIGHT",
+            help="Factor of C for a class; LABEL:WEIGHT may be repeated.",
+        ),
+    ] = None,
+    memory: Memory = "2GB",
+    cache_dir: CacheDir = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Folder on a local disk to save the run to. The same command again resumes it.",
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        str, typer.Option("--checkpoint-every", metavar="TIME", help="Between two saves.")
+    ] = "60s",
+    max_time: Annotated[
+        str | None,
+        typer.Option("--max-time", metavar="TIME", help="Stop after 60, 60s, 5m or 2h."),
+    ] = None,
+    max_iter: Annotated[
+        int, typer.Option("--max-iter", help="Stop after so many pair steps; -1 is never.")
+    ] = -1,
+    selection: Annotated[
+        Selection, typer.Option("--selection", help="How a pair of variables is chosen.")
+    ] = Selection.AUTO,
+    threads: Threads = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the samples training starts from.")] = 0,
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            metavar="DIR",
+            help="Go on with the run in this checkpoint folder, which knows the rest.",
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a C-SVC on a store of any size, within a memory budget.
+
+    Training ends when a sweep over all rows certifies the tolerance. Ctrl-C and SIGTERM end it
+    within about a second: the run is saved to the checkpoint, and the model so far is written,
+    marked as not converged. A second signal ends it at once.
+
+    \b
+    Examples:
+      bigsvm train train.zarr model.safetensors --C 10 --gamma 0.05
+      bigsvm train train.zarr model.safetensors --memory 4GB --checkpoint run --max-time 8h
+      bigsvm train --resume run
+      bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
+    """  # noqa: D301
+    weights = parse_class_weight(class_weight or [])
+    values: dict[str, Any] = {
+        "C": c,
+        "gamma": parse_gamma(gamma),
+        "kernel": kernel.value,
+        "degree": degree,
+        "coef0": coef0,
+        "tol": tol,
+        "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
+        "selection": selection.value,
+        "seed": seed,
+        "memory": memory,
+        "threads": threads,
+        "checkpoint_every": parse_seconds(checkpoint_every, "--checkpoint-every"),
+        "max_seconds": None if max_time is None else parse_seconds(max_time, "--max-time"),
+        "max_iter": max_iter,
+        "cache_dir": None if cache_dir is None else os.path.abspath(cache_dir),
+        "zero_based": zero_based.value,
+    }
+    if resume is not None:
+        if store is not None or checkpoint is not None:
+            raise typer.BadParameter("--resume needs neither STORE, MODEL nor --checkpoint")
+        given = {
+            name: values[name] for option, name in _PARAMETERS.items() if _is_given(context, option)
+        }
+        run, checkpoint = Run.load(resume).updated(given), resume
+    else:
+        if store is None or model is None:
+            raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
+        run = Run(source=absolute(store), model=os.path.abspath(model)).updated(values)
+        if checkpoint is not None and run.source == STANDARD_INPUT:
+            raise ParameterError(
+                "standard input cannot be read again by a resumed run; convert it to a store first"
+            )
+    raise typer.Exit(_train(run, checkpoint, json=json, quiet=quiet))
+
+
+def _is_given(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int:
+    """Train, write the model, say what happened; returns the exit code."""
+    from bigsvm.estimators.fitting import Hooks, fit_classifier
+
+    parameters = run.classifier_parameters(checkpoint)
+    parameters.check()
+    path = Path(run.model)
+    check_model_path(path)
+    with Interruption() as interruption, Display(quiet=quiet) as display:
+        show = TrainingProgress(display)
+
+        def listener(event: events.Event) -> None:
+            # Only now the checkpoint is known to belong to this run.
+            if isinstance(event, events.Planned) and checkpoint is not None:
+                run.save(checkpoint)
+            show(event)
+
+        with opened(
+            run.source,
+            memory=parse_bytes(parameters.memory),
+            cache_dir=None if run.cache_dir is None else Path(run.cache_dir),
+            zero_based=ZeroBased(run.zero_based),
+            display=display,
+            interruption=interruption,
+        ) as opened_store:
+            trained = fit_classifier(
+                opened_store.rows,
+                opened_store.labels(),
+                opened_store.sample_weight(),
+                parameters,
+                Hooks(listener=listener, interrupted=interruption.requested),
+            )
+            n_rows = opened_store.rows.n_rows
+        trained.save(path)
+        if not trained.certificate["converged"]:
+            reason = StopReason(trained.certificate["stop_reason"])
+            resumable = checkpoint is not None and reason is not StopReason.STALLED
+            display.warn(
+                f"the model has not converged: {reason.sentence}"
+                + (f": bigsvm train --resume {checkpoint}" if resumable else "")
+            )
+    _print(trained, path, n_rows, json=json)
+    return interruption.exit_code
+
+
+def check_model_path(path: Path) -> None:
+    """Refuse a path that no model can be written to, before hours of training, or had better not.
+
+    Raises
+    ------
+    ModelError
+    """
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder; name the file that the model is to be written to")
+    if not os.access(path.parent, os.W_OK):
+        raise ModelError(f"{path.parent} is not a folder that can be written to; make it first")
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as file:
+            start = file.read(1 << 20)
+        if b'"bigsvm"' not in start:
+            raise ModelError(
+                f"{path} exists and is not a model, so it is not replaced; give another name, or "
+                "remove it first"
+            )
+
+
+def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:
+    from bigsvm.budget import show_bytes
+    from bigsvm.report.describe import certificate_lines
+    from bigsvm.report.resources import peak_rss_bytes
+
+    peak = peak_rss_bytes()
+    if json:
+        record = {
+            **model.certificate,
+            "model": str(path),
+            "n_rows": n_rows,
+            "n_features": model.n_features,
+            "classes": list(model.classes),
+            "peak_rss_bytes": peak,
+        }
+        typer.echo(as_json(record))
+        return
+    lines = [
+        ("model", path),
+        *certificate_lines(model.certificate),
+        ("peak memory", show_bytes(peak)),
+    ]
+    typer.echo(as_columns(lines))

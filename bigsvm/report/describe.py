@@ -1,0 +1,148 @@
+"""Stores, models and runs described: records for JSON, and lines for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bigsvm.budget import show_bytes
+from bigsvm.report.progress import duration
+from bigsvm.report.resources import bytes_on_disk
+from bigsvm.report.text import count, number
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from bigsvm.data.store import Store
+    from bigsvm.models import KernelExpansion
+
+Lines = list[tuple[str, object]]
+_SHOWN_LABELS = 6
+
+
+def store_record(store: Store) -> dict[str, Any]:
+    """All that the attributes of a store say, its statistics summed up, and its size."""
+    attributes, statistics = store.attributes, store.statistics
+    cells = attributes.n_rows * max(attributes.n_columns, 1)
+    return {
+        "kind": "store",
+        "path": str(store.path),
+        "format_version": attributes.format_version,
+        "n_rows": attributes.n_rows,
+        "n_columns": attributes.n_columns,
+        "n_nonzero": attributes.n_nonzero,
+        "density": attributes.n_nonzero / cells,
+        "layout": attributes.layout,
+        "dtype": attributes.dtype,
+        "label_counts": None
+        if attributes.label_counts is None
+        else [{"label": label, "rows": rows} for label, rows in attributes.label_counts],
+        "has_weights": attributes.has_weights,
+        "shuffled": attributes.shuffled,
+        "seed": attributes.seed,
+        "sources": list(attributes.sources),
+        "statistics": {
+            "minimum": float(statistics.minimum.min()),
+            "maximum": float(statistics.maximum.max()),
+            "mean": attributes.mean,
+            "variance": attributes.variance,
+            "constant_columns": int((statistics.minimum == statistics.maximum).sum()),
+        },
+        "fingerprint": attributes.fingerprint,
+        "bytes_on_disk": bytes_on_disk(store.path),
+    }
+
+
+def store_lines(store: Store) -> Lines:
+    """Describe a store to a person."""
+    record = store_record(store)
+    values = record["statistics"]
+    order = f"random, seed {record['seed']}" if record["shuffled"] else "as in the input"
+    return [
+        ("store", record["path"]),
+        ("rows, columns", f"{count(record['n_rows'])}, {count(record['n_columns'])}"),
+        (
+            "values",
+            f"{record['dtype']}, {record['layout']}, {record['density']:.2%} not zero, "
+            f"{number(values['minimum'])} to {number(values['maximum'])}, mean "
+            f"{number(values['mean'])}, variance {number(values['variance'])}",
+        ),
+        ("constant columns", values["constant_columns"] or None),
+        ("labels", _labels(record["label_counts"])),
+        ("weights", "yes" if record["has_weights"] else None),
+        ("order", order),
+        ("sources", ", ".join(record["sources"]) or None),
+        ("fingerprint", record["fingerprint"]),
+        ("on disk", show_bytes(record["bytes_on_disk"])),
+    ]
+
+
+def _labels(counts: list[dict[str, Any]] | None) -> str:
+    if counts is None:
+        return "more than a thousand different ones"
+    shown = [f"{item['label']:g}: {count(item['rows'])} rows" for item in counts[:_SHOWN_LABELS]]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f", and {more} more" if more > 0 else "")
+
+
+def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
+    """All of a model but its vectors."""
+    return {
+        "kind": "model",
+        "path": str(path),
+        "formulation": model.formulation,
+        "kernel": model.kernel.describe(),
+        "classes": list(model.classes),
+        "n_features": model.n_features,
+        "n_support": len(model.support),
+        "intercept": model.intercept,
+        "certificate": dict(model.certificate),
+        "provenance": dict(model.provenance),
+        "bytes_on_disk": path.stat().st_size,
+    }
+
+
+def model_lines(model: KernelExpansion, path: Path) -> Lines:
+    """Describe a model to a person."""
+    record = model_record(model, path)
+    kernel = ", ".join(
+        f"{name} {value}" if name != "name" else str(value)
+        for name, value in record["kernel"].items()
+    )
+    return [
+        ("model", record["path"]),
+        ("formulation", record["formulation"]),
+        ("kernel", kernel),
+        ("classes", f"{record['classes'][0]} (negative), {record['classes'][1]} (positive)"),
+        ("features", count(record["n_features"])),
+        ("intercept", number(record["intercept"])),
+        *certificate_lines(record["certificate"]),
+        ("written by", f"bigsvm {record['provenance'].get('bigsvm', '-')}"),
+        ("trained on", f"data {record['provenance'].get('data', '-')}"),
+        ("on disk", show_bytes(record["bytes_on_disk"])),
+    ]
+
+
+def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
+    """Why training stopped, what it proved, and what it cost."""
+    if not certificate:
+        return [("certificate", "none")]
+    reason = StopReason(certificate["stop_reason"])
+    verdict = "converged" if certificate["converged"] else "NOT converged"
+    return [
+        ("training", f"{verdict}: {reason.sentence}"),
+        ("dual objective", number(certificate["objective"], 10)),
+        ("KKT gap", f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"),
+        ("duality gap", number(certificate["duality_gap"], 4)),
+        (
+            "support vectors",
+            f"{count(certificate['n_support'])}, of them {count(certificate['n_bounded'])} bounded",
+        ),
+        (
+            "cost",
+            f"{certificate['n_sweeps']} sweeps, {count(certificate['n_iter'])} pair steps, "
+            f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
+            f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
+        ),
+    ]

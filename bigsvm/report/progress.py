@@ -1,0 +1,191 @@
+"""Progress on standard error: a bar where a person watches, plain lines where a file does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from bigsvm.budget import show_bytes
+from bigsvm.report.text import count, number
+from bigsvm.training import events
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from bigsvm.data.convert import ConversionProgress
+
+LINE_EVERY = 10.0
+"""Seconds between two plain lines of something that reports all the time."""
+
+
+def is_watched() -> bool:
+    """Whether standard error is a terminal that can move its cursor."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Display:
+    """Lines that stay and one bar that moves; of the two, files and pipes get the lines.
+
+    Parameters
+    ----------
+    quiet : bool
+        Show warnings only.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if not self._quiet and is_watched():
+            # Takes a tenth of a second to import, so only where it is used.
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True, highlight=False, markup=False),
+                transient=True,
+                refresh_per_second=5,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def line(self, text: str) -> None:
+        """Show a line that stays."""
+        if not self._quiet:
+            self._write(text)
+
+    def warn(self, text: str) -> None:
+        """Show a warning, quiet or not."""
+        self._write(f"bigsvm: warning: {text}")
+
+    def _write(self, text: str) -> None:
+        self._last_line = time.monotonic()
+        if self._bar is not None:
+            self._bar.console.print(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def move(self, what: str, note: str, done: float | None, total: float | None) -> None:
+        """Show how far something is; without a terminal, now and then as a line."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            if self._task is None:
+                self._task = self._bar.add_task(what, total=total, note=note)
+            self._bar.update(
+                self._task, description=what, note=note, total=total, completed=done or 0
+            )
+        elif time.monotonic() - self._last_line >= LINE_EVERY:
+            self.line(f"{what}: {note}")
+
+
+class TrainingProgress:
+    """Listens to a training run.
+
+    Parameters
+    ----------
+    display : Display
+    """
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._sweep_began: tuple[int, int, float] | None = None
+        self._gap: float | None = None
+
+    def __call__(self, event: events.Event) -> None:
+        """Show an event."""
+        match event:
+            case events.Planned():
+                self._planned(event)
+            case events.Solving():
+                self._display.move(
+                    f"solving {count(event.size)} rows",
+                    f"{count(event.steps)} steps, gap of these rows {number(event.gap, 3)}",
+                    None,
+                    None,
+                )
+            case events.Sweeping():
+                self._sweeping(event)
+            case events.Swept():
+                self._swept(event)
+            case events.Checkpointed():
+                self._display.line(
+                    f"checkpoint {event.generation} written in {event.seconds:.2f} s"
+                )
+
+    def _planned(self, event: events.Planned) -> None:
+        total = show_bytes(sum(event.projected.values()))
+        self._display.line(
+            f"{count(event.n_rows)} rows, {count(event.n_columns)} columns; working sets of up to "
+            f"{count(event.working_set)} rows; {total} of arrays"
+        )
+        if event.resumed_sweeps:
+            self._display.line(f"resumed after sweep {event.resumed_sweeps}")
+
+    def _sweeping(self, event: events.Sweeping) -> None:
+        now = time.monotonic()
+        if self._sweep_began is None or self._sweep_began[0] != event.sweep:
+            self._sweep_began = (event.sweep, event.rows_done, now)
+        _, first, began = self._sweep_began
+        note = f"{count(event.rows_done)} of {count(event.n_rows)} rows"
+        if event.rows_done > first and now > began:
+            rate = (event.rows_done - first) / (now - began)
+            left = (event.n_rows - event.rows_done) / rate
+            note += f", {count(round(rate))} rows/s, this sweep ends in {duration(left)}"
+        if self._gap is not None:
+            note += f", gap {number(self._gap, 3)}"
+        self._display.move(f"sweep {event.sweep}", note, event.rows_done, event.n_rows)
+
+    def _swept(self, event: events.Swept) -> None:
+        self._gap = event.gap
+        self._display.line(
+            f"sweep {event.sweep}: gap {number(event.gap, 3)} (tol {event.tol:g}), objective "
+            f"{number(event.objective, 9)}, {count(event.n_support)} support vectors, "
+            f"{count(event.n_bounded)} bounded, {duration(event.seconds)}"
+        )
+
+
+class ConvertingProgress:
+    """Listens to a conversion.
+
+    Parameters
+    ----------
+    display : Display
+    """
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._began = time.monotonic()
+
+    def __call__(self, progress: ConversionProgress) -> None:
+        """Show how far it is."""
+        done, total = progress.done, progress.total
+        if progress.stage == "read":
+            rate = done / max(time.monotonic() - self._began, 1e-9)
+            note = show_bytes(done) + (f" of {show_bytes(total)}" if total else "")
+            self._display.move("reading", f"{note}, {show_bytes(rate)}/s", done, total)
+        else:
+            note = count(done) + (f" of {count(total)}" if total else "") + " rows"
+            self._display.move("writing", note, done, total)
+
+
+def duration(seconds: float) -> str:
+    """``12.3 s``, ``4 min 10 s``, ``2 h 05 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"

@@ -1,0 +1,44 @@
+"""Results as text: two columns for a person, one JSON object for a program."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def as_json(record: Mapping[str, Any]) -> str:
+    """One line of strict JSON; a number that is not finite, which JSON has none of, becomes null."""
+    return json.dumps(_plain(record), allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def as_columns(lines: Iterable[tuple[str, object]]) -> str:
+    """Names and values below each other; lines without a value (None) are left out."""
+    kept = [(name, str(value)) for name, value in lines if value is not None]
+    width = max((len(name) for name, _ in kept), default=0)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in kept)
+
+
+def number(value: float | None, digits: int = 6) -> str:
+    """`value` with so many significant digits; a dash where it is unknown."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.{digits}g}"
+
+
+def count(value: int) -> str:
+    """An integer with its thousands apart."""
+    return f"{value:,}".replace(",", " ")
