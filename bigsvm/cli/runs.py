@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsvm import __version__
@@ -13,6 +12,8 @@ from bigsvm.errors import CheckpointError
 from bigsvm.files import replace_synced
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bigsvm.estimators.fitting import ClassifierParameters
 
 FORMAT_VERSION = 1

@@ -43,7 +43,7 @@ class Interruption:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        # Handlers belong to the main thread; a program that runs a command in another keeps its own.
+        # Only the main thread may; a command that runs in another leaves the signals alone.
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         return self

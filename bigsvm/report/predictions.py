@@ -67,7 +67,7 @@ def _lines(
 
 
 def _label(label: float | str) -> str:
-    """A label as LIBSVM text has it: whole numbers without a point."""
+    """Write a label as LIBSVM text has it: whole numbers without a point."""
     if isinstance(label, str):
         return label
     return str(int(label)) if float(label).is_integer() else repr(float(label))

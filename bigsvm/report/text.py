@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def as_json(record: Mapping[str, Any]) -> str:
-    """One line of strict JSON; a number that is not finite, which JSON has none of, becomes null."""
+    """One line of strict JSON; a number that is not finite becomes null, as JSON has none."""
     return json.dumps(_plain(record), allow_nan=False, ensure_ascii=False)
 
 
@@ -40,5 +40,5 @@ def number(value: float | None, digits: int = 6) -> str:
 
 
 def count(value: int) -> str:
-    """An integer with its thousands apart."""
+    """Show an integer with its thousands apart."""
     return f"{value:,}".replace(",", " ")
