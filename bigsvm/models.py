@@ -25,7 +25,7 @@ from bigsvm.training.sweep import sweep
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -89,6 +89,7 @@ class KernelExpansion:
         *,
         threads: int = 1,
         dtype: type[np.float32] | type[np.float64] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> NDArray[np.float64]:
         """Decision values of all rows of a source, streamed in blocks.
 
@@ -99,6 +100,8 @@ class KernelExpansion:
         threads : int
         dtype : numpy dtype, optional
             Of the kernel values; by default that of the rows.
+        on_progress : callable, optional
+            Told the rows done, several times a second; what it raises ends the pass.
 
         Returns
         -------
@@ -114,7 +117,16 @@ class KernelExpansion:
         kind = dtype or (np.float32 if source.dtype == np.float32 else np.float64)
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
-            sweep(tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS)
+
+            def goes_on(rows_done: int) -> bool:
+                if on_progress is not None:
+                    on_progress(rows_done)
+                return True
+
+            sweep(
+                tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS,
+                goes_on=goes_on,
+            )  # fmt: skip
         return out
 
     def check_columns(self, n_columns: int) -> None:

@@ -97,6 +97,6 @@ def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:
         except ValueError:
             raise ParameterError(
                 f"--class-weight {item!r} is not understood; give 'balanced' alone, or "
-                "LABEL:WEIGHT once for each label, for example --class-weight -1:1 --class-weight +1:5"
+                "LABEL:WEIGHT once for each label: --class-weight -1:1 --class-weight +1:5"
             ) from None
     return weights

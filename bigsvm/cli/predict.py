@@ -10,7 +10,7 @@ from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
 from bigsvm.cli.signals import Interruption
-from bigsvm.report.progress import Display
+from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count
 
 if TYPE_CHECKING:
@@ -80,7 +80,11 @@ def command(
             ) as rows,
             interruption.raising(),
         ):
-            values = trained.decision_function(rows.rows, threads=threads or available_threads())
+            values = trained.decision_function(
+                rows.rows,
+                threads=threads or available_threads(),
+                on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
+            )
             accuracy = _accuracy(trained, values, rows.labels())
             if output is not None:
                 from bigsvm.report.predictions import write_predictions

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bigsvm import __version__
+from bigsvm.budget import show_bytes
 from bigsvm.errors import CheckpointError
 from bigsvm.files import replace_synced
+from bigsvm.report.progress import duration
+from bigsvm.report.resources import bytes_on_disk
+from bigsvm.report.text import number
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bigsvm.estimators.fitting import ClassifierParameters
+    from bigsvm.report.describe import Lines
 
 FORMAT_VERSION = 1
 NAME = "run.json"
@@ -115,12 +121,55 @@ def absolute(source: str) -> str:
 
 
 def run_record(directory: Path) -> dict[str, Any]:
-    """Describe a checkpoint directory: what is trained, and how far it is."""
+    """Describe a checkpoint directory: what is trained, how far it is, how to go on.
+
+    The run may be under way: nothing is locked, and the newest whole generation is described.
+    """
+    from bigsvm.training.checkpoint import newest_manifest
+
     run = Run.load(directory)
-    return {"kind": "run", "path": str(directory), **asdict(run)}
+    manifest = newest_manifest(directory)
+    progress = None
+    if manifest is not None:
+        values = manifest["values"]
+        progress = {"generation": manifest["generation"]}
+        progress |= {
+            name: values.get(name)
+            for name in ("n_sweeps", "phase", "rows_done", "n_iter", "seconds")
+        }
+        progress |= {"gap": values.get("best_gap"), "objective": values.get("best_objective")}
+        progress |= {"fingerprint": manifest["fingerprint"]}
+    return {
+        "kind": "run",
+        "path": str(directory),
+        **asdict(run),
+        "progress": progress,
+        "bytes_on_disk": bytes_on_disk(directory),
+        "resume": shlex.join(["bigsvm", "train", "--resume", str(directory)]),
+    }
 
 
-def run_lines(directory: Path) -> list[tuple[str, object]]:
+def run_lines(directory: Path) -> Lines:
     """Describe a checkpoint directory to a person."""
     record = run_record(directory)
-    return [("run", record["path"]), ("data", record["source"]), ("model", record["model"])]
+    progress = record["progress"]
+    parameters = ", ".join(
+        f"{name} {value}" for name, value in record["parameters"].items() if value is not None
+    )
+    lines: Lines = [
+        ("run", record["path"]),
+        ("data", record["source"]),
+        ("model", record["model"]),
+        ("parameters", parameters),
+    ]
+    if progress is None:
+        lines += [("progress", "nothing saved yet")]
+    else:
+        lines += [
+            ("checkpoint", f"generation {progress['generation']}"),
+            ("sweeps", f"{progress['n_sweeps']} complete"),
+            ("best KKT gap", f"{number(progress['gap'], 4)} (of complete sweeps)"),
+            ("dual objective", number(progress["objective"], 10)),
+            ("trained for", duration(progress["seconds"])),
+        ]
+    return [*lines, ("on disk", show_bytes(record["bytes_on_disk"])), ("resume", record["resume"])]

@@ -182,6 +182,34 @@ class ConvertingProgress:
             self._display.move("writing", note, done, total)
 
 
+class RowsProgress:
+    """Shows how many rows of one pass are done.
+
+    Parameters
+    ----------
+    display : Display
+    what : str
+        What is done with them.
+    n_rows : int
+        All there are.
+    """
+
+    def __init__(self, display: Display, what: str, n_rows: int) -> None:
+        self._display = display
+        self._what = what
+        self._n_rows = n_rows
+        self._began = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        """Show that `done` rows are done."""
+        rate = done / max(time.monotonic() - self._began, 1e-9)
+        note = (
+            f"{count(done)} of {count(self._n_rows)} rows, {count(round(rate))} rows/s, ends in "
+            f"{duration((self._n_rows - done) / max(rate, 1e-9))}"
+        )
+        self._display.move(self._what, note, done, self._n_rows)
+
+
 def duration(seconds: float) -> str:
     """``12.3 s``, ``4 min 10 s``, ``2 h 05 min``."""
     if seconds < 60:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import stat
 import sys
 from pathlib import Path
 
@@ -25,4 +26,11 @@ def peak_rss_bytes() -> int:
 
 def bytes_on_disk(folder: Path) -> int:
     """Bytes of all files of a folder."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            continue  # removed meanwhile by a run that is under way
+        total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total

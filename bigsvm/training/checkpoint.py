@@ -176,10 +176,7 @@ class Checkpoint:
         return None
 
     def _read(self, number: int, path: Path) -> Generation:
-        text, _, digest = (path / "manifest.json").read_bytes().rstrip().rpartition(b"\n")
-        if xxhash.xxh3_128_hexdigest(text).encode() != digest:
-            raise ValueError("the manifest is damaged")
-        manifest = json.loads(text)
+        manifest = _manifest(path)
         if manifest["format_version"] > FORMAT_VERSION:
             raise CheckpointError(
                 f"{path} has format {manifest['format_version']}, newer than {FORMAT_VERSION}; "
@@ -203,3 +200,25 @@ class Checkpoint:
                 raise ValueError(f"{name}.bin is damaged")
             arrays[name] = np.frombuffer(data, np.dtype(entry["dtype"])).reshape(entry["shape"])
         return Generation(number, arrays, manifest["values"])
+
+
+def newest_manifest(directory: Path) -> dict[str, Any] | None:
+    """Read what the newest whole generation of a directory says, without owning the directory.
+
+    Of its arrays nothing is read or checked. None where there is no generation that is whole.
+    """
+    for path in sorted(directory.glob("generation-*"), reverse=True):
+        try:
+            if _GENERATION.fullmatch(path.name):
+                return _manifest(path)
+        except (OSError, ValueError):
+            continue  # damaged, or just removed by the run that owns it
+    return None
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    text, _, digest = (path / "manifest.json").read_bytes().rstrip().rpartition(b"\n")
+    if xxhash.xxh3_128_hexdigest(text).encode() != digest:
+        raise ValueError("the manifest is damaged")
+    manifest: dict[str, Any] = json.loads(text)
+    return manifest
