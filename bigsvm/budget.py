@@ -22,7 +22,7 @@ GRAM_SHARE = 0.55
 BLOCK_SHARE = 0.15
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
-SPARE_SLOTS = 1.4
+SPARE_SLOTS = 1.0
 """A working set may have this many times the variables whose square would fit the kernel rows,
 because the solver asks for a third to a half of the rows of a large working set (measured)."""
 SMALLEST_WORKING_SET = 64
