@@ -222,10 +222,9 @@ def last_json(text: str) -> dict[str, Any]:
     return {}
 
 
-def bigsvm_command(*arguments: str | Path) -> list[str]:
-    """Give the command line of bigsvm of this checkout, which needs no installation."""
-    start = "import sys; from bigsvm.cli import main; sys.exit(main())"
-    return [sys.executable, "-c", start, *map(str, arguments)]
+def bigsvm_command(*arguments: object) -> list[str]:
+    """Give the command line of bigsvm of this checkout."""
+    return [sys.executable, "-m", "bigsvm", *map(str, arguments)]
 
 
 def median_range(values: Sequence[float], *, digits: int = 2) -> str:
