@@ -22,9 +22,6 @@ GRAM_SHARE = 0.55
 BLOCK_SHARE = 0.15
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
-SPARE_SLOTS = 1.0
-"""A working set may have this many times the variables whose square would fit the kernel rows,
-because the solver asks for a third to a half of the rows of a large working set (measured)."""
 SMALLEST_WORKING_SET = 64
 
 
@@ -119,8 +116,7 @@ def plan_training(
     for_rows = left - gram - blocks
     size = 0
     if left > 0 and for_rows > 0:
-        by_gram = SPARE_SLOTS * math.sqrt(gram / 4)
-        size = int(min(n_rows, by_gram, for_rows / row_bytes))
+        size = int(min(n_rows, _largest_square(gram), for_rows / row_bytes))
     # Nothing smaller than the whole problem needs more than its square.
     gram = max(min(gram, 4 * _padded(size) * size), 0)
     projected = {
@@ -138,6 +134,12 @@ def plan_training(
             f"({parts}); give at least about {show_bytes(max(needed, state + scratch + 10**6))}"
         )
     return TrainingPlan(size, gram, blocks, projected)
+
+
+def _largest_square(gram_bytes: int) -> int:
+    """Most variables all of whose kernel rows fit: with fewer slots a9a computed rows 15 times."""
+    padded = _padded(int(math.sqrt(gram_bytes / 4)))
+    return max(min(width, gram_bytes // (4 * width)) for width in (padded, padded - 1024) if width)
 
 
 def _padded(size: int) -> int:
