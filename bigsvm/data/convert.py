@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bigsvm.budget import parse_bytes
 from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, LibsvmReader
 from bigsvm.data.schema import CSR, DENSE
@@ -31,16 +32,6 @@ DENSE_FROM_DENSITY = 0.25
 value 4 bytes dense, and products of dense rows are several times faster per value than sparse ones.
 To be measured."""
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
-    "K": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-}
 _SMALLEST_MEMORY = 32 << 20
 
 
@@ -67,12 +58,7 @@ def memory_bytes(memory: str | int) -> int:
     ParameterError
         If it is not a size, or less than 32 MiB, which a conversion needs.
     """
-    text = str(memory).strip().upper()
-    number = text.rstrip("KMGTIB ")
-    try:
-        size = int(float(number) * _UNITS[text[len(number) :].strip()])
-    except (ValueError, KeyError, OverflowError):
-        raise ParameterError(f"memory={memory!r} is not a size; write for example '4GB'") from None
+    size = parse_bytes(memory)
     if size < _SMALLEST_MEMORY:
         raise ParameterError(
             f"memory={memory!r} is too little; the least is {_SMALLEST_MEMORY} bytes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -156,27 +157,25 @@ class StoreRows(RowSource):
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
             raise IndexError(f"rows {indices.min()} to {indices.max()} of {self.n_rows}")
-        rows, back = np.unique(indices, return_inverse=True)
-        groups = np.flatnonzero(np.diff(rows // self.row_alignment)) + 1
+        order = np.argsort(indices, kind="stable")
+        wanted = indices[order]
+        edges = np.flatnonzero(np.diff(wanted // self.row_alignment)) + 1
+        spans = itertools.pairwise([0, *edges.tolist(), len(wanted)])
         out = np.empty((0 if self.is_sparse else len(indices), self.n_columns), self.dtype)
-        # Positions in the output, sorted by row.
-        order = np.argsort(back, kind="stable")
-        pieces, at = [], 0
-        for group in np.split(rows, groups):
-            if not len(group):
+        pieces = []
+        for a, b in spans:
+            if a == b:
                 continue
-            start = int(group[0])
-            block = self.read(start, int(group[-1]) + 1)
+            start = int(wanted[a])
+            block = self.read(start, int(wanted[b - 1]) + 1)
             if self.is_sparse:
-                pieces.append(block[group - start])
-                continue
-            n = int(np.searchsorted(back[order], at + len(group)))
-            first = int(np.searchsorted(back[order], at))
-            places = order[first:n]
-            out[places] = block[indices[places] - start]
-            at += len(group)
+                pieces.append(block[wanted[a:b] - start])
+            else:
+                out[order[a:b]] = block[wanted[a:b] - start]
         if not self.is_sparse:
             return out
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
         found = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
         return cast("Rows", found[back])
 

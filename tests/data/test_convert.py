@@ -200,7 +200,7 @@ def test_many_labels_are_not_counted(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory": "lots"}, "memory='lots' is not a size"),
+        ({"memory": "lots"}, "'lots' is not a size"),
         ({"memory": "1MB"}, "too little"),
         ({"zero_based": "maybe"}, "zero_based='maybe'"),
         ({"layout": "csr"}, "layout='csr'"),
