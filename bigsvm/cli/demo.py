@@ -1,8 +1,265 @@
-"""``bigsvm demo``."""
+"""``bigsvm demo``: the main job on bundled data, with a kill in the middle."""
 
-from bigsvm.errors import ParameterError
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from bigsvm.budget import parse_bytes, show_bytes
+from bigsvm.cli.options import Json, Quiet
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import BigsvmError, DataError
+from bigsvm.report.progress import Display, duration
+from bigsvm.report.text import as_json, count, number
+
+if TYPE_CHECKING:
+    from bigsvm.cli.digits import Digits
+
+MEMORY = "64MB"
+C, GAMMA = 10, 0.3
+ROWS = 400_000
+"""The values take 102 MB, more than the budget; training takes some ten seconds."""
+TINY_ROWS = 2_000
+SEED = 0
+CHECKPOINT_EVERY = "1s"
+SWEEPS_BEFORE_KILL = 3
+"""Of the seven or so that the default data takes."""
+PAUSE_BEFORE_KILL = 0.5
+"""Seconds, so that the kill does not come just after a checkpoint and costs something."""
+_POLL = 0.02
 
 
-def command() -> None:
-    """Train out of core on bundled data, be killed half way, resume, predict."""
-    raise ParameterError("the demo is not written yet")
+class Demo(NamedTuple):
+    """Where the demo works, and what it shows on.
+
+    Attributes
+    ----------
+    folder : Path
+    display : Display
+        Progress.
+    say : callable
+        Tells the story, line by line, on standard output; silent with ``--json``.
+    quiet : bool
+    """
+
+    folder: Path
+    display: Display
+    say: Any
+    quiet: bool
+
+
+class Killed(NamedTuple):
+    """What the kill hit: seconds since the start, age of the newest checkpoint, and its sweeps."""
+
+    after: float
+    lost: float
+    generation: int
+    n_sweeps: int
+
+
+def command(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            metavar="DIR",
+            show_default="a temporary one",
+            help="New or empty folder to work in, which is kept.",
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=TINY_ROWS, help="Rows to train on.")] = ROWS,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train out of core on bundled data, be killed half way, resume, predict.
+
+    The data are the digits that scikit-learn ships, even against odd, made many by small shifts,
+    rotations and noise. Training runs as a process of its own with a memory budget smaller than
+    the data; it is killed (SIGKILL), started again with the same command, and its model predicts
+    digits that were held out before any copies were made. Takes about a minute.
+
+    \b
+    Examples:
+      bigsvm demo
+      bigsvm demo --directory demo --rows 1000000
+    """  # noqa: D301
+    with ExitStack() as stack:
+        interruption = stack.enter_context(Interruption())
+        display = stack.enter_context(Display(quiet=quiet))
+        stack.enter_context(interruption.raising())
+        if directory is None:
+            name = stack.enter_context(tempfile.TemporaryDirectory(prefix="bigsvm-demo-"))
+            directory = Path(name)
+        else:
+            _check_empty(directory)
+        say = (lambda _: None) if json else typer.echo
+        record = _run(Demo(directory.absolute(), display, say, quiet), rows)
+    if json:
+        typer.echo(as_json(record))
+
+
+def _check_empty(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise DataError(f"{folder} is not empty; name a new folder for the demo")
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
+    """Tell and do everything in order; returns what `--json` prints."""
+    from bigsvm.cli.digits import load_digits_split
+
+    digits = load_digits_split(SEED)
+    m, held_out = len(digits.train_images), len(digits.test_images)
+    demo.say(
+        f"Data: the {m + held_out} digits of 8 x 8 pixels that scikit-learn ships; even or odd?\n"
+        f"  {held_out} are held out. The other {m} are made {count(n_rows)} by shifts of less\n"
+        "  than a pixel, small rotations and a little noise: more rows, not more knowledge."
+    )
+    bytes_of_rows = _make_stores(demo, digits, n_rows)
+    budget = parse_bytes(MEMORY)
+    demo.say(
+        f"Store: train.zarr in {demo.folder}, {show_bytes(bytes_of_rows)} of values\n"
+        f"Memory budget: {MEMORY}, "
+        + ("less than the data" if budget < bytes_of_rows else "which would hold these data")
+    )
+    tiny = _train(demo, "tiny")
+    _say_command(demo, _train_arguments(demo, "train"))
+    killed = _train_and_kill(demo)
+    if killed is None:
+        demo.say("  It ended before it could be killed; ask for more --rows to see that.")
+    else:
+        demo.say(
+            f"  Killed (SIGKILL) after {killed.after:.1f} s, {killed.n_sweeps} sweeps complete. "
+            f"Checkpoint {killed.generation} was\n  {killed.lost:.1f} s old: so much work is lost.\n"
+            "The same command again:"
+        )
+    trained = _train(demo, "train")
+    demo.say(
+        f"  {'Resumed; it' if killed else 'It'} {trained['stop_reason']} after "
+        f"{trained['n_sweeps']} sweeps over all rows and {duration(trained['seconds'])} of training"
+        f"{' in all' if killed else ''}.\n"
+        f"  Certificate: KKT gap {number(trained['gap'], 3)} (tol {trained['tol']:g}), dual "
+        f"objective {number(trained['objective'], 9)}, duality gap "
+        f"{number(trained['duality_gap'], 3)},\n"
+        f"  {count(trained['n_support'])} support vectors, {count(trained['n_bounded'])} of them "
+        "bounded.\n"
+        f"  Peak memory {show_bytes(trained['peak_rss_bytes'])}; the interpreter and its libraries "
+        f"take {show_bytes(tiny['peak_rss_bytes'])} for {count(TINY_ROWS)} rows."
+    )
+    arguments = ["predict", str(demo.folder / "test.zarr"), _model(demo, "train")]
+    _say_command(demo, arguments)
+    predicted = _finish(_start(demo, arguments), "prediction")
+    demo.say(
+        f"  Accuracy on the held-out digits: {predicted['accuracy']:.2%} "
+        f"({predicted['n_correct']} of {predicted['n_rows']})"
+    )
+    return {
+        "n_rows": n_rows,
+        "bytes_of_rows": bytes_of_rows,
+        "memory": budget,
+        "baseline_rss_bytes": tiny["peak_rss_bytes"],
+        "killed": None if killed is None else killed._asdict(),
+        "train": trained,
+        "predict": predicted,
+    }
+
+
+def _say_command(demo: Demo, arguments: list[str]) -> None:
+    shown = shlex.join(["bigsvm", *arguments]).replace(f"{demo.folder}/", "")
+    demo.say(f"\n$ {shown}")
+
+
+def _make_stores(demo: Demo, digits: "Digits", n_rows: int) -> int:
+    """Write the stores ``train``, ``tiny`` and ``test``; returns the bytes of the first one's X."""
+    from bigsvm.cli.digits import enlarged
+    from bigsvm.data.write import write_store
+    from bigsvm.report.progress import ConvertingProgress
+
+    for name, rows in (("train", n_rows), ("tiny", TINY_ROWS)):
+        X, y = enlarged(digits, rows, SEED)
+        show = ConvertingProgress(demo.display)
+        write_store(demo.folder / f"{name}.zarr", X, y, seed=SEED, memory=MEMORY, on_progress=show)
+    write_store(demo.folder / "test.zarr", digits.test_images, digits.test_labels)
+    return n_rows * int(digits.train_images[0].nbytes)
+
+
+def _model(demo: Demo, name: str) -> str:
+    return str(demo.folder / f"{name}.safetensors")
+
+
+def _train_arguments(demo: Demo, name: str) -> list[str]:
+    return [
+        *("train", str(demo.folder / f"{name}.zarr"), _model(demo, name)),
+        *("--C", str(C), "--gamma", str(GAMMA), "--memory", MEMORY),
+        *("--checkpoint", str(demo.folder / f"{name}.run")),
+        *("--checkpoint-every", CHECKPOINT_EVERY),
+    ]
+
+
+def _start(demo: Demo, arguments: list[str]) -> "subprocess.Popen[str]":
+    """Start this bigsvm as another process, which shares standard error."""
+    command_line = [sys.executable, "-m", "bigsvm", *arguments, "--json"]
+    if demo.quiet:
+        command_line.append("--quiet")
+    return subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True)
+
+
+def _finish(child: "subprocess.Popen[str]", what: str) -> dict[str, Any]:
+    """Wait for a command and read its answer."""
+    import json
+
+    try:
+        out, _ = child.communicate()
+    finally:
+        child.kill()
+        child.wait()
+    if child.returncode:
+        raise BigsvmError(f"the demo's {what} ended with exit code {child.returncode}")
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def _train(demo: Demo, name: str) -> dict[str, Any]:
+    return _finish(_start(demo, _train_arguments(demo, name)), "training")
+
+
+def _train_and_kill(demo: Demo) -> Killed | None:
+    """Start training and kill it after some sweeps; None if it ended before."""
+    from bigsvm.training.checkpoint import newest_manifest
+
+    run = demo.folder / "train.run"
+    started = time.time()
+    with _start(demo, _train_arguments(demo, "train")) as child:
+        try:
+            while child.poll() is None:
+                manifest = newest_manifest(run)
+                if manifest and manifest["values"]["n_sweeps"] >= SWEEPS_BEFORE_KILL:
+                    time.sleep(PAUSE_BEFORE_KILL)
+                    break
+                time.sleep(_POLL)
+        finally:
+            child.send_signal(signal.SIGKILL)
+            now = time.time()
+        child.wait()
+    if child.returncode != -signal.SIGKILL:
+        return None
+    manifest = newest_manifest(run)
+    if manifest is None:
+        return None
+    written = run / f"generation-{manifest['generation']:08d}" / "manifest.json"
+    return Killed(
+        after=now - started,
+        lost=max(0.0, now - written.stat().st_mtime),
+        generation=manifest["generation"],
+        n_sweeps=manifest["values"]["n_sweeps"],
+    )
