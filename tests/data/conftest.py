@@ -1,6 +1,14 @@
+import os
+
 import pytest
 
 from bigsvm.data import schema, writer
+
+
+@pytest.fixture(autouse=True)
+def no_flushing(monkeypatch):
+    """Hundreds of stores need not survive a loss of power; one test asks whether one would."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture
@@ -9,5 +17,5 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 13)
     monkeypatch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 10)
     monkeypatch.setattr(writer, "_SHARD_BYTES", 1 << 15)
-    monkeypatch.setattr(writer, "_VECTOR_SHARD_BYTES", 1 << 13)
+    monkeypatch.setattr(writer, "_VECTOR_SHARD_BYTES", 3 << 12)
     monkeypatch.setattr(writer, "_BLOCK_BYTES", 1 << 12)

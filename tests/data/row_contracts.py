@@ -1,6 +1,7 @@
 """What every `RowSource` must do: one class, inherited once for each implementation."""
 
 import hashlib
+import itertools
 import threading
 
 import numpy as np
@@ -55,40 +56,38 @@ class RowSourceContract:
         assert source.dtype == np.float64
         np.testing.assert_array_equal(dense(source.read(0, 50)), matrix)
 
-    @pytest.mark.parametrize(
-        ("start", "stop"),
-        [(0, 1000), (0, 1), (999, 1000), (137, 731), (5, 5), (0, 0), (1000, 1000)],
-    )
-    def test_read(self, source, matrix, start, stop):
-        rows = source.read(start, stop)
-        assert rows.shape == (stop - start, matrix.shape[1])
-        assert rows.dtype == matrix.dtype
-        assert sp.issparse(rows) is self.sparse
-        if self.sparse:
-            assert rows.format == "csr"
-            assert rows.has_sorted_indices
-            assert rows.indices.dtype == np.int32
-        else:
-            assert rows.flags.c_contiguous
-        np.testing.assert_array_equal(dense(rows), matrix[start:stop])
+    def test_read(self, source, matrix):
+        spans = [(0, 1000), (0, 1), (999, 1000), (137, 731), (5, 5), (0, 0), (1000, 1000)]
+        for start, stop in spans:
+            rows = source.read(start, stop)
+            assert rows.shape == (stop - start, matrix.shape[1])
+            assert rows.dtype == matrix.dtype
+            assert sp.issparse(rows) is self.sparse
+            if self.sparse:
+                assert rows.format == "csr"
+                assert rows.has_sorted_indices
+                assert rows.indices.dtype == np.int32
+            else:
+                assert rows.flags.c_contiguous
+            np.testing.assert_array_equal(dense(rows), matrix[start:stop])
 
     @pytest.mark.parametrize(("start", "stop"), [(-1, 5), (0, 1001), (5, 4)])
     def test_read_refuses_rows_that_are_not_there(self, source, start, stop):
         with pytest.raises(IndexError):
             source.read(start, stop)
 
-    @pytest.mark.parametrize("max_bytes", [1, 5000, 40_000, 10**9])
-    @pytest.mark.parametrize(("start", "stop"), [(0, None), (13, 900), (500, 500), (999, None)])
-    def test_blocks_cover_the_rows_once(self, source, matrix, max_bytes, start, stop):
-        at = start
-        for block in source.blocks(max_bytes, start=start, stop=stop):
-            assert block.start == at
-            n = block.values.shape[0]
-            assert 0 < n <= source.rows_per_block(max_bytes)
-            np.testing.assert_array_equal(dense(block.values), matrix[at : at + n])
-            at += n
-            assert at % source.row_alignment == 0 or at == (stop or len(matrix))
-        assert at == (len(matrix) if stop is None else stop)
+    def test_blocks_cover_the_rows_once(self, source, matrix):
+        spans = [(0, None), (13, 900), (500, 500), (999, None)]
+        for max_bytes, (start, stop) in itertools.product([1, 5000, 40_000, 10**9], spans):
+            at = start
+            for block in source.blocks(max_bytes, start=start, stop=stop):
+                assert block.start == at
+                n = block.values.shape[0]
+                assert 0 < n <= source.rows_per_block(max_bytes)
+                np.testing.assert_array_equal(dense(block.values), matrix[at : at + n])
+                at += n
+                assert at % source.row_alignment == 0 or at == (stop or len(matrix))
+            assert at == (len(matrix) if stop is None else stop)
 
     def test_blocks_fit_the_budget(self, source):
         rows = source.rows_per_block(60_000)

@@ -342,6 +342,20 @@ def test_killed_between_the_two_renames(text, tmp_path):
     assert not left.exists()
 
 
+def test_everything_is_flushed_before_the_store_gets_its_name(text, tmp_path, monkeypatch):
+    target = tmp_path / "s.zarr"
+    flushed = []
+
+    def note(descriptor):
+        flushed.append((os.fstat(descriptor).st_ino, target.exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    convert(text(), target)
+    before = {inode for inode, named in flushed if not named}
+    assert before == {p.stat().st_ino for p in (target, *target.rglob("*"))}
+    assert flushed[-1] == (tmp_path.stat().st_ino, True)
+
+
 def test_full_disk(text, tmp_path):
     path = text(n_rows=5000, density=1)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
