@@ -68,6 +68,10 @@ class Kernel(ABC):
     def diagonal(self, norms: Values) -> Values:
         """k(a, a), (m,) float64, from ``|a|²`` (m,)."""
 
+    def largest_norm(self, largest: float) -> float:
+        """Largest ``|a|²`` with which no kernel value or step towards it exceeds `largest`."""
+        return largest
+
     @property
     def core_parameters(self) -> CoreParameters:
         """The parameters in the order the Numba core takes them."""
@@ -80,7 +84,7 @@ class Kernel(ABC):
         )
 
     def describe(self) -> dict[str, Any]:
-        """The kernel as plain values: ``{"name": …, parameter: …}``; `kernel_from` reads it back."""
+        """Give the kernel as plain values, ``{"name": …, parameter: …}``, for `kernel_from`."""
         return {"name": self.name, **asdict(self)}
 
 
@@ -114,6 +118,12 @@ class Polynomial(Kernel):
     def diagonal(self, norms: Values) -> Values:  # noqa: D102
         return (self.gamma * np.asarray(norms, np.float64) + self.coef0) ** self.degree
 
+    def largest_norm(self, largest: float) -> float:  # noqa: D102
+        if self.degree == 0 or self.gamma == 0:
+            return largest
+        base = math.pow(largest, 1.0 / self.degree)
+        return min(largest, (base - abs(self.coef0)) / self.gamma)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RBF(Kernel):
@@ -130,6 +140,9 @@ class RBF(Kernel):
 
     def diagonal(self, norms: Values) -> Values:  # noqa: D102
         return np.ones(len(norms))
+
+    def largest_norm(self, largest: float) -> float:  # noqa: D102
+        return largest / 4.0  # |a - b|² is four times as large at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +164,7 @@ class Sigmoid(Kernel):
 KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (Linear, Polynomial, RBF, Sigmoid)}
 
 
-def make_kernel(
-    name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3
-) -> Kernel:
+def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
     """Build the kernel `name` from those of the parameters it has.
 
     Raises
@@ -167,7 +178,7 @@ def make_kernel(
         raise ParameterError(f"gamma is {gamma!r}; it must be a finite number >= 0")
     if not math.isfinite(coef0):
         raise ParameterError(f"coef0 is {coef0!r}; it must be a finite number")
-    if degree < 0 or degree != int(degree):
+    if not (math.isfinite(degree) and degree >= 0 and degree == int(degree)):
         raise ParameterError(f"degree is {degree!r}; it must be a whole number >= 0")
     given = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
     kind = KERNELS[name]

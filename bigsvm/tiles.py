@@ -12,6 +12,7 @@ out over threads; a kernel value has the same bits whichever rows and columns it
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -20,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import gram, products
+from bigsvm.errors import DataError
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
@@ -46,14 +48,14 @@ class Tile(NamedTuple):
     """Columns ``start … stop - 1``, prepared.
 
     `vectors` are packed panels (dense partners) or the transposed vectors over the features that
-    occur in them (sparse partners); `local` then gives a feature's row in it, or -1.
+    occur in them, `used` (sparse partners).
     """
 
     start: int
     stop: int
     vectors: Floats
     norms: Floats
-    local: NDArray[np.int32] | None
+    used: NDArray[np.int32] | None
 
 
 class Columns:
@@ -82,7 +84,9 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """Bytes the tiles hold."""
-        return sum(t.vectors.nbytes + t.norms.nbytes for t in self._tiles)
+        return sum(t.vectors.nbytes + t.norms.nbytes for t in self._tiles) + sum(
+            t.used.nbytes for t in self._tiles if t.used is not None
+        )
 
     @staticmethod
     def _dense_tiles(tiles: KernelTiles, rows: Rows) -> Iterator[Tile]:
@@ -107,12 +111,11 @@ class Columns:
                 if fits or width <= NARROWEST_SPARSE_TILE:
                     break
                 width //= 2
-            local = np.full(rows.shape[1], -1, np.int32)
-            local[used] = np.arange(len(used), dtype=np.int32)
-            vectors = np.zeros((max(len(used), 1), part.shape[0]), tiles.dtype)
+            vectors = np.zeros((len(used), part.shape[0]), tiles.dtype)
             row_of_entry = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-            vectors[local[part.indices], row_of_entry] = part.data
-            yield Tile(start, start + part.shape[0], vectors, tiles.squared_norms(part), local)
+            vectors[np.searchsorted(used, part.indices), row_of_entry] = part.data
+            norms = tiles.squared_norms(part)
+            yield Tile(start, start + part.shape[0], vectors, norms, used.astype(np.int32))
             start += part.shape[0]
 
 
@@ -150,6 +153,7 @@ class KernelTiles:
         self.n_evaluations = 0
         self.centre = centre if kernel.is_shift_invariant else None
         self._parameters = kernel.core_parameters
+        self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bigsvm-tile")
         self._local = threading.local()
 
@@ -167,25 +171,43 @@ class KernelTiles:
 
     def dense(self, rows: Rows) -> Floats:
         """Rows (m, d) as a dense block, centred in float64 before they are rounded to `dtype`."""
-        values = rows.toarray() if sp.issparse(rows) else rows
+        values = rows if isinstance(rows, np.ndarray) else rows.toarray()
         if self.centre is not None:
             values = values - self.centre
         return np.ascontiguousarray(values, dtype=self.dtype)
 
     def squared_norms(self, rows: Rows) -> Floats:
-        """``|a|²`` of prepared rows, (m,) in `dtype`."""
-        if sp.issparse(rows):
-            sums = np.concatenate([[0.0], np.cumsum(rows.data.astype(np.float64) ** 2)])
-            return np.diff(sums[rows.indptr]).astype(self.dtype)
-        packed = np.empty((-(-len(rows) // products.MR), rows.shape[1], products.MR), self.dtype)
-        products.pack_rows(rows, packed)
-        norms = np.empty(len(rows), self.dtype)
-        products.squared_norms(packed, norms)
+        """``|a|²`` of prepared rows, (m,) in `dtype`.
+
+        Raises
+        ------
+        DataError
+            Where kernel values of a row would overflow `dtype`, or are not numbers.
+        """
+        norms = np.empty(rows.shape[0], self.dtype)
+        if isinstance(rows, np.ndarray):
+            packed = np.empty(
+                (-(-len(rows) // products.MR), rows.shape[1], products.MR), self.dtype
+            )
+            products.pack_rows(rows, packed)
+            products.squared_norms(packed, norms)
+        else:
+            data = rows.data.astype(self.dtype, copy=False)
+            gram.csr_squared_norms(data, rows.indptr, norms)
+        self._check(norms)
         return norms
+
+    def _check(self, norms: Floats) -> None:
+        largest = norms.max(initial=0)
+        if not largest <= self._largest_norm:
+            raise DataError(
+                f"a row has the squared length {largest:.4g}, and {self.kernel.name} kernel values "
+                f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
+            )
 
     def diagonal(self, rows: Rows) -> NDArray[np.float64]:
         """k(a, a) of raw rows, (m,) float64."""
-        prepared = rows if sp.issparse(rows) else self.dense(rows)
+        prepared = self.dense(rows) if isinstance(rows, np.ndarray) else rows
         return self.kernel.diagonal(self.squared_norms(prepared).astype(np.float64))
 
     # -- the two products --------------------------------------------------------------------
@@ -213,7 +235,7 @@ class KernelTiles:
         self._for_each_tile(rows, columns, accumulate)
 
     def evaluate(self, rows: Rows, columns: Columns, out: Floats) -> None:
-        """``out = K(rows, columns)``; out (m, ≥ p) of any float dtype, further columns untouched."""
+        """``out = K(rows, columns)``; out (m, ≥ p) of a float dtype, further columns untouched."""
 
         def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
             self._map(dots, norms, tile.norms)
@@ -249,6 +271,7 @@ class KernelTiles:
         products.pack_rows(values, packed)
         norms = np.empty(len(values), self.dtype)
         products.squared_norms(packed, norms)
+        self._check(norms)
         for tile in columns:
             width = tile.vectors.shape[0] * tile.vectors.shape[2]
             dots = self._buffer("dots", (groups * products.MR, width))
@@ -259,16 +282,25 @@ class KernelTiles:
         part = sp.csr_array(rows[span])
         data = part.data.astype(self.dtype, copy=False)
         norms = self.squared_norms(part)
+        place = self._feature_places(part.shape[1])
         for tile in columns:
             dots = self._buffer("dots", (part.shape[0], tile.stop - tile.start))
-            gram.csr_products(data, part.indices, part.indptr, tile.local, tile.vectors, dots)
+            gram.csr_products(data, part.indices, part.indptr, tile.used, place, tile.vectors, dots)
             use(span, tile, dots, norms)
 
     def _buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """A scratch array of this thread: fresh pages would cost as much as the product itself."""
-        size = int(np.prod(shape))
+        """Give a scratch array of this thread: fresh pages would cost as much as the product."""
+        size = math.prod(shape)
         held: Floats | None = self._local.__dict__.get(name)
         if held is None or held.size < size:
             held = np.empty(size, self.dtype)
             self._local.__dict__[name] = held
         return held[:size].reshape(shape)
+
+    def _feature_places(self, n_features: int) -> NDArray[np.int32]:
+        """Give this thread's array of −1 for every feature; `csr_products` leaves it as it was."""
+        held: NDArray[np.int32] | None = self._local.__dict__.get("places")
+        if held is None or held.size < n_features:
+            held = np.full(n_features, -1, np.int32)
+            self._local.__dict__["places"] = held
+        return held

@@ -1,50 +1,84 @@
 """Blocks of kernel values: dot products in, kernel values or their weighted row sums out.
 
-The dot products come from `bigsvm.core.products` (dense rows) or from `csr_products` (sparse rows);
-the functions here then make one pass over the block. The exponential is our own because LLVM vectorises it,
-unlike ``math.exp``: 0.5 ns instead of 4 ns per value on two AVX-512 cores.
+The dot products come from `bigsvm.core.products` (dense rows) or `csr_products` (sparse rows); the
+functions here then make one pass over the block. The exponential is our own because LLVM vectorises
+it, unlike ``math.exp``: 0.5 ns instead of 4 ns per value on two AVX-512 cores.
 
 Kernel codes are LIBSVM's ``-t``: 0 linear, 1 polynomial, 2 rbf, 3 sigmoid.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
 from numba import config, njit, types
 from numba.extending import intrinsic
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    F4: TypeAlias = NDArray[np.float32]
+    F8: TypeAlias = NDArray[np.float64]
+    Floats: TypeAlias = F4 | F8
+    Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+
+Untyped: TypeAlias = Any
+"""What Numba and LLVM hand to the functions that write their code."""
+
 LINEAR, POLYNOMIAL, RBF = 0, 1, 2
 
-# Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under fastmath=True.
+# Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under
+# fastmath=True.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 if config.DISABLE_JIT:
 
-    def _float32_of_bits(bits):
+    def _float32_of_bits(bits: Untyped) -> np.float32:
         return np.int32(bits).view(np.float32)
 
-    def _float64_of_bits(bits):
+    def _float64_of_bits(bits: Untyped) -> np.float64:
         return np.int64(bits).view(np.float64)
+
+    def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
+        return a * b + c
 
 else:
 
     @intrinsic
-    def _float32_of_bits(typing_context, bits):
-        def generate(context, builder, signature, arguments):
+    def _float32_of_bits(typing_context: Untyped, bits: Untyped) -> Untyped:
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
             return builder.bitcast(arguments[0], ir.FloatType())
 
         return types.float32(types.int32), generate
 
     @intrinsic
-    def _float64_of_bits(typing_context, bits):
-        def generate(context, builder, signature, arguments):
+    def _float64_of_bits(typing_context: Untyped, bits: Untyped) -> Untyped:
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
             return builder.bitcast(arguments[0], ir.DoubleType())
 
         return types.float64(types.int64), generate
 
+    @intrinsic
+    def _fma(typing_context: Untyped, a: Untyped, b: Untyped, c: Untyped) -> Untyped:
+        """Compute ``a * b + c``, rounded once."""
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            return builder.fma(*arguments)
+
+        return a(a, b, c), generate
+
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def exp32(x):
-    """exp(x) in float32, relative error below 1.3e-7 on [-87, 88], clamped outside.
+def exp32(x: np.float32) -> np.float32:
+    """Compute exp(x) in float32, relative error below 1.3e-7 on [-87, 88], clamped outside.
 
     Cody-Waite reduction by ln 2 in two parts and a polynomial of degree 6 on [-ln 2 / 2, ln 2 / 2].
     """
@@ -59,12 +93,14 @@ def exp32(x):
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
     p = p * r * r + r + np.float32(1.0)
-    return p * _float32_of_bits(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
+    power = _float32_of_bits(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
+    result: np.float32 = p * power
+    return result
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
-def exp64(x):
-    """exp(x) in float64, relative error below 1e-15 on [-700, 700], clamped outside."""
+def exp64(x: float) -> float:
+    """Compute exp(x) in float64, relative error below 1e-15 on [-700, 700], clamped outside."""
     x = max(min(x, 700.0), -700.0)
     whole = np.floor(x * 1.4426950408889634 + 0.5)
     r = x - whole * 6.93147180369123816490e-01
@@ -82,35 +118,54 @@ def exp64(x):
     p = p * r + 1.6666666666666666e-01
     p = p * r + 0.5
     p = p * r * r + r + 1.0
-    return p * _float64_of_bits(np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)))
+    result: float = p * _float64_of_bits(
+        np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52))
+    )
+    return result
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def kernel_values32(products, norms_rows, norms_columns, code, gamma, coef0, degree):
+def kernel_values32(
+    products: F4,
+    norms_rows: F4,
+    norms_columns: F4,
+    code: int,
+    gamma: float,
+    coef0: float,
+    degree: int,
+) -> None:
     """Turn float32 dot products (m, p) into kernel values, in place."""
     one, two = np.float32(1.0), np.float32(2.0)
-    gamma, coef0 = np.float32(gamma), np.float32(coef0)
+    scale, offset = np.float32(gamma), np.float32(coef0)
     m, p = products.shape
     for i in range(m):
         row = products[i]
         if code == RBF:
             a = norms_rows[i]
             for j in range(p):
-                row[j] = exp32(-gamma * max(np.float32(0.0), a + norms_columns[j] - two * row[j]))
+                row[j] = exp32(-scale * max(np.float32(0.0), a + norms_columns[j] - two * row[j]))
         elif code == POLYNOMIAL:
             for j in range(p):
-                base = gamma * row[j] + coef0
+                base = scale * row[j] + offset
                 power = one
                 for _ in range(degree):
                     power = power * base
                 row[j] = power
         elif code != LINEAR:
             for j in range(p):
-                row[j] = one - two / (exp32(two * (gamma * row[j] + coef0)) + one)
+                row[j] = one - two / (exp32(two * (scale * row[j] + offset)) + one)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def kernel_values64(products, norms_rows, norms_columns, code, gamma, coef0, degree):
+def kernel_values64(
+    products: F8,
+    norms_rows: F8,
+    norms_columns: F8,
+    code: int,
+    gamma: float,
+    coef0: float,
+    degree: int,
+) -> None:
     """Turn float64 dot products (m, p) into kernel values, in place."""
     m, p = products.shape
     for i in range(m):
@@ -132,24 +187,26 @@ def kernel_values64(products, norms_rows, norms_columns, code, gamma, coef0, deg
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def rbf_sums32(products, norms_rows, norms_columns, weights, gamma, out):
+def rbf_sums32(
+    products: F4, norms_rows: F4, norms_columns: F4, weights: F4, gamma: float, out: F8
+) -> None:
     """Add ``Σ_j k_rbf(i, j) weights_j`` to out_i without storing the kernel values.
 
     products (m, p) float32, weights (p,) float32, out (m,) float64; summed in float64.
     """
-    two, gamma = np.float32(2.0), np.float32(gamma)
+    two, scale = np.float32(2.0), np.float32(gamma)
     m, p = products.shape
     for i in range(m):
         a = norms_rows[i]
         total = 0.0
         for j in range(p):
             d = max(np.float32(0.0), a + norms_columns[j] - two * products[i, j])
-            total += exp32(-gamma * d) * weights[j]
+            total += exp32(-scale * d) * weights[j]
         out[i] += total
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def weighted_sums(values, weights, out):
+def weighted_sums(values: Floats, weights: Floats, out: F8) -> None:
     """Add ``Σ_j values_ij weights_j`` to out_i, summed in float64."""
     m, p = values.shape
     for i in range(m):
@@ -159,21 +216,49 @@ def weighted_sums(values, weights, out):
         out[i] += total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def csr_products(data, indices, indptr, local, tile, out):
+@njit(cache=True, nogil=True)
+def csr_squared_norms(data: Floats, indptr: Integers, out: Floats) -> None:
+    """``|x|²`` of sparse rows, added up as `csr_products` does.
+
+    The norm of x and the product x·x then have the same bits: the distance of a row to itself, or
+    to its duplicate, is exactly 0. Data and out (m,) are of one dtype.
+    """
+    for i in range(out.shape[0]):
+        out[i] = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            out[i] = _fma(data[k], data[k], out[i])
+
+
+@njit(cache=True, nogil=True)
+def csr_products(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    used: NDArray[np.int32],
+    place: NDArray[np.int32],
+    tile: Floats,
+    out: Floats,
+) -> None:
     """Dot products of sparse rows with the columns of a tile: ``out[i] = x_i @ tile``.
+
+    Each is one chain of fused multiply-adds over the features of the row in order; those that are
+    zero in the column change nothing, so its bits do not depend on the rest of the tile.
 
     Parameters
     ----------
     data, indices, indptr : arrays
-        The rows, CSR.
-    local : (n_columns,) int32
-        Row of `tile` that belongs to a column of the data, or -1 where the tile has only zeros.
+        The rows, CSR with sorted indices; data of the dtype of tile and out.
+    used : (n_used,) int32
+        Feature of each row of `tile`; all other features are zero in every column.
+    place : (n_features,) int32
+        Scratch, −1 everywhere before and after: the row of a feature in `tile`.
     tile : (n_used, p)
         The columns' vectors, transposed and without their unused rows.
     out : (m, p)
     """
     m, p = out.shape
+    for r in range(used.shape[0]):
+        place[used[r]] = r
     longest = 0
     for i in range(m):
         longest = max(longest, indptr[i + 1] - indptr[i])
@@ -182,7 +267,7 @@ def csr_products(data, indices, indptr, local, tile, out):
     for i in range(m):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
-            r = local[indices[k]]
+            r = place[indices[k]]
             if r >= 0:
                 rows[count] = r
                 values[count] = data[k]
@@ -195,9 +280,12 @@ def csr_products(data, indices, indptr, local, tile, out):
             v0, v1, v2, v3 = values[c], values[c + 1], values[c + 2], values[c + 3]
             t0, t1, t2, t3 = tile[rows[c]], tile[rows[c + 1]], tile[rows[c + 2]], tile[rows[c + 3]]
             for j in range(p):
-                row[j] += v0 * t0[j] + v1 * t1[j] + v2 * t2[j] + v3 * t3[j]
+                total = _fma(v1, t1[j], _fma(v0, t0[j], row[j]))
+                row[j] = _fma(v3, t3[j], _fma(v2, t2[j], total))
         for c in range(fours, count):
             v0 = values[c]
             t0 = tile[rows[c]]
             for j in range(p):
-                row[j] += v0 * t0[j]
+                row[j] = _fma(v0, t0[j], row[j])
+    for r in range(used.shape[0]):
+        place[used[r]] = -1

@@ -1,4 +1,4 @@
-"""Dot products of dense rows with packed columns: a matrix product whose bits depend on nothing else.
+"""Dot products of dense rows with packed columns, whose bits depend on these two alone.
 
 Every element is one chain of fused multiply-adds over the features in order, whatever its place in
 the block, the size of the block, or the width of the machine's vectors. A BLAS promises none of it
@@ -7,9 +7,13 @@ computes its kernel rows in other batches could not repeat its bits. It is also 
 BLAS does not know the machine: 260 GFLOP/s of one AVX-512 core, where OpenBLAS 0.3.31 takes an AMD
 for a Haswell and reaches 127.
 
-Columns are packed once into panels (depth, NR); rows are packed MR at a time; the micro-kernel keeps
-MR x NR sums in registers (BLIS' scheme without its cache blocking: tiles are small enough).
+Columns are packed once into panels (depth, NR); rows are packed MR at a time; the micro-kernel
+keeps MR x NR sums in registers (BLIS' scheme without its cache blocking: tiles are small enough).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from llvmlite import binding, ir
@@ -17,8 +21,16 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def _vector_bytes():
+    Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+
+Untyped: TypeAlias = Any
+"""What Numba and LLVM hand to the functions that write their code."""
+
+
+def _vector_bytes() -> int:
     features = binding.get_host_cpu_features()
     if features.get("avx512f"):
         return 64
@@ -34,28 +46,36 @@ NR64 = VECTORS * VECTOR_BYTES // 8
 
 if config.DISABLE_JIT:
 
-    def _fma(a, b, c):
+    def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
         return a * b + c
 
-    def _micro_kernel(rows, panel, out, first):
-        out[first : first + MR] = (rows.T.astype(np.float64) @ panel).astype(out.dtype)
+    def _micro_kernel(rows: Floats, panel: Floats, out: Floats, first: int) -> None:
+        out[first : first + MR] = 0
+        for k in range(rows.shape[0]):
+            out[first : first + MR] += np.multiply.outer(rows[k], panel[k])
 
 else:
 
     @intrinsic
-    def _fma(typing_context, a, b, c):
-        """``a * b + c``, rounded once."""
+    def _fma(typing_context: Untyped, a: Untyped, b: Untyped, c: Untyped) -> Untyped:
+        """Compute ``a * b + c``, rounded once."""
 
-        def generate(context, builder, signature, arguments):
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
             return builder.fma(*arguments)
 
         return a(a, b, c), generate
 
     @intrinsic
-    def _micro_kernel(typing_context, rows, panel, out, first):
-        """``out[first : first + MR] = rows.T @ panel``: rows (depth, MR), panel (depth, NR)."""
+    def _micro_kernel(
+        typing_context: Untyped, rows: Untyped, panel: Untyped, out: Untyped, first: Untyped
+    ) -> Untyped:
+        """Set ``out[first : first + MR] = rows.T @ panel``; rows (depth, MR), panel (depth, NR)."""
 
-        def generate(context, builder, signature, arguments):
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
             scalar = ir.FloatType() if rows.dtype == types.float32 else ir.DoubleType()
             size = 4 if rows.dtype == types.float32 else 8
             lanes = VECTOR_BYTES // size
@@ -77,7 +97,7 @@ else:
             undefined = ir.Constant(vector, ir.Undefined)
             zeros = ir.Constant(vector, [0.0] * lanes)
 
-            def vector_at(base, index):
+            def vector_at(base: Untyped, index: Untyped) -> Untyped:
                 pointer = builder.gep(base, [index])
                 return builder.bitcast(pointer, vector.as_pointer())
 
@@ -129,7 +149,7 @@ else:
 
 
 @njit(cache=True, nogil=True)
-def pack_columns(values, panels):
+def pack_columns(values: Floats, panels: Floats) -> None:
     """Pack vectors (p, d) into panels (ceil(p / NR), d, NR), filled up with zeros."""
     p, d = values.shape
     width = panels.shape[2]
@@ -145,7 +165,7 @@ def pack_columns(values, panels):
 
 
 @njit(cache=True, nogil=True)
-def pack_rows(values, packed):
+def pack_rows(values: Floats, packed: Floats) -> None:
     """Pack rows (m, d) into groups (ceil(m / MR), d, MR), filled up with zeros."""
     m, d = values.shape
     for q in range(packed.shape[0]):
@@ -160,7 +180,7 @@ def pack_rows(values, packed):
 
 
 @njit(cache=True, nogil=True)
-def multiply_packed(packed, panels, out):
+def multiply_packed(packed: Floats, panels: Floats, out: Floats) -> None:
     """Dot products of packed rows and packed columns.
 
     packed (groups, d, MR), panels (q, d, NR) with d ≥ 1, out (groups · MR, ≥ q · NR).
@@ -174,7 +194,7 @@ def multiply_packed(packed, panels, out):
 
 
 @njit(cache=True, nogil=True)
-def squared_norms(packed, out):
+def squared_norms(packed: Floats, out: Floats) -> None:
     """``|x|²`` of packed rows (groups, d, MR), added up as the micro-kernel does.
 
     The norm of x and the product x·x then have the same bits: the distance of a row to itself, or
