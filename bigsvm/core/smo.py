@@ -10,22 +10,31 @@ Selection (`Rule`):
 * 0 ``mvp``: i = argmax_up g, j = argmin_low g.
 * 1 ``second_order``: the same i; j maximises (g_i − g_j)² / η_ij over low with g_j < g_i
   (Fan, Chen & Lin 2005; hmg.txt section 1.3).
-* 2 ``hmg``: hybrid maximum gain (hmg.txt sections 2.3 and 2.4): among all pairs with one of the last
-  two variables the largest box-clipped gain ½ η μ(2μ* − μ); ``mvp`` where both of the last pair are
-  within 1e-8 of the box from a bound. Needs one new kernel row a step at most.
-* 3 ``gain``: maximum gain without the hybrid's way out. It sticks on hmg.txt's Theorem 7 and is here
-  so that a test can show it.
+* 2 ``hmg``: hybrid maximum gain (hmg.txt sections 2.3 and 2.4): among all pairs with one of the
+  last two variables the largest box-clipped gain ½ η μ(2μ* − μ); ``mvp`` where both of the last
+  pair are within 1e-8 of the box from a bound. Needs one new kernel row a step at most.
+* 3 ``gain``: maximum gain alone. It sticks on hmg.txt's Theorem 7; here for a test to show it.
 
-Speed comes from search copies of the gradient in float32, set to ∓huge where a variable may not go
-up or down, reduced over their bits as sortable integers: LLVM vectorises an integer maximum, and
-not a floating-point one. A float32 candidate is only a candidate: steps use the float64 gradient,
-and convergence is declared by an exact float64 scan.
+Speed comes from search copies of the gradient in float32, ∓huge where a variable may not go up or
+down, reduced over their bits as sortable integers: LLVM vectorises an integer maximum, not a
+floating-point one. A float32 candidate is only a candidate: a pair on which the float64 gradient
+does not agree gives way to ``mvp``'s, and an exact float64 scan declares convergence.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    F4: TypeAlias = NDArray[np.float32]
+    F8: TypeAlias = NDArray[np.float64]
+    I4: TypeAlias = NDArray[np.int32]
+    I8: TypeAlias = NDArray[np.int64]
 
 BLOCK = 1024
 """Variables of one reduction; arrays are padded to a multiple. 0.35 ns a variable, measured."""
@@ -33,8 +42,10 @@ BLOCK = 1024
 REFRESH = 2048
 """Steps between rebuilds of the float32 copies; a run may stop and resume only at these."""
 
-HUGE = np.float32(3e38)
+HUGE, NOBODY = np.float32(3e38), np.float32(1e38)
+"""What marks a variable that may not move, and where marks begin: they drift as gradients do."""
 TINY_CURVATURE = 1e-12
+"""Least η: duplicates have none, an indefinite kernel may have less."""
 BOUND_MARGIN = 1e-8
 """hmg.txt section 2.4, η: how near to a bound, in widths of the box, sends HMG to ``mvp``."""
 
@@ -47,94 +58,74 @@ class PairState(NamedTuple):
 
     Attributes
     ----------
-    alpha, gradient, lower, upper : (m',) float64
-        Padding has alpha = lower = upper = 0.
-    diagonal : (m',) float64
-        K_ii.
+    alpha, gradient, lower, upper, diagonal : (m',) float64
+        All 0 in the padding; diagonal is K_ii.
     up, low : (m',) float32
         Search copies of the gradient minus `centre`: −huge where not in up, +huge where not in low.
-    up_bits, low_bits : (m',) int32
-        The same memory as integers.
+    up_bits, low_bits : (m',) int32, the same memory as integers
     room_up, room_down : (m',) float32
         ``upper − alpha`` and ``alpha − lower``, read by HMG.
     up_best, low_best : (k,) int32
         Largest and smallest sortable key of each block.
-    score : (BLOCK,) float32, score_bits : (BLOCK,) int32
-        Scratch, one memory.
-    pair : (2,) int64
-        The last pair, −1 before the first.
-    counters : (2,) int64
-        Steps done; stamp of the last use of a row.
+    score : (BLOCK,) float32, score_bits : (BLOCK,) int32, one memory, scratch
+    pair : (2,) int64, the last pair, −1 before the first
+    counters : (3,) int64
+        Steps done; stamp of the last use of a row; 1 while the exact scan chooses the pair.
     centre : (1,) float64
         Subtracted in the search copies, so that float32 resolves the gradients near the threshold.
     """
 
-    alpha: np.ndarray
-    gradient: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    diagonal: np.ndarray
-    up: np.ndarray
-    low: np.ndarray
-    up_bits: np.ndarray
-    low_bits: np.ndarray
-    room_up: np.ndarray
-    room_down: np.ndarray
-    up_best: np.ndarray
-    low_best: np.ndarray
-    score: np.ndarray
-    score_bits: np.ndarray
-    pair: np.ndarray
-    counters: np.ndarray
-    centre: np.ndarray
+    alpha: F8
+    gradient: F8
+    lower: F8
+    upper: F8
+    diagonal: F8
+    up: F4
+    low: F4
+    up_bits: I4
+    low_bits: I4
+    room_up: F4
+    room_down: F4
+    up_best: I4
+    low_best: I4
+    score: F4
+    score_bits: I4
+    pair: I8
+    counters: I8
+    centre: F8
 
 
-def make_state(alpha, gradient, lower, upper, diagonal):
-    """Lay a sub-problem of m variables out for `run`; inputs are (m,) float64."""
-    m = len(alpha)
-    blocks = max(1, -(-m // BLOCK))
-
-    def padded(values):
-        out = np.zeros(blocks * BLOCK)
-        out[:m] = values
-        return out
-
-    up, low = np.empty(blocks * BLOCK, np.float32), np.empty(blocks * BLOCK, np.float32)
+def make_state(alpha: F8, gradient: F8, lower: F8, upper: F8, diagonal: F8) -> PairState:
+    """Lay a sub-problem of m variables out for `run`, refreshed; inputs are (m,) float64."""
+    blocks = max(1, -(-len(alpha) // BLOCK))
+    length = blocks * BLOCK
+    given = np.zeros((5, length))
+    given[:, : len(alpha)] = alpha, gradient, lower, upper, diagonal
+    up, low, room_up, room_down = np.empty((4, length), np.float32)
     score = np.empty(BLOCK, np.float32)
-    return PairState(
-        alpha=padded(alpha),
-        gradient=padded(gradient),
-        lower=padded(lower),
-        upper=padded(upper),
-        diagonal=padded(diagonal),
-        up=up,
-        low=low,
-        up_bits=up.view(np.int32),
-        low_bits=low.view(np.int32),
-        room_up=np.empty(blocks * BLOCK, np.float32),
-        room_down=np.empty(blocks * BLOCK, np.float32),
-        up_best=np.empty(blocks, np.int32),
-        low_best=np.empty(blocks, np.int32),
-        score=score,
-        score_bits=score.view(np.int32),
-        pair=np.full(2, -1, np.int64),
-        counters=np.zeros(2, np.int64),
-        centre=np.zeros(1),
-    )
+    up_best, low_best = np.empty((2, blocks), np.int32)
+    state = PairState(
+        alpha=given[0], gradient=given[1], lower=given[2], upper=given[3], diagonal=given[4],
+        up=up, low=low, up_bits=up.view(np.int32), low_bits=low.view(np.int32),
+        room_up=room_up, room_down=room_down, up_best=up_best, low_best=low_best,
+        score=score, score_bits=score.view(np.int32),
+        pair=np.full(2, -1, np.int64), counters=np.zeros(3, np.int64), centre=np.zeros(1),
+    )  # fmt: skip
+    refresh(state)
+    return state
 
 
 @njit(cache=True, inline="always")
-def _key(bits):
+def _key(bits: np.int32) -> np.int32:
     """Order float32 values by their bits: an integer that grows with the value."""
     return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
 
 
 @njit(cache=True, nogil=True)
-def _reduce_block(s, b):
+def _reduce_block(s: PairState, b: int) -> None:
     """Recompute the extreme keys of block b."""
     start = b * BLOCK
-    best = np.int32(-2147483648)
-    least = np.int32(2147483647)
+    best, least = np.int32(-2147483648), np.int32(2147483647)
     up_bits = s.up_bits[start : start + BLOCK]
     low_bits = s.low_bits[start : start + BLOCK]
     for t in range(BLOCK):
@@ -145,7 +136,7 @@ def _reduce_block(s, b):
 
 
 @njit(cache=True, nogil=True)
-def _place(s, v):
+def _place(s: PairState, v: int) -> None:
     """Rewrite the search copies of one variable from its float64 state."""
     g = np.float32(s.gradient[v] - s.centre[0])
     s.up[v] = g if s.alpha[v] < s.upper[v] else -HUGE
@@ -155,8 +146,8 @@ def _place(s, v):
 
 
 @njit(cache=True, nogil=True)
-def exact_extremes(s):
-    """(argmax_up g, argmin_low g) by a float64 scan; −1 where the set is empty."""
+def exact_extremes(s: PairState) -> tuple[int, int]:
+    """Find (argmax_up g, argmin_low g) by a float64 scan; −1 where the set is empty."""
     i = j = -1
     for t in range(s.alpha.shape[0]):
         if s.alpha[t] < s.upper[t] and (i < 0 or s.gradient[t] > s.gradient[i]):
@@ -167,12 +158,10 @@ def exact_extremes(s):
 
 
 @njit(cache=True, nogil=True)
-def refresh(s):
+def refresh(s: PairState) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     i, j = exact_extremes(s)
-    s.centre[0] = 0.0
-    if i >= 0 and j >= 0:
-        s.centre[0] = 0.5 * (s.gradient[i] + s.gradient[j])
+    s.centre[0] = 0.5 * (s.gradient[i] + s.gradient[j]) if i >= 0 and j >= 0 else 0.0
     for t in range(s.alpha.shape[0]):
         _place(s, t)
     for b in range(s.up_best.shape[0]):
@@ -180,8 +169,8 @@ def refresh(s):
 
 
 @njit(cache=True, nogil=True)
-def _extremes(s):
-    """(argmax_up g, argmin_low g) by the search copies; first index wins a tie."""
+def _extremes(s: PairState) -> tuple[int, int]:
+    """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 for nobody."""
     bi = bj = 0
     for b in range(1, s.up_best.shape[0]):
         if s.up_best[b] > s.up_best[bi]:
@@ -193,12 +182,13 @@ def _extremes(s):
         i += 1
     while _key(s.low_bits[j]) != s.low_best[bj]:
         j += 1
-    return i, j
+    return i if s.up[i] > -NOBODY else -1, j if s.low[j] < NOBODY else -1
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "arcp", "nsz"}, error_model="numpy")
-def _second_order_scores(s, start, row, g_i, curvature):
-    """Unconstrained gains (g_i − g_t)² / η of the block at `start`; 0 where t cannot come down."""
+def _second_order_scores(s: PairState, start: int, row: F4, i: int) -> None:
+    """Score the block at `start` by unconstrained gain (g_i − g_t)² / η; 0 for t not in low."""
+    g_i, curvature = s.up[i], np.float32(s.diagonal[i])
     low = s.low[start : start + BLOCK]
     kernel = row[start : start + BLOCK]
     diagonal = s.diagonal[start : start + BLOCK]
@@ -210,9 +200,9 @@ def _second_order_scores(s, start, row, g_i, curvature):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "arcp", "nsz"}, error_model="numpy")
-def _clipped_gain_scores(s, start, row, b, curvature):
-    """Box-clipped gains of the pairs {b, t} of the block at `start`, in either direction."""
-    room_up_b, room_down_b = s.room_up[b], s.room_down[b]
+def _clipped_gain_scores(s: PairState, start: int, row: F4, b: int) -> None:
+    """Score the block at `start` by the clipped gain μ(g_b − g_t − ½ημ), in either direction."""
+    curvature, room_up_b, room_down_b = np.float32(s.diagonal[b]), s.room_up[b], s.room_down[b]
     g_b = np.float32(s.gradient[b] - s.centre[0])
     kernel = row[start : start + BLOCK]
     diagonal = s.diagonal[start : start + BLOCK]
@@ -224,18 +214,17 @@ def _clipped_gain_scores(s, start, row, b, curvature):
     for t in range(BLOCK):
         eta = max(curvature + np.float32(diagonal[t]) - two * kernel[t], np.float32(TINY_CURVATURE))
         # b up and t down, or the other way round: the copies make the impossible one negative.
-        rise = max(g_b - low[t], zero) / eta
-        fall = max(up[t] - g_b, zero) / eta
-        step_up = min(rise, min(room_up_b, room_down[t]))
-        step_down = min(fall, min(room_down_b, room_up[t]))
-        gain_up = step_up * (two * rise - step_up)
-        gain_down = step_down * (two * fall - step_down)
-        score[t] = half * eta * max(gain_up, gain_down)
+        rise, fall = max(g_b - low[t], zero), max(up[t] - g_b, zero)
+        step_up = min(rise / eta, min(room_up_b, room_down[t]))
+        step_down = min(fall / eta, min(room_down_b, room_up[t]))
+        gain_up = step_up * (rise - half * eta * step_up)
+        gain_down = step_down * (fall - half * eta * step_down)
+        score[t] = max(gain_up, gain_down)
 
 
 @njit(cache=True, nogil=True)
-def _best_score(s):
-    """Largest sortable key of the scratch scores; they are not negative, so bits are the key."""
+def _best_score(s: PairState) -> np.int32:
+    """Reduce the scratch scores to the largest; none is negative, so that bits sort as values."""
     best = np.int32(0)
     bits = s.score_bits
     for t in range(BLOCK):
@@ -244,36 +233,26 @@ def _best_score(s):
 
 
 @njit(cache=True, nogil=True)
-def _best_partner(s, row, b, rule):
-    """(partner of b, key of its score) by second-order or clipped gain; (−1, 0) if none gains."""
-    curvature = np.float32(s.diagonal[b])
-    g_b = s.up[b]
-    best = np.int32(0)
-    block = -1
+def _best_partner(s: PairState, row: F4, b: int, rule: int) -> tuple[int, np.int32]:
+    """Find (partner of b, bits of its score) by either gain; (−1, 0) where nobody gains."""
+    partner, best = -1, np.int32(0)
     for k in range(s.up_best.shape[0]):
         if rule == SECOND_ORDER:
-            _second_order_scores(s, k * BLOCK, row, g_b, curvature)
+            _second_order_scores(s, k * BLOCK, row, b)
         else:
-            _clipped_gain_scores(s, k * BLOCK, row, b, curvature)
+            _clipped_gain_scores(s, k * BLOCK, row, b)
         found = _best_score(s)
         if found > best:
             best = found
-            block = k
-    if block < 0:
-        return -1, best
-    if rule == SECOND_ORDER:
-        _second_order_scores(s, block * BLOCK, row, g_b, curvature)
-    else:
-        _clipped_gain_scores(s, block * BLOCK, row, b, curvature)
-    t = 0
-    while s.score_bits[t] != best:
-        t += 1
-    return block * BLOCK + t, best
+            partner = k * BLOCK
+            while s.score_bits[partner - k * BLOCK] != best:
+                partner += 1
+    return partner, best
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def _move_gradient(s, start, row_i, row_j, mu):
-    """``g −= μ (K_i − K_j)`` on the block at `start`, in the state and in both copies."""
+def _move_gradient(s: PairState, start: int, row_i: F4, row_j: F4, mu: np.float32) -> None:
+    """Do ``g −= μ (K_i − K_j)`` on the block at `start`, in the state and in both copies."""
     gradient = s.gradient[start : start + BLOCK]
     up, low = s.up[start : start + BLOCK], s.low[start : start + BLOCK]
     k_i, k_j = row_i[start : start + BLOCK], row_j[start : start + BLOCK]
@@ -285,7 +264,7 @@ def _move_gradient(s, start, row_i, row_j, mu):
 
 
 @njit(cache=True, nogil=True)
-def _step(s, i, j, row_i, row_j):
+def _step(s: PairState, i: int, j: int, row_i: F4, row_j: F4) -> bool:
     """Move the optimal μ from j to i within the box; False where float64 cannot move any more."""
     eta = max(s.diagonal[i] + s.diagonal[j] - 2.0 * row_i[j], TINY_CURVATURE)
     mu = (s.gradient[i] - s.gradient[j]) / eta
@@ -301,9 +280,8 @@ def _step(s, i, j, row_i, row_j):
         s.alpha[j] = before_j - mu
     if s.alpha[i] == before_i and s.alpha[j] == before_j:
         return False
-    mu32 = np.float32(mu)
     for b in range(s.up_best.shape[0]):
-        _move_gradient(s, b * BLOCK, row_i, row_j, mu32)
+        _move_gradient(s, b * BLOCK, row_i, row_j, np.float32(mu))
     _place(s, i)
     _place(s, j)
     for b in range(s.up_best.shape[0]):
@@ -312,14 +290,21 @@ def _step(s, i, j, row_i, row_j):
 
 
 @njit(cache=True, nogil=True)
-def _near_bound(s, v):
+def _near_bound(s: PairState, v: int) -> bool:
     margin = BOUND_MARGIN * (s.upper[v] - s.lower[v])
-    return s.alpha[v] <= s.lower[v] + margin or s.alpha[v] >= s.upper[v] - margin
+    return bool(s.alpha[v] <= s.lower[v] + margin or s.alpha[v] >= s.upper[v] - margin)
 
 
 @njit(cache=True, nogil=True)
-def _select_by_gain(s, rows, slots, rule):
-    """HMG's pair as (i, j, missing row or −1); i = −1 where ``mvp`` has to choose."""
+def _may_step(s: PairState, i: int, j: int) -> bool:
+    """Whether moving from j to i is possible and gains, by the float64 state."""
+    inside = s.alpha[i] < s.upper[i] and s.alpha[j] > s.lower[j]
+    return bool(inside and s.gradient[i] > s.gradient[j])
+
+
+@njit(cache=True, nogil=True)
+def _select_by_gain(s: PairState, rows: F4, slots: I4, rule: int) -> tuple[int, int, int]:
+    """Find HMG's pair as (i, j, missing row or −1); i = −1 where ``mvp`` has to choose."""
     a, b = s.pair[0], s.pair[1]
     if a < 0 or (rule == HMG and _near_bound(s, a) and _near_bound(s, b)):
         return -1, -1, -1
@@ -331,15 +316,26 @@ def _select_by_gain(s, rows, slots, rule):
     t_b, gain_b = _best_partner(s, rows[slots[b]], b, HMG)
     if gain_b > gain:
         a, t = b, t_b
-    if t < 0 or s.gradient[a] == s.gradient[t]:
-        return -1, -1, -1
-    if s.gradient[a] > s.gradient[t]:
+    if t >= 0 and _may_step(s, a, t):
         return a, t, -1
-    return t, a, -1
+    if t >= 0 and _may_step(s, t, a):
+        return t, a, -1
+    return -1, -1, -1
 
 
 @njit(cache=True, nogil=True)
-def run(s, rows, slots, used, rule, tol, max_steps):
+def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
+    """Stamp the rows that this step needs: fetching one must not evict another of them."""
+    s.counters[1] += 1
+    for v in (i, j, s.pair[0], s.pair[1]):
+        if v >= 0 and slots[v] >= 0:
+            used[slots[v]] = s.counters[1]
+
+
+@njit(cache=True, nogil=True)
+def run(
+    s: PairState, rows: F4, slots: I4, used: I8, rule: int, tol: float, max_steps: int
+) -> tuple[int, int]:
     """Advance until converged, out of steps, in need of a kernel row, or unable to move.
 
     Parameters
@@ -352,53 +348,51 @@ def run(s, rows, slots, used, rule, tol, max_steps):
         Slot of each variable's row, or −1.
     used : (n_slots,) int64
         Stamp of the last use of each slot; written here, read by whoever evicts.
-    rule : int
-    tol : float
+    rule, tol : int, float
         Stop when max_up g − min_low g ≤ tol.
     max_steps : int
         Steps this call may take, a multiple of REFRESH (a run stops at whole multiples only).
 
     Returns
     -------
-    status : int
-        CONVERGED, STEPS_SPENT, NEED_ROW or STALLED.
-    row : int
-        The variable whose row is missing (NEED_ROW; nothing has changed since the last step), or −1.
+    status, row : int
+        CONVERGED, STEPS_SPENT, NEED_ROW or STALLED; the variable whose row is missing, or −1.
+        NEED_ROW has changed nothing since the last step that calling again would not repeat.
     """
     stop_at = s.counters[0] + max_steps
-    exact = False
     while True:
+        exact = s.counters[2] == 1
         i, j = exact_extremes(s) if exact else _extremes(s)
         if i < 0 or j < 0 or s.gradient[i] - s.gradient[j] <= tol:
+            s.counters[2] = 0 if exact else 1
             if exact:
                 return CONVERGED, -1
             refresh(s)
-            exact = True
             continue
         if rule >= HMG and not exact:
             a, b, missing = _select_by_gain(s, rows, slots, rule)
             if missing >= 0:
+                _keep_rows(s, slots, used, -1, -1)
                 return NEED_ROW, missing
             if a >= 0:
                 i, j = a, b
             elif rule == GAIN and s.pair[0] >= 0:
                 return STALLED, -1
-        if slots[i] < 0:
-            return NEED_ROW, i
-        if rule == SECOND_ORDER and not exact:
+        if rule == SECOND_ORDER and not exact and slots[i] >= 0:
             partner, _ = _best_partner(s, rows[slots[i]], i, SECOND_ORDER)
-            if partner >= 0:
+            if partner >= 0 and _may_step(s, i, partner):
                 j = partner
-        if slots[j] < 0:
-            return NEED_ROW, j
-        s.counters[1] += 1
-        used[slots[i]] = s.counters[1]
-        used[slots[j]] = s.counters[1]
+        _keep_rows(s, slots, used, i, j)
+        if slots[i] < 0 or slots[j] < 0:
+            return NEED_ROW, i if slots[i] < 0 else j
         if not _step(s, i, j, rows[slots[i]], rows[slots[j]]):
-            return STALLED, -1
-        exact = False
-        s.pair[0] = i
-        s.pair[1] = j
+            s.counters[2] = 0 if exact else 1
+            if exact:
+                return STALLED, -1
+            refresh(s)
+            continue
+        s.counters[2] = 0
+        s.pair[0], s.pair[1] = i, j
         s.counters[0] += 1
         if s.counters[0] % REFRESH == 0:
             refresh(s)

@@ -130,9 +130,7 @@ class BoxDual:
     formulation: CSVC
     rule: SelectionRule = SelectionRule.SECOND_ORDER
 
-    def optimality(
-        self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]
-    ) -> Optimality:
+    def optimality(self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]) -> Optimality:
         """Look at all rows; alpha, outputs (n,) float64."""
         max_up, min_low = -np.inf, np.inf
         free_sum = linear_term = outputs_term = 0.0
@@ -274,7 +272,6 @@ class SubProblem:
         if pair is not None:
             self.state.pair[:] = pair
         self.state.counters[0] = steps
-        smo.refresh(self.state)
         self.cache = KernelRowCache(
             ComputedRows(tiles, rows, self.columns),
             n_variables=self.size,
@@ -294,8 +291,10 @@ class SubProblem:
 
     @property
     def gap(self) -> float:
-        """KKT gap within the working set."""
+        """KKT gap within the working set; 0 where nothing may rise, or nothing fall."""
         i, j = smo.exact_extremes(self.state)
+        if i < 0 or j < 0:
+            return 0.0
         return float(max(self.state.gradient[i] - self.state.gradient[j], 0.0))
 
     @property
@@ -316,7 +315,7 @@ class SubProblem:
             cache.ensure(self._most_wanted(row), stamp=int(s.counters[1]))
 
     def _most_wanted(self, row: int) -> NDArray[np.int64]:
-        """The row asked for, then the worst violators that have no row yet, up to a batch."""
+        """List the row asked for, then the worst violators without a row, up to a batch."""
         s, m = self.state, self.size
         alpha, gradient = s.alpha[:m], s.gradient[:m]
         rises, falls = alpha < s.upper[:m], alpha > s.lower[:m]
