@@ -23,6 +23,8 @@ BLOCK_SHARE = 0.15
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
 SMALLEST_WORKING_SET = 64
+SMALLEST_GRAM = 4 * 4 * 1024
+"""Bytes of the four kernel rows, of 1024 variables at least, that a solver cannot do without."""
 
 
 def parse_bytes(size: int | str) -> int:
@@ -107,15 +109,17 @@ def plan_training(
         If not even the smallest working set fits; the message has the projection.
     """
     state = ROW_STATE_BYTES * n_rows + resident_bytes
-    scratch = threads * 4 * (252 * 512 + 3 * 252 * n_columns)
+    # A dense row has n_columns values, a sparse one fewer than its bytes.
+    values_per_row = min(n_columns, bytes_per_row)
+    scratch = int(threads * 4 * (252 * 512 + 3 * 252 * values_per_row + n_columns))
     left = memory - state - scratch
     smallest_block = int(2 * bytes_per_row * min(row_alignment, n_rows))
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
-    row_bytes = WORKING_ROW_COPIES * max(bytes_per_row, 4.0 * min(n_columns, bytes_per_row))
+    row_bytes = WORKING_ROW_COPIES * max(bytes_per_row, 4.0 * values_per_row)
     for_rows = left - gram - blocks
     size = 0
-    if left > 0 and for_rows > 0:
+    if gram >= SMALLEST_GRAM and for_rows > 0:
         size = int(min(n_rows, _largest_square(gram), for_rows / row_bytes))
     # Nothing smaller than the whole problem needs more than its square.
     gram = max(min(gram, 4 * _padded(size) * size), 0)
@@ -127,11 +131,16 @@ def plan_training(
         "rows of the working set": int(row_bytes * size),
     }
     if size < min(SMALLEST_WORKING_SET, n_rows):
-        needed = state + scratch + 2 * smallest_block + int(row_bytes * SMALLEST_WORKING_SET) * 4
+        rows = row_bytes * SMALLEST_WORKING_SET
+        share = 1 - GRAM_SHARE
+        needed = (
+            state + scratch + max((smallest_block + rows) / share, rows / (share - BLOCK_SHARE))
+        )
+        needed += 10**6
         parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
         raise MemoryBudgetError(
             f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns "
-            f"({parts}); give at least about {show_bytes(max(needed, state + scratch + 10**6))}"
+            f"({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
     return TrainingPlan(size, gram, blocks, projected)
 

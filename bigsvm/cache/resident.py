@@ -6,11 +6,14 @@ from is the business of the tier below: computed now, or read back from disk.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -21,7 +24,7 @@ EVICTING_BATCH = 12
 With 256 a cache a third too small computed 15 times the rows it computes when it is large enough.
 12 is what the micro-kernel computes at once anyway."""
 FEWEST_SLOTS = 4
-"""HMG keeps the rows of the last pair while it asks for a third; one more lets a batch in."""
+"""HMG looks at the rows of the last pair and may then need those of two others."""
 
 
 class RowTier(Protocol):
@@ -35,7 +38,7 @@ class RowTier(Protocol):
         """Write the kernel rows of `variables` (q,) to `out` (q, ≥ m); columns past m stay."""
 
     def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
-        """Take rows (q, m) that are about to leave the tier above; keeping them is optional."""
+        """Look at rows (q, m) that are about to leave the tier above; copying them is optional."""
 
 
 class ComputedRows:
@@ -84,7 +87,10 @@ class KernelRowCache:
         self.n_variables = n_variables
         n_slots = min(n_variables, buffer.size // width)
         if n_slots < min(FEWEST_SLOTS, n_variables):
-            raise ValueError(f"{buffer.nbytes} bytes hold {n_slots} rows of {width}; 4 are needed")
+            raise ValueError(
+                f"{buffer.nbytes} bytes hold {n_slots} rows of {width} float32; "
+                f"{min(FEWEST_SLOTS, n_variables)} are needed"
+            )
         self.rows = buffer[: n_slots * width].reshape(n_slots, width)
         self.slots = np.full(width, -1, np.int32)
         self.used = np.zeros(n_slots, np.int64)
@@ -112,35 +118,41 @@ class KernelRowCache:
         stamp : int
             The present use stamp: rows used since then are newer than all others.
         """
-        missing = variables[self.slots[variables] < 0]
-        self.used[self.slots[variables[self.slots[variables] >= 0]]] = stamp
+        held = self.slots[variables]
+        missing = variables[held < 0]
+        held = held[held >= 0]
+        self.used[held] = stamp
         if len(missing) == 0:
             return
-        slots = self._take_slots(len(missing))
-        # Fetch in runs of neighbouring slots, so that the rows below write straight into place.
-        start = 0
-        while start < len(slots):
-            stop = start + 1
-            while stop < len(slots) and slots[stop] == slots[stop - 1] + 1:
-                stop += 1
+        slots = self._take_slots(len(missing), kept=held)
+        self._owner[slots] = missing
+        for start, stop in _runs(slots):
             block = self.rows[slots[start] : slots[start] + stop - start]
             block[:, self.n_variables :] = 0
             self.below.fetch(missing[start:stop], block)
-            start = stop
-        self._owner[slots] = missing
         self.slots[missing] = slots
         self.used[slots] = stamp
         self.n_misses += len(missing)
 
-    def _take_slots(self, count: int) -> NDArray[np.int64]:
+    def _take_slots(self, count: int, *, kept: NDArray[np.int32]) -> NDArray[np.int64]:
         """Free `count` slots, unused ones first, then the least recently used; ascending."""
-        held = self._n_filled
-        self._n_filled = min(held + count, self.n_slots)
-        slots = np.arange(held, self._n_filled)
+        filled = self._n_filled
+        self._n_filled = min(filled + count, self.n_slots)
+        slots = np.arange(filled, self._n_filled)
         if len(slots) < count:
-            oldest = np.argsort(self.used[:held], kind="stable")[: count - len(slots)]
+            age = self.used[:filled].copy()
+            age[kept] = np.iinfo(np.int64).max
+            oldest = np.sort(np.argsort(age, kind="stable")[: count - len(slots)])
             evicted = self._owner[oldest]
-            self.below.offer(evicted, self.rows[oldest, : self.n_variables])
+            for start, stop in _runs(oldest):
+                rows = self.rows[oldest[start] : oldest[start] + stop - start]
+                self.below.offer(evicted[start:stop], rows[:, : self.n_variables])
             self.slots[evicted] = -1
             slots = np.sort(np.concatenate([slots, oldest]))
         return slots
+
+
+def _runs(slots: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Split ascending slots into runs of neighbours, so that a run of rows is a view: no copy."""
+    edges = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
+    return itertools.pairwise(edges)
