@@ -70,7 +70,7 @@ class CSVC:
         return len(self.sign)
 
     def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which rows of the negative and of the positive class have a variable at all, (n,) each."""
+        """Which rows of the negative and of the positive class have a variable, (n,) each."""
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
         return (self.sign < 0) & weighted, (self.sign > 0) & weighted
 

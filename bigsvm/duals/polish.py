@@ -24,9 +24,7 @@ RESOLUTION = 1e-11
 """KKT gap, relative to the largest gradient, below which float64 tells nothing apart."""
 
 
-def polish(
-    gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
     """Improve alpha until the optimality conditions hold to about 1e-11.
 
     Each round solves ``g_F − K_FF d = b 1, Σ d = 0`` for the free variables F, goes along d as far
@@ -83,7 +81,7 @@ def polish(
 def _newton_direction(
     gram: NDArray[np.float64], gradient: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The d that equalises the gradient; of least norm where duplicate rows leave a choice."""
+    """Find d that equalises the gradient; of least norm where duplicate rows leave a choice."""
     m = len(gradient)
     system = np.zeros((m + 1, m + 1))
     system[:m, :m] = gram
@@ -92,4 +90,5 @@ def _newton_direction(
         system, np.append(gradient, 0.0), cond=1e-13, lapack_driver="gelsy"
     )[0]
     direction = solution[:m]
-    return direction - direction.mean()
+    centred: NDArray[np.float64] = direction - direction.mean()
+    return centred
