@@ -17,7 +17,6 @@ from bigsvm.data.blocks import make_csr, stack_rows
 from bigsvm.data.rows import RowSource
 from bigsvm.data.schema import (
     CSR,
-    DENSE,
     REMEDY,
     STATISTICS,
     StoreAttributes,
@@ -292,6 +291,3 @@ def _expected(attributes: StoreAttributes) -> dict[str, Any]:
         layout=attributes.layout,
         weights=attributes.has_weights,
     )
-
-
-__all__ = ["CSR", "DENSE", "Store", "StoreRows", "open_store"]

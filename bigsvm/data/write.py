@@ -21,7 +21,7 @@ from bigsvm.data.convert import (
     memory_bytes,
     write_spool,
 )
-from bigsvm.data.schema import CSR, DENSE
+from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import MAX_FILES, Spool, shuffle_keys
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.data.store import Store, open_store
@@ -282,6 +282,3 @@ def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN
             "and not negative"
         )
     return numbers
-
-
-__all__ = ["CSR", "label_array", "weight_array", "write_store"]
