@@ -140,7 +140,7 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
     else:
         demo.say(
             f"  Killed (SIGKILL) after {killed.after:.1f} s, {killed.n_sweeps} sweeps complete. "
-            f"Checkpoint {killed.generation} was\n  {killed.lost:.1f} s old: so much work is lost.\n"
+            f"Checkpoint {killed.generation}\n  was {killed.lost:.1f} s old: so much is lost.\n"
             "The same command again:"
         )
     trained = _train(demo, "train")

@@ -1,0 +1,70 @@
+"""Running bigsvm as a person would: as a process, or in this one where that is not the point."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def run_here(*arguments, code=0, stdin=None):
+    """Run a command in this process, and hold it to an exit code."""
+    from bigsvm.cli import app
+
+    ended = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        raise ended.exception
+    assert ended.exit_code == code, ended.stdout + ended.stderr
+    return ended
+
+
+def answer(*arguments):
+    """Run a command with ``--json``; its one object."""
+    [line] = run_here(*arguments, "--json").stdout.splitlines()
+    return json.loads(line)
+
+
+def start(*arguments, cwd=None, **options):
+    """Start a command as a process."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "bigsvm", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        **options,
+    )
+
+
+def finish(child, code=0):
+    """Wait for a process, and hold it to an exit code; returns both of its outputs."""
+    try:
+        out, err = child.communicate(timeout=120)
+    finally:
+        child.kill()
+    assert child.returncode == code, f"exit code {child.returncode}\n{out}\n{err}"
+    return out, err
+
+
+def two_clouds(n_rows, n_columns=6, *, distance=1.0, seed=0):
+    """Rows of two overlapping clouds and their labels -1 and +1."""
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(n_rows) < 0.4, 1.0, -1.0)
+    X = rng.normal(size=(n_rows, n_columns)) + distance / 2 * y[:, None]
+    return X.astype(np.float32), y
+
+
+def libsvm_text(X, y, *, first_index=1):
+    """LIBSVM text that reads back as exactly these float32 values."""
+    lines = []
+    for row, label in zip(X, y, strict=True):
+        entries = [f"{j + first_index}:{float(v)!r}" for j, v in enumerate(row) if v]
+        lines.append(" ".join([f"{label:g}", *entries]))
+    return "\n".join(lines) + "\n"
