@@ -1,0 +1,229 @@
+"""Kernel values and sums: against `math` and loops, and bit by bit wherever they are computed."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import config
+
+from bigsvm.core import gram
+
+SLOW_PYTHON = config.DISABLE_JIT
+# Without the compiler, multiplication and addition are rounded one after the other.
+BOUND32 = 1.3e-7 if SLOW_PYTHON else 1e-7
+CODES = {"linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3}
+VALUES = {np.float32: gram.kernel_values32, np.float64: gram.kernel_values64}
+
+
+def exp_of(x):
+    """exp(x) for x ≤ 0 through the rbf pass, vectorised as in use: −1·max(0, 0 + 0 − 2·(x/2))."""
+    block = (x / 2)[None].copy()
+    zeros = np.zeros_like(x)
+    VALUES[x.dtype.type](block, zeros[:1], zeros, gram.RBF, 1.0, 0.0, 0)
+    return block[0]
+
+
+def sample(dtype, low):
+    rng = np.random.default_rng(0)
+    n = 300 if SLOW_PYTHON else 200_000
+    spread = rng.uniform(low, 0, n)
+    near_zero = -(10.0 ** rng.uniform(-30, math.log10(-low), n))
+    halves = np.log(2) * (np.arange(int(low / np.log(2)), 0) + 0.5)
+    ends = [0.0, low, np.nextafter(dtype(low), dtype(0))]
+    return np.concatenate([spread, near_zero, halves, ends]).astype(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "low", "bound"), [
+    (np.float32, -87.0, BOUND32), (np.float64, -700.0, 1e-15),
+])  # fmt: skip
+def test_exponential_is_accurate(dtype, low, bound):
+    x = sample(dtype, low)
+    x = x[x >= dtype(low)]
+    exact = np.exp(x.astype(np.longdouble))
+    error = np.abs(exp_of(x) / exact - 1)
+    assert error.max() < bound
+    assert error.max() > bound / 100  # that something was measured
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(SLOW_PYTHON, reason="a thousand million values")
+def test_exponential_is_accurate_and_monotone_on_all_of_float32():
+    first = int(np.float32(-0.0).view(np.uint32))
+    last = int(np.float32(-87.0).view(np.uint32))
+    least = np.float32(1)
+    for start in range(first, last + 1, 1 << 22):
+        bits = np.arange(start, min(start + (1 << 22), last + 1), dtype=np.uint32)
+        x = bits.view(np.float32)
+        values = exp_of(x)
+        assert np.abs(values / np.exp(x.astype(np.float64)) - 1).max() < 1e-7
+        assert values[0] <= least
+        assert (np.diff(values) <= 0).all()
+        least = values[-1]
+
+
+@given(st.floats(-87, 88, width=32))
+def test_scalar_exponential32(x):
+    assert float(gram.exp32(np.float32(x))) == pytest.approx(math.exp(x), rel=BOUND32, abs=0)
+
+
+@given(st.floats(-700, 700))
+def test_scalar_exponential64(x):
+    assert float(gram.exp64(x)) == pytest.approx(math.exp(x), rel=1e-15, abs=0)
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+def test_exponential_of_zero_is_one(dtype):
+    tiny = np.array([0.0, -0.0, -1e-30], dtype)
+    np.testing.assert_array_equal(exp_of(tiny), 1)
+
+
+@pytest.mark.skipif(SLOW_PYTHON, reason="holds for fused multiply-adds")
+def test_exponential32_is_monotone():
+    first, last = (int(np.float32(x).view(np.uint32)) for x in (-1e-4, -87.0))
+    rng = np.random.default_rng(6)
+    for start in rng.integers(first, last, 100):
+        x = np.arange(start, start + 10_000, dtype=np.uint32).view(np.float32)
+        assert (np.diff(exp_of(x)) <= 0).all()
+
+
+@pytest.mark.parametrize(("dtype", "low"), [(np.float32, -87.0), (np.float64, -700.0)])
+def test_exponential_is_clamped_below(dtype, low):
+    values = exp_of(np.array([low, low - 1, -1e30, -np.inf], dtype))
+    assert len(set(values.tolist())) == 1
+    assert values[0] == pytest.approx(math.exp(low), rel=1e-6)
+    assert values[0] > 0
+
+
+def rows_and_norms(dtype, m=5, p=7, d=4):
+    rng = np.random.default_rng(1)
+    A, B = rng.uniform(-1, 1, (m, d)).astype(dtype), rng.uniform(-1, 1, (p, d)).astype(dtype)
+    exact_a, exact_b = A.astype(float), B.astype(float)
+    dots = (exact_a @ exact_b.T).astype(dtype)
+    return A, B, dots, (exact_a**2).sum(1).astype(dtype), (exact_b**2).sum(1).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+@pytest.mark.parametrize(("name", "coef0", "degree"), [
+    ("linear", 0.0, 1), ("rbf", 0.0, 1), ("sigmoid", 0.5, 1), ("sigmoid", -3.0, 1),
+    ("poly", 0.3, 0), ("poly", 0.3, 1), ("poly", 0.3, 2), ("poly", 0.3, 3), ("poly", -0.1, 20),
+])  # fmt: skip
+def test_kernel_values_are_their_formulas(dtype, name, coef0, degree):
+    A, B, block, a, b = rows_and_norms(dtype)
+    VALUES[dtype](block, a, b, CODES[name], 0.7, coef0, degree)
+    exact = naive.kernel_matrix(A, B, name, gamma=0.7, coef0=coef0, degree=degree)
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(block, exact, rtol=8 * eps * max(degree, 1), atol=4 * eps)
+    assert np.ptp(exact) > 0 or degree == 0
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+def test_sigmoid_saturates(dtype):
+    block = np.array([[-1e30, -1000, -30, 30, 1000, 1e30]], dtype)
+    VALUES[dtype](block, block[0], block[0], CODES["sigmoid"], 1.0, 0.0, 0)
+    np.testing.assert_array_equal(block, [[-1, -1, -1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+def test_rbf_of_a_rounded_distance_below_zero_is_one(dtype):
+    block = np.array([[1.0 + 1e-6]], dtype)
+    VALUES[dtype](block, np.ones(1, dtype), np.ones(1, dtype), gram.RBF, 5.0, 0.0, 0)
+    assert block[0, 0] == 1
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+@pytest.mark.parametrize("name", CODES)
+def test_kernel_values_have_the_same_bits_at_every_place(dtype, name):
+    rng = np.random.default_rng(2)
+    n = 40 if SLOW_PYTHON else 150
+    dots, norms = rng.uniform(-1, 1, (3, n)).astype(dtype), rng.uniform(1, 2, n).astype(dtype)
+    whole = dots.copy()
+    VALUES[dtype](whole, norms[:3], norms, CODES[name], 0.7, 0.2, 3)
+    for start, stop in ((0, 1), (1, 2), (3, 10), (5, 36), (n - 33, n), (1, n)):
+        part = dots[:, start:stop].copy()
+        VALUES[dtype](part, norms[:3], norms[start:stop], CODES[name], 0.7, 0.2, 3)
+        np.testing.assert_array_equal(part, whole[:, start:stop])
+
+
+def test_weighted_sums_are_those_of_fsum():
+    rng = np.random.default_rng(3)
+    values, weights = rng.normal(size=(4, 37)).astype(np.float32), rng.normal(size=37)
+    for w in (weights, weights.astype(np.float32)):
+        out = np.ones(4)
+        gram.weighted_sums(values, w, out)
+        exact = [
+            1 + math.fsum(float(v) * float(x) for v, x in zip(row, w, strict=True))
+            for row in values
+        ]
+        np.testing.assert_allclose(out, exact, rtol=1e-13)
+
+
+def test_rbf_sums_are_weighted_kernel_values():
+    rng = np.random.default_rng(4)
+    dots, weights = rng.uniform(-1, 1, (5, 41)).astype(np.float32), rng.normal(size=41)
+    a, b = rng.uniform(1, 2, 5).astype(np.float32), rng.uniform(1, 2, 41).astype(np.float32)
+    out, expected = np.full(5, 3.0), np.full(5, 3.0)
+    gram.rbf_sums32(dots, a, b, weights.astype(np.float32), 0.4, out)
+    distances = a[:, None].astype(float) + b - 2 * dots.astype(float)
+    expected += np.exp(-0.4 * np.maximum(distances, 0)) @ weights
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+
+
+@st.composite
+def sparse_problems(draw):
+    """CSR rows with empty ones among them, and a dense (d, p) matrix with rows of zeros."""
+    d, m, p = draw(st.integers(1, 12)), draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    columns = [sorted(draw(st.sets(st.integers(0, d - 1), max_size=d))) for _ in range(m)]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    indptr = np.cumsum([0] + [len(c) for c in columns])
+    indices = np.array([c for row in columns for c in row], np.int64)
+    dense = rng.normal(size=(d, p)) * (rng.random(d) < 0.7)[:, None]
+    return rng.normal(size=len(indices)), indices, indptr, dense
+
+
+def sparse_product(data, indices, indptr, dense, dtype=np.float64):
+    used = np.flatnonzero(dense.any(axis=1)).astype(np.int32)
+    place = np.full(len(dense), -1, np.int32)
+    out = np.full((len(indptr) - 1, dense.shape[1]), np.nan, dtype)
+    tile = np.ascontiguousarray(dense[used], dtype)
+    gram.csr_products(data.astype(dtype), indices, indptr, used, place, tile, out)
+    assert (place == -1).all()
+    return out
+
+
+@given(sparse_problems())
+def test_sparse_products_are_loops(problem):
+    exact = naive.csr_product(*problem)
+    np.testing.assert_allclose(sparse_product(*problem), exact, atol=1e-13)
+    data, indices, indptr, dense = problem
+    narrow = sparse_product(
+        data, indices.astype(np.int32), indptr.astype(np.int32), dense, np.float32
+    )
+    np.testing.assert_allclose(narrow, exact, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+def test_sparse_bits_depend_on_the_two_vectors_alone(dtype):
+    rng = np.random.default_rng(5)
+    n, d = (8, 12) if SLOW_PYTHON else (60, 40)
+    matrix = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+    indptr = np.cumsum([0, *np.count_nonzero(matrix, axis=1)])
+    indices = np.nonzero(matrix)[1]
+    data = matrix[matrix != 0]
+    whole = sparse_product(data, indices, indptr, matrix.T, dtype)
+    np.testing.assert_array_equal(whole, whole.T)
+    for columns in ([0], [n - 1, 2], rng.permutation(n)[: n // 2]):
+        part = sparse_product(data, indices, indptr, matrix[columns].T, dtype)
+        np.testing.assert_array_equal(part, whole[:, columns])
+    norms = np.empty(n, dtype)
+    gram.csr_squared_norms(data, indptr, norms)
+    np.testing.assert_array_equal(norms, np.diag(whole))
+
+
+def test_sparse_norms_do_not_lose_small_rows_after_large_ones():
+    data = np.array([1e10, 3e10, 1e-3, 2e-3])
+    norms = np.empty(3)
+    gram.csr_squared_norms(data, np.array([0, 2, 2, 4]), norms)
+    np.testing.assert_allclose(norms, [1e21, 0, 5e-6], rtol=1e-15)

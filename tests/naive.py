@@ -1,0 +1,125 @@
+"""Slow, obvious oracles in float64: each is its definition, written as loops."""
+
+import math
+
+import numpy as np
+
+
+def kernel_value(a, b, name, *, gamma=1.0, coef0=0.0, degree=3):
+    """k(a, b) of two vectors, by the formulas of `bigsvm.kernels`."""
+    a, b = [float(x) for x in a], [float(x) for x in b]
+    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
+    if name == "linear":
+        return dot
+    if name == "poly":
+        return (gamma * dot + coef0) ** degree
+    if name == "sigmoid":
+        return math.tanh(gamma * dot + coef0)
+    return math.exp(-gamma * math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+
+
+def kernel_matrix(A, B, name, **parameters):
+    """K (m, p) float64, row by row."""
+    return np.array([[kernel_value(a, b, name, **parameters) for b in B] for a in A]).reshape(
+        len(A), len(B)
+    )
+
+
+def csr_product(data, indices, indptr, dense):
+    """CSR rows times a dense matrix (d, p), entry by entry."""
+    out = np.zeros((len(indptr) - 1, dense.shape[1]))
+    for i in range(len(out)):
+        for k in range(indptr[i], indptr[i + 1]):
+            for j in range(dense.shape[1]):
+                out[i, j] += float(data[k]) * float(dense[indices[k], j])
+    return out
+
+
+# -- the dual: maximise linear'α − ½ α'Kα, lower ≤ α ≤ upper, Σ α constant ----------------------
+
+
+def objective(K, linear, alpha):
+    return float(linear @ alpha - 0.5 * alpha @ K @ alpha)
+
+
+def kkt_gap(K, linear, lower, upper, alpha):
+    """max_up g − min_low g, or 0 where a set is empty or the difference is negative."""
+    g = linear - K @ alpha
+    up = [g[v] for v in range(len(g)) if alpha[v] < upper[v]]
+    low = [g[v] for v in range(len(g)) if alpha[v] > lower[v]]
+    return max(max(up) - min(low), 0.0) if up and low else 0.0
+
+
+def duality_gap(K, sign, bounds, alpha, threshold):
+    """Primal minus dual objective of the soft-margin classifier; bounds = C_i."""
+    f = K @ alpha
+    slack = [max(0.0, 1 - y * (v + threshold)) for y, v in zip(sign, f, strict=True)]
+    primal = 0.5 * alpha @ f + math.fsum(c * s for c, s in zip(bounds, slack, strict=True))
+    return primal - objective(K, sign.astype(float), alpha)
+
+
+def pair_gain(K, g, alpha, lower, upper, i, j):
+    """Most that moving μ ≥ 0 from j to i gains, within the box; 0 where it cannot gain."""
+    room = min(upper[i] - alpha[i], alpha[j] - lower[j])
+    slope, eta = g[i] - g[j], max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12)
+    if i == j or slope <= 0 or room <= 0:
+        return 0.0
+    mu = min(slope / eta, room)
+    return mu * slope - 0.5 * eta * mu * mu
+
+
+def mvp_pair(K, g, alpha, lower, upper):
+    """(argmax_up g, argmin_low g), None where one of the sets is empty."""
+    up = [v for v in range(len(g)) if alpha[v] < upper[v]]
+    low = [v for v in range(len(g)) if alpha[v] > lower[v]]
+    if not up or not low:
+        return None
+    return max(up, key=lambda v: g[v]), min(low, key=lambda v: g[v])
+
+
+def second_order_pair(K, g, alpha, lower, upper):
+    """The same i; j of the largest (g_i − g_j)² / η_ij."""
+    i, best = mvp_pair(K, g, alpha, lower, upper)
+    scores = {}
+    for j in range(len(g)):
+        if alpha[j] > lower[j] and g[j] < g[i]:
+            eta = max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12)
+            scores[j] = (g[i] - g[j]) ** 2 / eta
+    return (i, max(scores, key=scores.get)) if scores else (i, best)
+
+
+def gain_pair(K, g, alpha, lower, upper, last):
+    """Maximum gain among all pairs with a variable of the last; None if none gains."""
+    pairs = [pair for b in last for t in range(len(g)) for pair in ((b, t), (t, b))]
+    gains = {pair: pair_gain(K, g, alpha, lower, upper, *pair) for pair in pairs}
+    best = max(gains, key=gains.get)
+    return best if gains[best] > 0 else None
+
+
+def hmg_pair(K, g, alpha, lower, upper, last):
+    """hmg.txt section 2.4; before the first step, and where nobody gains, ``mvp``."""
+    if last is not None:
+        margin = 1e-8 * (np.asarray(upper) - lower)
+        near = [alpha[b] <= lower[b] + margin[b] or alpha[b] >= upper[b] - margin[b] for b in last]
+        pair = None if all(near) else gain_pair(K, g, alpha, lower, upper, last)
+        if pair is not None:
+            return pair
+    return mvp_pair(K, g, alpha, lower, upper)
+
+
+def solve(K, linear, lower, upper, alpha, *, tol=1e-10, most_steps=100_000):
+    """The optimum by the steepest pair of all, the gradient computed anew at each step."""
+    alpha = np.array(alpha, np.float64)
+    for _ in range(most_steps):
+        g = linear - K @ alpha
+        pair = mvp_pair(K, g, alpha, lower, upper)
+        if pair is None or g[pair[0]] - g[pair[1]] <= tol:
+            return alpha
+        i = pair[0]
+        gains = [pair_gain(K, g, alpha, lower, upper, i, j) for j in range(len(g))]
+        j = int(np.argmax(gains))
+        mu = (g[i] - g[j]) / max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12)
+        mu = min(mu, upper[i] - alpha[i], alpha[j] - lower[j])
+        alpha[i] = min(alpha[i] + mu, upper[i])
+        alpha[j] = max(alpha[j] - mu, lower[j])
+    raise AssertionError(f"no optimum after {most_steps} steps")
