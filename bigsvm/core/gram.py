@@ -44,7 +44,7 @@ if config.DISABLE_JIT:
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
         return a * b + c
 
-else:
+else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
     @intrinsic
     def _float32_of_bits(typing_context: Untyped, bits: Untyped) -> Untyped:

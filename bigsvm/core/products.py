@@ -54,7 +54,7 @@ if config.DISABLE_JIT:
         for k in range(rows.shape[0]):
             out[first : first + MR] += np.multiply.outer(rows[k], panel[k])
 
-else:
+else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
     @intrinsic
     def _fma(typing_context: Untyped, a: Untyped, b: Untyped, c: Untyped) -> Untyped:
