@@ -47,6 +47,8 @@ SAMPLE_TOL = 0.05
 """Nested samples are solved to this KKT gap only; what they lead to is swept over all rows next."""
 INNER_TOL = 0.5
 """A working set is solved to this share of tol, so that its own gap leaves room for the others'."""
+FINEST_INNER_TOL = 1e-7
+"""Below it pair steps on float32 kernel values only chase their rounding, for ever."""
 FILL = 2.0
 """A working set has this many times the free and violating rows: half of it nearly violates."""
 SMALLEST_SET = 2048
@@ -143,7 +145,7 @@ class Decomposition:
         steps = {Phase.SELECT: self._select, Phase.SOLVE: self._solve, Phase.SWEEP: self._sweep}
         while self._stop is None:
             steps[self.count.phase]()
-        if self.checkpoint is not None:
+        if self._stop is not StopReason.CONVERGED:
             self._save()
         return self._result(self._stop)
 
@@ -199,6 +201,8 @@ class Decomposition:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
         if at.gap <= self.tol:
+            # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
+            self._save()
             at = self._at = self._certify()
         self.listener(
             events.Swept(
@@ -240,7 +244,7 @@ class Decomposition:
             steps=count.sub_steps,
         )
         last_sample = not count.sampling or self._is_everything()
-        tol = INNER_TOL * self.tol if last_sample else max(SAMPLE_TOL, INNER_TOL * self.tol)
+        tol = max(INNER_TOL * self.tol, FINEST_INNER_TOL if last_sample else SAMPLE_TOL)
         misses = 0
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and self._stop is None:
@@ -410,11 +414,12 @@ class Decomposition:
             self._stop = StopReason.INTERRUPTED
         elif now - self._started >= self.limits.max_seconds:
             self._stop = StopReason.TIME_LIMIT
-        elif self.checkpoint is not None and now - self._last_saved >= self.checkpoint_every:
+        elif now - self._last_saved >= self.checkpoint_every:
             self._save()
 
     def _save(self) -> None:
-        assert self.checkpoint is not None
+        if self.checkpoint is None:
+            return
         began = time.monotonic()
         self._account()
         generation = self.checkpoint.save(self.state._asdict(), asdict(self.count))

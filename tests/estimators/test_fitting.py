@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.estimators.fitting import ClassifierParameters, Hooks, fit_classifier
+from bigsvm.training import events
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    return X, np.where(X[:, 0] + 0.5 * rng.standard_normal(300) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_gamma_scale_counts_a_row_by_its_weight(problem, form):
+    X, y = problem
+    weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    model = fit_classifier(as_row_source(form(X)), y, weights, ClassifierParameters())
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    assert model.kernel.gamma == pytest.approx(1 / (4 * repeated.var()), rel=1e-12)
+
+
+def test_hooks_hear_and_stop_the_run(problem):
+    X, y = problem
+    seen = []
+    hooks = Hooks(listener=seen.append, interrupted=lambda: True)
+    model = fit_classifier(as_row_source(X), y, None, ClassifierParameters(), hooks)
+    assert isinstance(seen[0], events.Planned)
+    assert model.certificate["stop_reason"] == "interrupted"
+    assert not model.certificate["converged"]
+
+
+def test_the_model_tells_where_it_comes_from(problem):
+    X, y = problem
+    source = as_row_source(X)
+    model = fit_classifier(source, y, None, ClassifierParameters(C=2.5))
+    assert model.provenance["data"] == source.fingerprint()
+    assert model.provenance["parameters"]["C"] == 2.5
+    assert model.classes == [-1.0, 1.0]

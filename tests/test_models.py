@@ -1,0 +1,156 @@
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import scipy.sparse as sp
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import DataError, ModelError
+from bigsvm.kernels import make_kernel
+from bigsvm.models import KernelExpansion
+
+
+def expansion(*, sparse=False, kernel="rbf", classes=(-1.0, 1.0)):
+    rng = np.random.default_rng(3)
+    vectors = (rng.standard_normal((40, 6)) * (rng.random((40, 6)) < 0.5)).astype(np.float32)
+    return KernelExpansion(
+        kernel=make_kernel(kernel, gamma=0.3, coef0=0.5, degree=2),
+        support_vectors=sp.csr_array(vectors) if sparse else vectors,
+        coefficients=rng.standard_normal(40),
+        intercept=0.25,
+        centre=None if sparse else vectors.mean(axis=0, dtype=np.float64),
+        support=np.arange(0, 80, 2),
+        classes=list(classes),
+        certificate={"converged": True, "gap": 1e-4},
+        provenance={"bigsvm": "0", "parameters": {"C": 1.0}},
+    )
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def model(request):
+    return expansion(sparse=request.param == "sparse")
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "sigmoid"])
+@pytest.mark.parametrize("sparse_model", [False, True])
+@pytest.mark.parametrize("sparse_rows", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_decision_values_are_the_sum_they_are_defined_as(kernel, sparse_model, sparse_rows, dtype):
+    model = expansion(sparse=sparse_model, kernel=kernel)
+    rows = np.random.default_rng(0).standard_normal((700, 6)).astype(dtype)
+    given = sp.csr_array(rows) if sparse_rows else rows
+    values = model.decision_function(as_row_source(given), threads=2)
+    vectors = model.support_vectors.toarray() if sparse_model else model.support_vectors
+    a, b = rows.astype(np.float64), vectors.astype(np.float64)
+    K = model.kernel.from_products(a @ b.T, (a * a).sum(axis=1), (b * b).sum(axis=1))
+    tolerance = 1e-10 if dtype == np.float64 else 2e-4
+    np.testing.assert_allclose(values, K @ model.coefficients + 0.25, atol=tolerance)
+
+
+def test_a_saved_model_comes_back_equal(model, tmp_path):
+    model.save(tmp_path / "m.safetensors")
+    back = KernelExpansion.load(tmp_path / "m.safetensors")
+    rows = as_row_source(np.random.default_rng(0).standard_normal((50, 6)))
+    np.testing.assert_array_equal(back.decision_function(rows), model.decision_function(rows))
+    for name in ("kernel", "intercept", "classes", "formulation", "certificate", "provenance"):
+        assert getattr(back, name) == getattr(model, name)
+    np.testing.assert_array_equal(back.support, model.support)
+
+
+def test_saving_replaces_whole_files_only(model, tmp_path):
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    before = path.read_bytes()
+    with pytest.raises(ModelError, match="cannot write the model"):
+        model.save(tmp_path / "absent" / "m.safetensors")
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_a_flipped_bit_anywhere_is_refused(model, tmp_path):
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(1)
+    positions = np.concatenate([np.arange(16), rng.integers(0, len(whole), 300)])
+    for position in positions:
+        data = bytearray(whole)
+        data[position] ^= 1 << rng.integers(8)
+        path.write_bytes(data)
+        with pytest.raises(ModelError):
+            KernelExpansion.load(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 100, -1])
+def test_a_truncated_file_is_refused(model, tmp_path, size):
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ModelError):
+        KernelExpansion.load(path)
+
+
+def test_other_files_are_refused_by_name(tmp_path):
+    path = tmp_path / "other.safetensors"
+    path.write_bytes(safetensors.numpy.save({"x": np.zeros(3)}))
+    with pytest.raises(ModelError, match="is not a bigsvm model"):
+        KernelExpansion.load(path)
+    with pytest.raises(ModelError, match="cannot read the model"):
+        KernelExpansion.load(tmp_path / "absent")
+
+
+def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("bigsvm.models.FORMAT_VERSION", 2)
+        model.save(tmp_path / "m")
+    with pytest.raises(ModelError, match="format 2, newer than 1"):
+        KernelExpansion.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "value"),
+    [
+        ("coefficients", np.zeros(39)),
+        ("coefficients", np.full(40, np.nan)),
+        ("support", np.arange(10**3)),
+        ("support_vectors", np.zeros((40, 7), np.float32)),
+        ("intercepts", np.zeros(2)),
+    ],
+)
+def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, tensor, value):
+    """A file whose hash is right may still have been made by an enemy."""
+    real = safetensors.numpy.save
+    monkeypatch.setattr("bigsvm.models._digest", lambda text, tensors: "0")
+    monkeypatch.setattr(safetensors.numpy, "save", lambda t, m: real({**t, tensor: value}, m))
+    expansion().save(tmp_path / "m")
+    with pytest.raises(ModelError):
+        KernelExpansion.load(tmp_path / "m")
+
+
+def test_sparse_indices_out_of_range_are_refused(tmp_path, monkeypatch):
+    real = safetensors.numpy.save
+    monkeypatch.setattr("bigsvm.models._digest", lambda text, tensors: "0")
+
+    def save(tensors, metadata):
+        indices = tensors["support_vectors.indices"] + 10**6
+        return real({**tensors, "support_vectors.indices": indices}, metadata)
+
+    monkeypatch.setattr(safetensors.numpy, "save", save)
+    expansion(sparse=True).save(tmp_path / "m")
+    with pytest.raises(ModelError):
+        KernelExpansion.load(tmp_path / "m")
+
+
+def test_the_header_is_text_for_anyone(model, tmp_path):
+    model.save(tmp_path / "m")
+    with safetensors.safe_open(str(tmp_path / "m"), "numpy") as file:
+        header = json.loads(file.metadata()["bigsvm"])
+    assert header["kernel"] == {"name": "rbf", "gamma": 0.3}
+    assert header["classes"] == [-1.0, 1.0]
+    assert header["scaler"] is None
+
+
+def test_another_number_of_columns_is_refused(model):
+    with pytest.raises(DataError, match="5 columns, the model was trained on 6"):
+        model.decision_function(as_row_source(np.zeros((3, 5))))

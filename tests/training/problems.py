@@ -1,0 +1,62 @@
+"""Small training problems for the tests of this folder, and the definition of their optimum."""
+
+import numpy as np
+
+from bigsvm.budget import TrainingPlan
+from bigsvm.data.sources import as_row_source
+from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.formulations import CSVC
+from bigsvm.kernels import RBF
+from bigsvm.tiles import KernelTiles
+from bigsvm.training.decomposition import Decomposition
+
+
+def blobs(n=1500, d=5, seed=0, overlap=1.0):
+    """Two Gaussian classes, (n, d) float32 and labels ±1."""
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    X = rng.standard_normal((n, d)) * overlap
+    X[:, 0] += y
+    X[:, 1] += np.sin(2 * X[:, 0])
+    return X.astype(np.float32), y.astype(np.int8)
+
+
+def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="auto", **options):
+    """A run with a small working set, so that it takes several sweeps."""
+    source = X if hasattr(X, "blocks") else as_row_source(X)
+    kernel = RBF(gamma=gamma)
+    centre = None if source.is_sparse else source.column_means()
+    tiles = KernelTiles(kernel, centre=centre, threads=options.pop("threads", 1))
+    padded = -(-working_set // 1024) * 1024
+    slots = options.pop("slots", working_set)
+    block_bytes = options.pop("block_bytes", 1 << 14)
+    plan = TrainingPlan(working_set, 4 * padded * slots, block_bytes, {})
+    dual = BoxDual(CSVC(sign=y, C=C), SelectionRule.from_name(rule))
+    return Decomposition(source, dual, tiles, plan, tol=tol, **options)
+
+
+def gram(X, gamma=0.5):
+    """The rbf kernel by its definition, in float64."""
+    X = np.asarray(X, np.float64)
+    squared = ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=2)
+    return np.exp(-gamma * squared)
+
+
+def dense_alpha(result, n):
+    """All coefficients, (n,), zeros included."""
+    alpha = np.zeros(n)
+    alpha[result.support] = result.coefficients
+    return alpha
+
+
+def definition(X, y, alpha, intercept, *, C=1.0, gamma=0.5):
+    """Dual objective, KKT gap and duality gap by their definitions, in float64."""
+    K = gram(X, gamma)
+    y = y.astype(np.float64)
+    f = K @ alpha
+    g = y - f
+    upper, lower = np.where(y > 0, C, 0.0), np.where(y > 0, 0.0, -C)
+    kkt = g[alpha < upper].max() - g[alpha > lower].min()
+    dual = y @ alpha - 0.5 * alpha @ f
+    primal = 0.5 * alpha @ f + C * np.maximum(0, 1 - y * (f + intercept)).sum()
+    return dual, max(kkt, 0.0), primal - dual

@@ -1,0 +1,249 @@
+import itertools
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import SVC as PeerSVC
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.data.store import open_store
+from bigsvm.data.write import write_store
+from bigsvm.training import events
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
+
+from .problems import blobs, decomposition, definition, dense_alpha
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return blobs()
+
+
+@pytest.fixture(scope="module")
+def reference(problem):
+    return decomposition(*problem).run()
+
+
+def assert_same_bits(result, reference):
+    np.testing.assert_array_equal(result.support, reference.support)
+    np.testing.assert_array_equal(result.coefficients, reference.coefficients)
+    assert result.intercept == reference.intercept
+    assert result.certificate.n_sweeps == reference.certificate.n_sweeps
+    assert result.certificate.n_iter == reference.certificate.n_iter
+    assert result.certificate.gap == reference.certificate.gap
+
+
+@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_certificate_is_what_the_definitions_say(problem, rule, sparse):
+    X, y = problem
+    rows = sp.csr_array(X) if sparse else X
+    result = decomposition(rows, y, rule=rule).run()
+    certificate = result.certificate
+    alpha = dense_alpha(result, len(y))
+    objective, gap, duality_gap = definition(X, y, alpha, result.intercept)
+    assert certificate.stop_reason is StopReason.CONVERGED
+    assert gap <= 1.02e-3
+    assert certificate.objective == pytest.approx(objective, rel=1e-7)
+    assert certificate.gap == pytest.approx(gap, abs=2e-5)
+    assert certificate.duality_gap == pytest.approx(duality_gap, abs=1e-4)
+    assert abs(alpha.sum()) < 1e-9
+    assert certificate.n_support == np.count_nonzero(alpha)
+    assert certificate.n_bounded == np.count_nonzero(np.abs(alpha) == 1.0)
+    assert certificate.n_sweeps > 1
+
+
+def test_agrees_with_libsvm(problem, reference):
+    X, y = problem
+    peer = PeerSVC(C=1.0, gamma=0.5, tol=1e-4).fit(X.astype(np.float64), y)
+    alpha = np.zeros(len(y))
+    alpha[peer.support_] = peer.dual_coef_[0]
+    objective, _, _ = definition(X, y, alpha, peer.intercept_[0])
+    assert reference.certificate.objective == pytest.approx(objective, rel=1e-5)
+    assert reference.intercept == pytest.approx(peer.intercept_[0], abs=2e-3)
+
+
+def test_threads_do_not_change_the_bits(problem, reference):
+    assert_same_bits(decomposition(*problem, threads=3).run(), reference)
+
+
+def test_blocks_do_not_change_the_bits(problem, reference):
+    assert_same_bits(decomposition(*problem, block_bytes=1 << 20).run(), reference)
+
+
+def test_few_slots_do_not_change_the_bits(problem, reference):
+    scarce = decomposition(*problem, slots=40).run()
+    assert_same_bits(scarce, reference)
+    assert scarce.certificate.row_misses > reference.certificate.row_misses
+
+
+def test_a_store_gives_the_optimum_of_its_rows_in_memory(problem, reference, tmp_path):
+    X, y = problem
+    rows = write_store(tmp_path / "s.zarr", X, y.astype(float)).rows
+    order = open_store(tmp_path / "s.zarr").original_rows()
+    result = decomposition(rows, y[order]).run()
+    assert result.certificate.objective == pytest.approx(reference.certificate.objective, rel=1e-6)
+    assert result.certificate.bytes_read >= 2 * X.nbytes
+
+
+class StopAt:
+    """Asks to stop at one of the moments a run may be stopped at."""
+
+    def __init__(self, moment):
+        self.moment = moment
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        return self.count == self.moment
+
+
+@pytest.mark.parametrize("rule", ["second-order", "hmg"])
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypatch):
+    """The run stops at each slice of pair steps and each block in turn, and goes on in a new one."""
+    monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
+    X, y = blobs(1200, overlap=1.5)
+    settings = {"C": 3e3, "working_set": 900, "rule": rule}
+    whole = decomposition(X, y, **settings).run()
+    phases = set()
+    for runs in itertools.count(1):
+        with Checkpoint(tmp_path / "run", {}) as checkpoint:
+            run = decomposition(
+                X, y, checkpoint=checkpoint, limits=Limits(interrupted=StopAt(1)), **settings
+            )
+            result = run.run()
+        phases.add(str(run.count.phase))
+        if result.certificate.converged:
+            break
+        assert result.certificate.stop_reason is StopReason.INTERRUPTED
+    assert_same_bits(result, whole)
+    assert runs > 20
+    assert phases == {"select", "solve", "sweep"}
+
+
+def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
+    """A real process, `kill -9` at random times, each after it has got on a little."""
+    code = textwrap.dedent(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import numpy as np
+        from training.problems import blobs, decomposition
+        from bigsvm.training.checkpoint import Checkpoint
+        import bigsvm.training.sweep as sweep
+        sweep.EVALUATIONS_AT_ONCE = 1e5
+        X, y = blobs(6000)
+        with Checkpoint(sys.argv[2], {}) as checkpoint:
+            print("started", flush=True)
+            result = decomposition(
+                X, y, C=10.0, working_set=1000, checkpoint=checkpoint, checkpoint_every=0.02
+            ).run()
+        np.savez(sys.argv[3], support=result.support, coefficients=result.coefficients,
+                 intercept=result.intercept, gap=result.certificate.gap)
+        """
+    )
+    tests = str(Path(__file__).parents[1])
+
+    def start(name):
+        paths = [tests, str(tmp_path / name), str(tmp_path / f"{name}.npz")]
+        command = [sys.executable, "-c", code, *paths]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        process.stdout.close()
+        return process
+
+    def newest():
+        return max((path.name for path in (tmp_path / "killed").glob("generation-*")), default="")
+
+    whole = start("whole")
+    assert whole.wait() == 0
+    rng = np.random.default_rng()
+    kills = 0
+    while kills < 4:
+        before = newest()
+        process = start("killed")
+        while newest() == before and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.2))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert kills >= 2
+    assert start("killed").wait() == 0
+    with np.load(tmp_path / "whole.npz") as a, np.load(tmp_path / "killed.npz") as b:
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_max_iter_stops_with_an_exact_gap(problem):
+    X, y = problem
+    result = decomposition(X, y, limits=Limits(max_iter=50)).run()
+    certificate = result.certificate
+    assert certificate.stop_reason is StopReason.MAX_ITER
+    assert not certificate.converged
+    _, gap, _ = definition(X, y, dense_alpha(result, len(y)), result.intercept)
+    assert gap > 1e-3
+    assert certificate.gap == pytest.approx(gap, abs=2e-5)
+
+
+def test_a_time_limit_stops_and_says_so(problem):
+    result = decomposition(*problem, C=1e4, limits=Limits(max_seconds=1e-9)).run()
+    assert result.certificate.stop_reason is StopReason.TIME_LIMIT
+    assert not result.certificate.converged
+
+
+def test_interrupted_before_the_first_sweep_no_gap_is_claimed():
+    X, y = blobs(900, overlap=2.0)
+    result = decomposition(X, y, C=1e4, limits=Limits(interrupted=lambda: True)).run()
+    assert result.certificate.gap is None
+    assert result.certificate.objective is None
+    assert len(result.support) > 0
+
+
+def test_a_tolerance_beyond_float32_stalls_and_says_so(problem):
+    X, y = problem
+    result = decomposition(
+        np.tile(X, (14, 1)), np.tile(y, 14), tol=1e-12, C=0.1, working_set=2000
+    ).run()
+    assert result.certificate.stop_reason is StopReason.STALLED
+    assert not result.certificate.converged
+    assert result.certificate.gap > 1e-12
+
+
+def test_a_rare_class_enters_the_first_sample():
+    X, y = blobs(30_000)
+    y[:] = -1
+    y[12_345] = 1
+    result = decomposition(X, y, working_set=2500).run()
+    assert result.certificate.converged
+    assert 12_345 in result.support
+
+
+def test_events_tell_the_story(problem):
+    seen = []
+    decomposition(*problem, listener=seen.append).run()
+    kinds = [type(event) for event in seen]
+    assert kinds[0] is events.Planned
+    assert kinds[-1] is events.Swept
+    swept = [event for event in seen if isinstance(event, events.Swept)]
+    assert [event.sweep for event in swept] == list(range(1, len(swept) + 1))
+    assert swept[-1].gap <= swept[-1].tol < swept[0].gap
+    assert all(a.objective <= b.objective + 1e-6 for a, b in itertools.pairwise(swept))
+
+
+def test_unshuffled_sources_are_sampled_row_by_row(problem):
+    X, y = problem
+    order = np.argsort(y, kind="stable")
+    source = as_row_source(X[order])
+    source.is_shuffled = False
+    assert decomposition(source, y[order]).run().certificate.converged
