@@ -1,0 +1,125 @@
+"""Sizes, and plans that add up."""
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigsvm.budget import parse_bytes, plan_training, show_bytes
+from bigsvm.errors import MemoryBudgetError, ParameterError
+
+
+@pytest.mark.parametrize(("text", "size"), [
+    ("4GB", 4 * 10**9), ("4gb", 4 * 10**9), ("4 GB", 4 * 10**9), ("4G", 4 * 10**9),
+    ("512MiB", 512 * 2**20), ("512Mi", 512 * 2**20), ("1.5g", 1_500_000_000), ("1TB", 10**12),
+    ("2TiB", 2**41), ("3k", 3000), ("3KiB", 3072), (".5k", 500), ("800000000", 800_000_000),
+    ("12b", 12), (" 7 ", 7), (7, 7), (7.9, 7), ("1.0000001", 1),
+])  # fmt: skip
+def test_sizes(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", [
+    "", "GB", "4XB", "-4GB", "4,5GB", "1e9", "4 G B", "four", "4GBs", "0", 0, -1, "0.5", "0GB",
+    math.nan, math.inf, "nan", "9" * 400,
+])  # fmt: skip
+def test_what_is_not_a_size(text):
+    with pytest.raises(ParameterError, match="is not a size"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(("n", "text"), [
+    (0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (1234567, "1.235 MB"), (4e9, "4 GB"),
+    (5.2e12, "5200 GB"),
+])  # fmt: skip
+def test_shown(n, text):
+    assert show_bytes(n) == text
+
+
+problems = st.fixed_dictionaries({
+    "n_rows": st.integers(2, 10**8),
+    "n_columns": st.integers(1, 10**7),
+    "bytes_per_row": st.floats(4, 10**6),
+    "row_alignment": st.integers(1, 10**5),
+    "threads": st.integers(1, 64),
+    "resident_bytes": st.integers(0, 10**9),
+})  # fmt: skip
+
+
+def named_size(problem, memory=1000):
+    """The size that a refusal says is enough, and its message."""
+    with pytest.raises(MemoryBudgetError) as refusal:
+        plan_training(memory, **problem)
+    message = str(refusal.value)
+    number, unit = message.rsplit("at least about ", 1)[1].split()
+    return parse_bytes(f"{float(number):f}{unit}"), message
+
+
+@given(problems, st.floats(1, 1000))
+def test_a_plan_adds_up(problem, factor):
+    memory = int(named_size(problem)[0] * factor)
+    plan = plan_training(memory, **problem)
+    assert sum(plan.projected.values()) <= memory
+    assert min(plan.projected.values()) >= 0
+    assert 1 <= plan.working_set <= problem["n_rows"]
+    assert plan.working_set >= min(64, problem["n_rows"])
+    assert plan.block_bytes == plan.projected["blocks read ahead"]
+    assert plan.gram_bytes == plan.projected["kernel rows"]
+    smallest_block = 2 * problem["bytes_per_row"] * min(problem["row_alignment"], problem["n_rows"])
+    assert plan.block_bytes >= int(smallest_block)
+    # The kernel rows hold what the solver cannot do without, and nothing that it cannot use.
+    padded = -(-plan.working_set // 1024) * 1024
+    assert plan.gram_bytes // (4 * padded) >= min(4, plan.working_set)
+    assert plan.gram_bytes <= 4 * padded * plan.working_set
+
+
+@given(problems)
+def test_a_refusal_names_a_size_that_is_enough(problem):
+    size, message = named_size(problem)
+    assert f"{problem['n_rows']} rows of {problem['n_columns']} columns" in message
+    assert "memory is 1 kB" in message
+    for part in ("state of the rows", "scratch of the threads", "blocks read ahead"):
+        assert re.search(rf"{part} [0-9.e+]+ (GB|MB|kB|bytes)", message)
+    assert plan_training(size, **problem).working_set >= min(64, problem["n_rows"])
+
+
+@given(problems, st.floats(0, 1))
+def test_what_is_not_planned_is_refused(problem, factor):
+    """Between too little and enough a plan is made or refused, and nothing else happens."""
+    memory = int(named_size(problem)[0] * factor)
+    try:
+        plan = plan_training(memory, **problem)
+    except MemoryBudgetError:
+        return
+    assert plan.working_set >= min(64, problem["n_rows"])
+    padded = -(-plan.working_set // 1024) * 1024
+    assert plan.gram_bytes // (4 * padded) >= min(4, plan.working_set)
+
+
+def test_more_memory_is_never_worse():
+    problem = {
+        "n_rows": 10**6, "n_columns": 100, "bytes_per_row": 400.0, "row_alignment": 1000,
+        "threads": 2,
+    }  # fmt: skip
+    plans = [plan_training(m * 10**8, **problem) for m in range(1, 60)]
+    sizes = [plan.working_set for plan in plans]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+
+
+def test_a_small_problem_takes_no_more_than_it_needs():
+    plan = plan_training(
+        4 * 10**9, n_rows=100, n_columns=5, bytes_per_row=40.0, row_alignment=1, threads=2
+    )
+    assert plan.working_set == 100
+    assert plan.gram_bytes == 4 * 1024 * 100
+
+
+def test_sparse_rows_of_a_million_columns_fit_a_gigabyte():
+    """Scratch is for the values a row has, not for those it might have were it dense."""
+    plan = plan_training(
+        10**9, n_rows=20_000, n_columns=1_355_191, bytes_per_row=5460.0, row_alignment=1, threads=2
+    )
+    assert plan.working_set > 1000

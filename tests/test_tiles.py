@@ -1,0 +1,267 @@
+"""Products of row blocks with the kernel: against loops, and bit by bit wherever computed."""
+
+import itertools
+import threading
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm import tiles as module
+from bigsvm.errors import DataError
+from bigsvm.kernels import RBF, Linear, Polynomial, make_kernel
+from bigsvm.tiles import COLUMNS_PER_TILE, ROWS_PER_TILE, Columns, KernelTiles
+
+NAMES = ["linear", "poly", "rbf", "sigmoid"]
+DTYPES = [np.float32, np.float64]
+PARAMETERS = {"gamma": 0.2, "coef0": 0.5, "degree": 3}
+
+
+def make_rows(n, d, *, seed=0, density=0.5, dtype=np.float32):
+    """Dense rows with zeros, an empty row and an empty column where there are several."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, d)) * (rng.random((n, d)) < density)
+    if n > 2 and d > 2:
+        rows[1] = 0
+        rows[:, 1] = 0
+    return rows.astype(dtype)
+
+
+def tiles_for(kernel, **options):
+    return KernelTiles(kernel, **options)
+
+
+def evaluate(tiles, rows, columns, *, sparse=False):
+    out = np.full((rows.shape[0], columns.shape[0]), np.nan, tiles.dtype)
+    tiles.evaluate(rows, Columns(tiles, columns, sparse_partners=sparse), out)
+    return out
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (9, 13, 1), (14, 6, 5), (7, 8, 23)])
+def test_values_are_their_definition(name, sparse, dtype, shape):
+    m, p, d = shape
+    A, B = make_rows(m, d), make_rows(p, d, seed=1)
+    exact = naive.kernel_matrix(A, B, name, **PARAMETERS)
+    convert = sp.csr_array if sparse else np.asarray
+    with tiles_for(make_kernel(name, **PARAMETERS), dtype=dtype) as tiles:
+        found = evaluate(tiles, convert(A), convert(B), sparse=sparse)
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(found, exact, rtol=40 * eps, atol=40 * eps)
+        weights = np.random.default_rng(2).normal(size=p)
+        out = np.full(m, 2.0)
+        tiles.multiply(convert(A), Columns(tiles, convert(B), sparse_partners=sparse), weights, out)
+        scale = np.abs(exact) @ np.abs(weights)
+        assert (np.abs(out - 2 - exact @ weights) <= 60 * eps * (scale + 1)).all()
+        assert tiles.n_evaluations == 2 * m * p
+        diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
+        np.testing.assert_allclose(tiles.diagonal(convert(A)), diagonal, rtol=60 * eps, atol=eps)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 20])
+def test_degrees(degree):
+    rows = make_rows(10, 4)
+    with tiles_for(Polynomial(gamma=0.3, coef0=0.9, degree=degree)) as tiles:
+        exact = naive.kernel_matrix(rows, rows, "poly", gamma=0.3, coef0=0.9, degree=degree)
+        np.testing.assert_allclose(evaluate(tiles, rows, rows), exact, rtol=3e-6 * max(degree, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_depend_on_the_two_rows_alone(name, sparse, dtype, monkeypatch):
+    """Whatever the place, the batch, the tile and the threads; and so K = Kᵀ."""
+    rows = make_rows(600, 19)
+    matrix = sp.csr_array(rows) if sparse else rows
+    with tiles_for(make_kernel(name, **PARAMETERS), dtype=dtype, threads=3) as tiles:
+        whole = evaluate(tiles, matrix, matrix, sparse=sparse)
+        np.testing.assert_array_equal(whole, whole.T)
+        rng = np.random.default_rng(0)
+        for m, p in ((1, 1), (3, 600), (253, 5), (300, 513)):
+            i, j = rng.permutation(600)[:m], rng.permutation(600)[:p]
+            part = evaluate(tiles, matrix[i], matrix[j], sparse=sparse)
+            np.testing.assert_array_equal(part, whole[np.ix_(i, j)])
+        monkeypatch.setattr(module, "COLUMNS_PER_TILE", 37)
+        monkeypatch.setattr(module, "ROWS_PER_TILE", 11)
+        np.testing.assert_array_equal(evaluate(tiles, matrix, matrix, sparse=sparse), whole)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
+    rows = make_rows(300, 31) * 7
+    twice = np.concatenate([rows, rows])
+    matrix = sp.csr_array(twice) if sparse else twice
+    centre = None if sparse else twice.mean(axis=0, dtype=np.float64)
+    with tiles_for(RBF(gamma=3.0), dtype=dtype, centre=centre) as tiles:
+        K = evaluate(tiles, matrix, matrix, sparse=sparse)
+        np.testing.assert_array_equal(np.diag(K), 1)
+        np.testing.assert_array_equal(np.diag(K[300:, :300]), 1)
+        np.testing.assert_array_equal(tiles.diagonal(matrix), 1)
+
+
+def test_far_from_the_origin_centring_keeps_distances():
+    near = make_rows(40, 6, density=1.0, dtype=np.float64)
+    far = near + 1e6
+    exact = naive.kernel_matrix(near, near, "rbf", gamma=0.2)
+    with tiles_for(RBF(gamma=0.2), centre=far.mean(axis=0)) as tiles:
+        np.testing.assert_allclose(evaluate(tiles, far, far), exact, atol=2e-6)
+    with tiles_for(RBF(gamma=0.2)) as tiles:
+        assert np.abs(evaluate(tiles, far, far) - exact).max() > 0.1  # what centring is for
+
+
+@pytest.mark.parametrize("name", ["linear", "poly", "sigmoid"])
+def test_other_kernels_are_not_centred(name):
+    rows = make_rows(5, 3)
+    with tiles_for(make_kernel(name, **PARAMETERS), centre=np.ones(3)) as tiles:
+        exact = naive.kernel_matrix(rows, rows, name, **PARAMETERS)
+        np.testing.assert_allclose(evaluate(tiles, rows, rows), exact, rtol=1e-5, atol=1e-6)
+
+
+def test_sparse_rows_against_dense_partners_are_centred_too():
+    rows = make_rows(20, 5)
+    with tiles_for(RBF(gamma=0.3), centre=np.full(5, 0.25)) as tiles:
+        np.testing.assert_array_equal(
+            evaluate(tiles, sp.csr_array(rows), sp.csr_array(rows)), evaluate(tiles, rows, rows)
+        )
+
+
+def test_dense_columns_against_sparse_rows():
+    rows = make_rows(20, 5)
+    with tiles_for(Linear()) as tiles:
+        mixed = evaluate(tiles, sp.csr_array(rows), rows, sparse=True)
+        np.testing.assert_allclose(mixed, rows @ rows.T, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["linear", "rbf"])
+def test_hundred_thousand_columns(name):
+    rng = np.random.default_rng(0)
+    rows = sp.random_array((120, 100_000), density=1e-3, format="csr", dtype="f8", rng=rng)
+    kernel = make_kernel(name, gamma=0.02)
+    with tiles_for(kernel) as tiles:
+        columns = Columns(tiles, rows, sparse_partners=True)
+        assert len(list(columns)) > 1  # too many features for one tile
+        # Nothing here is as long as the features are many, but one scratch array a thread.
+        assert columns.nbytes < 4 * 120 * 100 * 120
+        out = np.empty((120, 120), np.float32)
+        tiles.evaluate(rows, columns, out)
+    dots = (rows @ rows.T).toarray()
+    exact = kernel.from_products(dots, np.diag(dots), np.diag(dots))
+    np.testing.assert_allclose(out, exact, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_wide_indices_and_values_of_the_other_dtype(dtype):
+    rows = make_rows(30, 12, dtype=np.float64)
+    wide = sp.csr_array(rows)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    narrow = sp.csr_array(rows.astype(np.float32).astype(np.float64))
+    with tiles_for(RBF(gamma=0.2), dtype=dtype) as tiles:
+        exact = naive.kernel_matrix(rows, rows, "rbf", gamma=0.2)
+        found = evaluate(tiles, wide, wide, sparse=True)
+        np.testing.assert_allclose(found, exact, atol=40 * np.finfo(dtype).eps)
+        np.testing.assert_array_equal(np.diag(found), 1)
+        if dtype == np.float32:
+            # Norms are those of the rounded values, as the products are.
+            np.testing.assert_array_equal(found, evaluate(tiles, narrow, narrow, sparse=True))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_no_rows_and_no_columns(sparse):
+    rows = make_rows(5, 4)
+    matrix = sp.csr_array(rows) if sparse else rows
+    with tiles_for(RBF(gamma=1.0), threads=2) as tiles:
+        none = Columns(tiles, matrix[:0], sparse_partners=sparse)
+        assert (none.n, none.nbytes, list(none)) == (0, 0, [])
+        out = np.full(5, 3.0)
+        tiles.multiply(matrix, none, np.empty(0), out)
+        np.testing.assert_array_equal(out, 3.0)
+        some = Columns(tiles, matrix, sparse_partners=sparse)
+        tiles.multiply(matrix[:0], some, np.ones(5), np.empty(0))
+        tiles.evaluate(matrix[:0], some, np.empty((0, 5), np.float32))
+        assert tiles.n_evaluations == 0
+        assert tiles.diagonal(matrix[:0]).shape == (0,)
+
+
+def test_columns_past_the_last_are_left_alone():
+    rows = make_rows(7, 4)
+    with tiles_for(Linear()) as tiles:
+        out = np.full((7, 12), -5.0, np.float32)
+        tiles.evaluate(rows, Columns(tiles, rows, sparse_partners=False), out)
+        np.testing.assert_array_equal(out[:, 7:], -5)
+        np.testing.assert_allclose(out[:, :7], rows @ rows.T, atol=1e-5)
+
+
+@given(
+    st.integers(1, 3 * ROWS_PER_TILE), st.integers(1, 2 * COLUMNS_PER_TILE),
+    st.booleans(), st.sampled_from([1, 2, 3]),
+)  # fmt: skip
+@settings(max_examples=20)
+def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
+    rows, columns = make_rows(m, 2, density=0.9), make_rows(p, 2, seed=1, density=0.9)
+    weights = np.random.default_rng(3).normal(size=p)
+    convert = sp.csr_array if sparse else np.asarray
+    with tiles_for(Linear(), threads=threads, dtype=np.float64) as tiles:
+        out = np.ones(m)
+        prepared = Columns(tiles, convert(columns), sparse_partners=sparse)
+        assert [t.start for t in prepared] == [
+            0,
+            *itertools.islice((t.stop for t in prepared), len(list(prepared)) - 1),
+        ]
+        tiles.multiply(convert(rows), prepared, weights, out)
+    np.testing.assert_allclose(out, 1 + rows @ (columns.T.astype(float) @ weights), atol=1e-11)
+
+
+def test_threads_do_not_share_their_scratch():
+    """Several callers at once, on one pool, dense and sparse."""
+    rows = make_rows(700, 9)
+    with tiles_for(RBF(gamma=0.3), threads=2) as tiles:
+        wanted = {s: evaluate(tiles, *[sp.csr_array(rows) if s else rows] * 2, sparse=s)
+                  for s in (False, True)}  # fmt: skip
+        errors = []
+
+        def work(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(5):
+                i, j = rng.permutation(700)[: rng.integers(1, 700)], rng.permutation(700)[:300]
+                sparse = bool(rng.integers(2))
+                matrix = sp.csr_array(rows) if sparse else rows
+                found = evaluate(tiles, matrix[i], matrix[j], sparse=sparse)
+                if not np.array_equal(found, wanted[sparse][np.ix_(i, j)]):
+                    errors.append(seed)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("kernel", "value"), [
+    (RBF(gamma=1.0), 2e19), (Linear(), 3e19), (Polynomial(gamma=1.0, degree=3), 1e7),
+    (RBF(gamma=1.0), np.nan), (Linear(), np.inf),
+])  # fmt: skip
+def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
+    """NaN would otherwise go from one row into every output."""
+    rows = np.ones((4, 2))
+    wrong = rows.copy()
+    wrong[2, 0] = value
+    convert = sp.csr_array if sparse else np.asarray
+    with tiles_for(kernel) as tiles, np.errstate(over="ignore"):
+        with pytest.raises(DataError, match=r"squared length .* scale the features"):
+            Columns(tiles, convert(wrong), sparse_partners=sparse)
+        with pytest.raises(DataError, match=f"{kernel.name} kernel values in float32"):
+            evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
+        with pytest.raises(DataError):
+            tiles.diagonal(convert(wrong))
+        assert np.isfinite(evaluate(tiles, convert(rows), convert(rows), sparse=sparse)).all()
+    if np.isfinite(value):
+        with tiles_for(kernel, dtype=np.float64) as tiles:
+            assert np.isfinite(evaluate(tiles, convert(wrong), convert(wrong), sparse=sparse)).all()
