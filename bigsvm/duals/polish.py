@@ -28,7 +28,9 @@ def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> N
     """Improve alpha until the optimality conditions hold to about 1e-11.
 
     Each round solves ``g_F − K_FF d = b 1, Σ d = 0`` for the free variables F, goes along d as far
-    as the box allows, and frees the worst violator once no free variable is left to improve.
+    as the box allows, and frees the worst violator once no free variable is left to improve. Where
+    K_FF is singular and there is no solution, the residual is a direction that gains and meets no
+    curvature: the round goes along it to the box.
 
     Parameters
     ----------
@@ -52,12 +54,12 @@ def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> N
         rows = np.flatnonzero(free)
         full_step = True
         if len(rows) > 1:
-            direction = _newton_direction(gram[np.ix_(rows, rows)], gradient[rows])
+            direction, length = _direction(gram[np.ix_(rows, rows)], gradient[rows])
             room = np.where(direction > 0, upper[rows] - alpha[rows], alpha[rows] - lower[rows])
             with np.errstate(divide="ignore", invalid="ignore"):
                 reach = np.where(direction != 0, room / np.abs(direction), np.inf)
-            length = min(1.0, float(reach.min()))
-            full_step = length == 1.0
+            full_step = length < reach.min()
+            length = min(length, float(reach.min()))
             hit = rows[reach <= length] if not full_step else rows[:0]
             alpha[rows] += length * direction
             alpha[hit] = np.where(direction[np.isin(rows, hit)] > 0, upper[hit], lower[hit])
@@ -78,17 +80,24 @@ def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> N
     return alpha
 
 
-def _newton_direction(
+def _direction(
     gram: NDArray[np.float64], gradient: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Find d that equalises the gradient; of least norm where duplicate rows leave a choice."""
+) -> tuple[NDArray[np.float64], float]:
+    """Find a direction of sum 0 and how far to go along it, were there no box.
+
+    The d that equalises the gradient, of least norm where duplicate rows leave a choice, or the
+    residual where there is none.
+    """
     m = len(gradient)
     system = np.zeros((m + 1, m + 1))
     system[:m, :m] = gram
     system[:m, m] = system[m, :m] = 1.0
-    solution: NDArray[np.float64] = scipy.linalg.lstsq(
-        system, np.append(gradient, 0.0), cond=1e-13, lapack_driver="gelsy"
-    )[0]
-    direction = solution[:m]
-    centred: NDArray[np.float64] = direction - direction.mean()
-    return centred
+    target = np.append(gradient, 0.0)
+    solution = scipy.linalg.lstsq(system, target, cond=1e-13, lapack_driver="gelsy")[0]
+    residual: NDArray[np.float64] = (target - system @ solution)[:m]
+    residual -= residual.mean()
+    if np.abs(residual).max() > 10 * RESOLUTION * max(np.abs(gradient).max(), 1.0):
+        curvature = float(residual @ gram @ residual)
+        return residual, float(gradient @ residual) / max(curvature, 1e-300)
+    direction: NDArray[np.float64] = solution[:m] - solution[:m].mean()
+    return direction, 1.0

@@ -1,0 +1,200 @@
+"""The memory tier: against a dict and a clock, whatever is asked for in whatever order."""
+
+import numpy as np
+import pytest
+from contracts import RowTierContract
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from bigsvm.cache.resident import EVICTING_BATCH, FEWEST_SLOTS, ComputedRows, KernelRowCache
+from bigsvm.kernels import RBF
+from bigsvm.tiles import Columns, KernelTiles
+
+
+class TestComputedRows(RowTierContract):
+    @pytest.fixture
+    def make(self):
+        with KernelTiles(RBF(gamma=self.gamma)) as tiles:
+            yield lambda data: ComputedRows(
+                tiles, data, Columns(tiles, data, sparse_partners=False)
+            )
+
+
+class NumberedRows:
+    """Row v is v everywhere; notes what is fetched and checks what is offered."""
+
+    def __init__(self, n_variables):
+        self.n_variables = n_variables
+        self.fetched, self.offered = [], []
+
+    def fetch(self, variables, out):
+        assert len(variables) == len(out)
+        out[:, : self.n_variables] = variables[:, None]
+        self.fetched += variables.tolist()
+
+    def offer(self, variables, rows):
+        np.testing.assert_array_equal(rows, np.repeat(variables[:, None], self.n_variables, 1))
+        assert rows.base is not None  # lent, not copied
+        self.offered += variables.tolist()
+
+
+def make_cache(n_variables=20, n_slots=5, width=32):
+    below = NumberedRows(n_variables)
+    buffer = np.full(n_slots * width + width // 2, np.nan, np.float32)
+    return below, KernelRowCache(below, n_variables=n_variables, width=width, buffer=buffer)
+
+
+def ensure(cache, *variables, stamp):
+    cache.ensure(np.array(variables, np.int64), stamp=stamp)
+
+
+def test_the_first_rows_fill_the_slots_and_padding_is_zero():
+    below, cache = make_cache()
+    assert (cache.n_slots, cache.rows.shape, cache.largest_batch) == (5, (5, 32), 5)
+    ensure(cache, 7, 3, stamp=1)
+    assert cache.slots[[7, 3]].tolist() == [0, 1]
+    np.testing.assert_array_equal(cache.rows[:2, :20], [[7] * 20, [3] * 20])
+    assert not cache.rows[:2, 20:].any()
+    assert (cache.n_misses, cache.largest_batch) == (2, 3)
+    assert below.offered == []
+
+
+def test_the_least_recently_used_goes_and_is_offered():
+    below, cache = make_cache()
+    for stamp, v in enumerate([10, 11, 12, 13, 14], start=1):
+        ensure(cache, v, stamp=stamp)
+    cache.used[cache.slots[10]] = 6  # the solver used it
+    ensure(cache, 15, stamp=7)
+    assert below.offered == [11]
+    assert cache.slots[11] == -1
+    assert cache.slots[15] == 1
+    ensure(cache, 12, 16, stamp=8)  # 12 is there: it stays, and is used now
+    assert below.offered == [11, 13]
+    ensure(cache, 17, stamp=9)
+    assert below.offered == [11, 13, 14]
+    assert cache.slots[[10, 12, 15, 16, 17]].min() >= 0
+    assert cache.n_misses == 8
+
+
+def test_rows_asked_for_are_not_given_up_for_others_with_the_same_stamp():
+    """No step is taken between two batches, so that all stamps are one."""
+    _, cache = make_cache()
+    ensure(cache, 0, 1, 2, 3, 4, stamp=0)
+    ensure(cache, 0, 5, stamp=0)
+    assert cache.slots[[0, 5]].min() >= 0
+
+
+def test_rows_are_fetched_straight_into_place_in_runs():
+    below, cache = make_cache(n_slots=8)
+    runs = []
+    fetch = below.fetch
+    below.fetch = lambda variables, out: (runs.append(len(variables)), fetch(variables, out))
+    ensure(cache, 0, 1, 2, 3, 4, 5, 6, 7, stamp=1)
+    assert runs == [8]
+    cache.used[:] = [9, 1, 9, 2, 9, 9, 9, 9]
+    ensure(cache, 8, 9, stamp=10)  # slots 1 and 3
+    assert runs == [8, 1, 1]
+    assert cache.slots[[8, 9]].tolist() == [1, 3]
+
+
+def test_a_full_cache_takes_small_batches():
+    _, cache = make_cache(n_variables=300, n_slots=100, width=300)
+    ensure(cache, *range(100), stamp=1)
+    assert cache.largest_batch == EVICTING_BATCH
+    _, small = make_cache(n_slots=FEWEST_SLOTS)
+    ensure(small, 0, 1, 2, 3, stamp=1)
+    assert small.largest_batch == 1
+
+
+def test_no_more_slots_than_variables():
+    _, cache = make_cache(n_variables=3, n_slots=100)
+    assert cache.n_slots == 3
+    ensure(cache, 2, 0, 1, stamp=1)
+    assert cache.slots[:3].tolist() == [1, 2, 0]
+
+
+def test_too_small_a_buffer_is_refused():
+    with pytest.raises(ValueError, match="bytes hold 3 rows of 32 float32; 4 are needed"):
+        make_cache(n_slots=3)
+    with pytest.raises(ValueError, match="hold 1 rows of 32 float32; 2 are needed"):
+        make_cache(n_variables=2, n_slots=1)
+
+
+def test_memory_of_the_last_working_set_is_used_again():
+    buffer = np.full(4 * 32, 77, np.float32)
+    cache = KernelRowCache(NumberedRows(20), n_variables=20, width=32, buffer=buffer)
+    assert np.shares_memory(cache.rows, buffer)
+    ensure(cache, 4, stamp=1)
+    assert not buffer[20:32].any()
+    np.testing.assert_array_equal(buffer[:20], 4)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Rows asked for and used at random, beside a dict from variable to last use."""
+
+    @initialize(n=st.integers(1, 25), slots=st.integers(4, 30))
+    def begin(self, n, slots):
+        self.n = n
+        self.width = 32
+        self.buffer = np.full(slots * self.width + 7, np.nan, np.float32)
+        self.below = NumberedRows(n)
+        self.cache = KernelRowCache(
+            self.below, n_variables=n, width=self.width, buffer=self.buffer[: slots * self.width]
+        )
+        self.limit = min(n, slots)
+        self.uses = {}
+        self.stamp = 0
+
+    @rule(data=st.data())
+    def ask(self, data):
+        cache, n = self.cache, self.n
+        self.stamp += 1
+        wanted = data.draw(st.lists(st.integers(0, n - 1), unique=True, max_size=self.limit))
+        missing = [v for v in wanted if v not in self.uses]
+        for v in missing[cache.largest_batch :]:
+            wanted.remove(v)
+        missing = missing[: cache.largest_batch]
+        offered, fetched = len(self.below.offered), len(self.below.fetched)
+        ensure(cache, *wanted, stamp=self.stamp)
+        for v in wanted:
+            self.uses[v] = self.stamp
+        # The model gives up the oldest; among equals the cache may choose.
+        gone = self.below.offered[offered:]
+        assert len(gone) == max(len(self.uses) - self.limit, 0)
+        ages = sorted(self.uses[v] for v in self.uses)
+        assert sorted(self.uses[v] for v in gone) == ages[: len(gone)]
+        assert not set(gone) & set(wanted)
+        for v in gone:
+            del self.uses[v]
+        assert self.below.fetched[fetched:] == missing
+
+    @rule(data=st.data())
+    def use(self, data):
+        if self.uses:
+            self.stamp += 1
+            v = data.draw(st.sampled_from(sorted(self.uses)))
+            self.cache.used[self.cache.slots[v]] = self.stamp
+            self.uses[v] = self.stamp
+
+    @invariant()
+    def holds_what_the_model_holds(self):
+        if not hasattr(self, "cache"):
+            return
+        cache = self.cache
+        held = np.flatnonzero(cache.slots >= 0)
+        assert held.tolist() == sorted(self.uses)
+        places = cache.slots[held]
+        assert len(set(places.tolist())) == len(held) <= self.limit
+        for v in held:
+            np.testing.assert_array_equal(cache.rows[cache.slots[v], : self.n], v)
+            assert not cache.rows[cache.slots[v], self.n :].any()
+            assert cache.used[cache.slots[v]] == self.uses[v]
+        assert cache.n_misses == len(self.below.fetched)
+        assert np.isnan(self.buffer[-7:]).all()
+        assert np.shares_memory(cache.rows, self.buffer)
+        assert cache.rows.nbytes <= self.buffer.nbytes
+
+
+TestCacheAgainstADict = CacheMachine.TestCase
+TestCacheAgainstADict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
