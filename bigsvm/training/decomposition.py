@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
 
+DIRECT_ROWS = 8192
+"""Up to so many rows the first working set is all of them: on spambase half of the pair steps."""
 FIRST_SAMPLE = 2000
 SAMPLE_GROWTH = 3
 SAMPLE_SHARE = 0.25
@@ -115,8 +117,11 @@ class Decomposition:
 
     def _first_state(self, rng: np.random.Generator) -> RowState:
         n = self.source.n_rows
-        size = n if n <= FIRST_SAMPLE else max(FIRST_SAMPLE, int(SAMPLE_SHARE * n))
-        sample = sample_rows(self.source, min(size, self.plan.working_set), rng)
+        if n <= min(DIRECT_ROWS, self.plan.working_set):
+            sample = np.arange(n)
+        else:
+            size = max(FIRST_SAMPLE, int(SAMPLE_SHARE * n))
+            sample = sample_rows(self.source, min(size, self.plan.working_set), rng)
         self.count.random_state = dict(rng.bit_generator.state)
         empty = np.empty(0)
         return RowState(
@@ -180,7 +185,7 @@ class Decomposition:
     def _first_sample(self) -> NDArray[np.int64]:
         """Choose the smallest sample in which a row of either class may move."""
         sample = self.state.sample
-        size = min(FIRST_SAMPLE, len(sample))
+        size = len(sample) if len(sample) == self.source.n_rows else min(FIRST_SAMPLE, len(sample))
         while size < len(sample) and not self._has_both(sample[:size]):
             size = min(size * SAMPLE_GROWTH, len(sample))
         if self._has_both(sample[:size]):

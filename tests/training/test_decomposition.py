@@ -108,13 +108,15 @@ class StopAt:
 
 @pytest.mark.parametrize("rule", ["second-order", "hmg"])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypatch):
-    """The run stops at each slice of pair steps and each block in turn, and goes on in a new one."""
+    """Each run does one slice of pair steps or one block; the next one goes on from there."""
     monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
     X, y = blobs(1200, overlap=1.5)
     settings = {"C": 3e3, "working_set": 900, "rule": rule}
     whole = decomposition(X, y, **settings).run()
     phases = set()
-    for runs in itertools.count(1):
+    runs = 0
+    while True:
+        runs += 1
         with Checkpoint(tmp_path / "run", {}) as checkpoint:
             run = decomposition(
                 X, y, checkpoint=checkpoint, limits=Limits(interrupted=StopAt(1)), **settings
