@@ -1,0 +1,177 @@
+"""Progress: plain lines into a file, a bar on a terminal, and no invented figures."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from bigsvm.report.progress import Display, RowsProgress, TrainingProgress
+from bigsvm.report.resources import bytes_on_disk, peak_rss_bytes
+from bigsvm.training import events
+
+RUN = [
+    events.Planned(1000, 5, 100, {"rows": 5_000_000}, 2),
+    events.Solving(100, 12345, 0.25),
+    events.Sweeping(3, 200, 1000, 40),
+    events.Sweeping(3, 600, 1000, 40),
+    events.Swept(3, 0.125, 1e-3, -1.5, 42, 7, 75.0),
+    events.Checkpointed(9, 0.5),
+]
+
+
+def test_plain_lines(capsys):
+    with Display(quiet=False) as display:
+        show = TrainingProgress(display)
+        for event in RUN:
+            show(event)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "1 000 rows, 5 columns; working sets of up to 100 rows; 5 MB of arrays",
+        "resumed after sweep 2",
+        "sweep 3: gap 0.125 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, 1 min 15 s",
+        "checkpoint 9 written in 0.50 s",
+    ]
+
+
+def test_quiet_leaves_warnings(capsys):
+    with Display(quiet=True) as display:
+        show = TrainingProgress(display)
+        for event in RUN:
+            show(event)
+        display.warn("careful")
+    assert capsys.readouterr().err == "bigsvm: warning: careful\n"
+
+
+class _Recorder(Display):
+    """Remembers what would move."""
+
+    def __init__(self):
+        super().__init__(quiet=False)
+        self.moves = []
+
+    def move(self, what, note, done, total):
+        self.moves.append((what, note, done, total))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("bigsvm.report.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_rate_and_time_left_are_of_this_process_and_this_sweep(clock):
+    display = _Recorder()
+    show = TrainingProgress(display)
+    # Resumed in the middle of a sweep: the first 600 rows were another process's.
+    show(events.Sweeping(3, 600, 1000, 40))
+    clock[0] += 2
+    show(events.Sweeping(3, 700, 1000, 40))
+    clock[0] += 10
+    show(events.Sweeping(4, 100, 1000, 40))
+    assert display.moves == [
+        ("sweep 3", "600 of 1 000 rows", 600, 1000),
+        ("sweep 3", "700 of 1 000 rows, 50 rows/s, this sweep ends in 6.0 s", 700, 1000),
+        ("sweep 4", "100 of 1 000 rows", 100, 1000),
+    ]
+
+
+def test_rows_progress(clock):
+    display = _Recorder()
+    show = RowsProgress(display, "predicting", 1000)
+    clock[0] += 2
+    show(500)
+    note = "500 of 1 000 rows, 250 rows/s, ends in 2.0 s"
+    assert display.moves == [("predicting", note, 500, 1000)]
+
+
+def test_what_moves_becomes_a_line_now_and_then(clock, capsys):
+    with Display(quiet=False) as display:
+        for _ in range(25):
+            clock[0] += 1
+            display.move("reading", "some", 1, 2)
+    assert capsys.readouterr().err == "reading: some\n" * 2
+
+
+PROGRAM = """
+import time
+from bigsvm.report.progress import Display, TrainingProgress
+from bigsvm.training.events import Checkpointed, Planned, Solving, Sweeping, Swept
+with Display(quiet=False) as display:
+    show = TrainingProgress(display)
+    for event in EVENTS:
+        show(event)
+        time.sleep(0.3)
+""".replace("EVENTS", repr(RUN))
+
+
+def on_a_terminal(environment):
+    """What the program above writes to a terminal."""
+    ours, theirs = pty.openpty()
+    written = []
+
+    def read():
+        try:
+            while piece := os.read(ours, 4096):
+                written.append(piece)
+        except OSError:
+            pass  # how Linux says that the other end is closed
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **environment},
+        check=False,
+    )
+    os.close(theirs)
+    reader.join()
+    os.close(ours)
+    text = b"".join(written).decode()
+    assert ended.returncode == 0, text
+    assert ended.stdout == b""
+    return text
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m")
+
+
+def test_a_terminal_shows_a_bar_beside_the_lines():
+    text = on_a_terminal({})
+    assert "solving 100 rows" in text
+    assert "600 of 1 000 rows" in text
+    assert "sweep 3: gap 0.125" in text
+
+
+def test_no_color_is_honoured():
+    text = on_a_terminal({"NO_COLOR": "1"})
+    assert "600 of 1 000 rows" in text
+    assert not COLOUR.search(text)
+
+
+def test_a_dumb_terminal_gets_lines_only():
+    assert "\x1b" not in on_a_terminal({"TERM": "dumb"})
+
+
+def test_peak_memory_is_that_of_this_process():
+    # In a process of its own: whose peak does not start at this one's.
+    code = "from bigsvm.report.resources import peak_rss_bytes; print(peak_rss_bytes())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert 1e6 < int(ended.stdout) < 100e6
+    before = peak_rss_bytes()
+    block = b"x" * 200_000_000
+    assert peak_rss_bytes() >= min(before, len(block))
+
+
+def test_bytes_on_disk(tmp_path):
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c").write_bytes(b"123")
+    assert bytes_on_disk(tmp_path) == 8

@@ -1,0 +1,77 @@
+"""Results as text, and options as values."""
+
+import json
+import math
+
+import pytest
+
+from bigsvm.cli.options import parse_class_weight, parse_gamma, parse_seconds
+from bigsvm.errors import ParameterError
+from bigsvm.report.progress import duration
+from bigsvm.report.text import as_columns, as_json, count, number
+
+
+def test_json_is_strict_one_line_and_complete():
+    record = {"a": math.inf, "b": [1, math.nan, (2.5,)], "c": {1: -math.inf}, "d": "é\n", "e": None}
+    text = as_json(record)
+    assert "\n" not in text
+    read = json.loads(text, parse_constant=pytest.fail)
+    assert read == {"a": None, "b": [1, None, [2.5]], "c": {"1": None}, "d": "é\n", "e": None}
+
+
+def test_columns_are_aligned_and_leave_out_what_is_unknown():
+    assert as_columns([("a", 1), ("long", "x"), ("gone", None)]) == "a     1\nlong  x"
+    assert as_columns([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1 / 3, "0.333"), (None, "-"), (math.inf, "-"), (0, "0")]
+)
+def test_number(value, text):
+    assert number(value, 3) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (999, "999"), (1234567, "1 234 567")])
+def test_count(value, text):
+    assert count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.25, "1.2 s"), (250, "4 min 10 s"), (7500, "2 h 05 min")]
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("60", 60),
+        ("60s", 60),
+        (" 0.5s ", 0.5),
+        ("5m", 300),
+        ("5min", 300),
+        ("2h", 7200),
+        (".5", 0.5),
+    ],
+)
+def test_a_duration_is_read(text, seconds):
+    assert parse_seconds(text, "--x") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-5", "0", "5 weeks", "1e3", "5m5", "nan", "inf"])
+def test_no_duration(text):
+    with pytest.raises(ParameterError, match="--x"):
+        parse_seconds(text, "--x")
+
+
+@pytest.mark.parametrize(
+    ("given", "weights"),
+    [([], None), (["balanced"], "balanced"), (["-1:2", "+1:0.5"], {-1.0: 2.0, 1.0: 0.5})],
+)
+def test_class_weights_are_read(given, weights):
+    assert parse_class_weight(given) == weights
+
+
+def test_gamma_is_read():
+    assert [parse_gamma(text) for text in ("scale", "auto", "0.5")] == ["scale", "auto", 0.5]

@@ -1,0 +1,37 @@
+"""Every example runs, from another folder, and says what it is there to show."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+SHOWS = {
+    "train_from_libsvm.py": ["converged: True", "support vectors", "accuracy"],
+    "grid_search.py": ["best: {'svc__C'", "accuracy on the test rows: 0.9"],
+    "dask_larger_than_memory.py": ["converged after", "lazy: dask.array", "accuracy: 0.99"],
+    "resume_after_interruption.py": ["max_iter", "again: converged", "break: converged"],
+}
+
+
+def test_every_example_is_run():
+    assert {path.name for path in (REPOSITORY / "examples").glob("*.py")} == SHOWS.keys()
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_example(name, tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", str(REPOSITORY / "examples" / name)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    for words in SHOWS[name]:
+        assert words in ended.stdout
