@@ -1,0 +1,322 @@
+"""The box dual: scores and working sets by their definitions, sub-problems against an oracle."""
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm.core import smo
+from bigsvm.duals import box as module
+from bigsvm.duals.box import BoxDual, Optimality, Progress, SelectionRule, SubProblem
+from bigsvm.duals.formulations import CSVC
+from bigsvm.errors import ParameterError
+from bigsvm.kernels import RBF
+from bigsvm.tiles import KernelTiles
+
+GAMMA = 0.5
+
+
+@pytest.fixture(params=[1 << 18, 7], ids=["in one scan", "in scans of 7 rows"])
+def scans(request, monkeypatch):
+    monkeypatch.setattr(module, "SCAN_ROWS", request.param)
+
+
+def make_problem(n, seed=0, C=1.0, *, weighted=False):
+    """Rows (n, 3) float32, K (n, n) float64, formulation, and a feasible alpha with all kinds."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    sign = np.where(X[:, 0] + rng.normal(size=n) > 0, 1, -1).astype(np.int8)
+    sign[:2] = 1, -1
+    weight = rng.choice([0.0, 0.5, 1.0, 2.0], n) if weighted else None
+    if weighted:
+        weight[:2] = 1
+    formulation = CSVC(sign=sign, C=C, sample_weight=weight)
+    box = formulation.box(slice(None))
+    alpha = np.zeros(n)
+    for _ in range(n):
+        i, j = rng.choice(np.flatnonzero(sign > 0)), rng.choice(np.flatnonzero(sign < 0))
+        room = min(box.upper[i] - alpha[i], alpha[j] - box.lower[j])
+        mu = room * rng.choice([0.0, 0.5, 1.0])
+        alpha[i] = box.upper[i] if mu == box.upper[i] - alpha[i] else alpha[i] + mu
+        alpha[j] = box.lower[j] if mu == alpha[j] - box.lower[j] else alpha[j] - mu
+    return X, naive.kernel_matrix(X, X, "rbf", gamma=GAMMA), formulation, alpha
+
+
+@given(st.integers(2, 40), st.integers(0, 10**6), st.booleans())
+@settings(max_examples=50)
+def test_optimality_is_its_definition(n, seed, weighted):
+    _, K, formulation, alpha = make_problem(n, seed, 2.0, weighted=weighted)
+    linear, lower, upper = formulation.box(slice(None))
+    f = K @ alpha
+    at = BoxDual(formulation).optimality(alpha, f)
+    g = linear - f
+    free = [v for v in range(n) if lower[v] < alpha[v] < upper[v]]
+    assert at.max_up == max(g[v] for v in range(n) if alpha[v] < upper[v])
+    assert at.min_low == min(g[v] for v in range(n) if alpha[v] > lower[v])
+    middle = np.mean(g[free]) if free else 0.5 * (at.max_up + at.min_low)
+    assert at.threshold == pytest.approx(middle, rel=1e-12)
+    assert at.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
+    assert at.objective == pytest.approx(naive.objective(K, linear, alpha), abs=1e-10)
+    bounds = upper - lower
+    gap = naive.duality_gap(K, formulation.sign, bounds, alpha, at.threshold)
+    assert at.duality_gap == pytest.approx(gap, abs=1e-9)
+    assert gap >= -1e-9
+    assert at.n_free == len(free)
+    assert at.n_support == np.count_nonzero(alpha)
+    assert at.n_bounded == at.n_support - at.n_free
+
+
+@pytest.mark.usefixtures("scans")
+def test_optimality_does_not_depend_on_the_scan():
+    _, K, formulation, alpha = make_problem(40, 1)
+    at = BoxDual(formulation).optimality(alpha, K @ alpha)
+    linear, lower, upper = formulation.box(slice(None))
+    assert at.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
+    assert at.linear_term == pytest.approx(linear @ alpha, rel=1e-12)
+    assert at.n_free == ((alpha > lower) & (alpha < upper)).sum()
+
+
+def test_at_the_optimum_both_gaps_close():
+    _, K, formulation, _ = make_problem(25, 2)
+    box = formulation.box(slice(None))
+    alpha = naive.solve(K, *box, np.zeros(25))
+    at = BoxDual(formulation).optimality(alpha, K @ alpha)
+    assert at.gap <= 1e-9
+    assert 0 <= at.duality_gap + 1e-9 <= 1e-6
+
+
+def test_at_zero_the_gap_is_that_of_the_labels():
+    _, _, formulation, _ = make_problem(20, 2, C=3.0)
+    at = BoxDual(formulation).optimality(np.zeros(20), np.zeros(20))
+    assert (at.max_up, at.min_low, at.gap, at.threshold) == (1.0, -1.0, 2.0, 0.0)
+    assert (at.n_support, at.n_free, at.objective) == (0, 0, 0.0)
+    assert at.duality_gap == pytest.approx(3.0 * 20)  # every slack is 1
+
+
+# -- the working set ------------------------------------------------------------------------------
+
+
+def violations(formulation, alpha, outputs, threshold):
+    """How far each row's gradient is on the wrong side of the threshold; below 0 if right."""
+    linear, lower, upper = formulation.box(slice(None))
+    scores = np.full(len(alpha), -np.inf)
+    for v in range(len(alpha)):
+        distance = linear[v] - outputs[v] - threshold
+        if alpha[v] < upper[v]:
+            scores[v] = max(scores[v], distance)
+        if alpha[v] > lower[v]:
+            scores[v] = max(scores[v], -distance)
+    return scores, (alpha > lower) & (alpha < upper)
+
+
+@pytest.mark.usefixtures("scans")
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("capacity", "smallest", "fill"), [
+    (60, 1, 1.0), (60, 1, 2.0), (60, 50, 1.0), (20, 1, 2.0), (3, 1, 1.0), (1000, 1000, 1.0),
+])  # fmt: skip
+def test_working_sets(seed, weighted, capacity, smallest, fill):
+    _, K, formulation, alpha = make_problem(60, seed, weighted=weighted)
+    dual = BoxDual(formulation)
+    outputs = K @ alpha
+    at = dual.optimality(alpha, outputs)
+    chosen = dual.select(alpha, outputs, at, capacity=capacity, smallest=smallest, fill=fill)
+    scores, free = violations(formulation, alpha, outputs, at.threshold)
+    wanted = free | (scores.astype(np.float32) > 0)
+    assert chosen.dtype == np.int64
+    assert (np.diff(chosen) > 0).all()
+    assert len(chosen) == min(60, capacity, max(smallest, int(fill * wanted.sum())))
+    inside = np.isin(np.arange(60), chosen)
+    if wanted.sum() <= len(chosen):
+        assert inside[wanted].all()
+    if 2 * free.sum() <= capacity:
+        assert inside[free].all() or len(chosen) < free.sum()
+        scores[free] = np.inf
+    if not inside.all():
+        rest = scores[~inside].max()
+        assert scores[inside].min() >= rest - 1e-6 * max(1, abs(rest))
+
+
+def test_ties_are_broken_by_the_first_rows():
+    sign = np.array([1, -1] * 10, np.int8)
+    dual = BoxDual(CSVC(sign=sign, C=1.0))
+    alpha = outputs = np.zeros(20)
+    at = dual.optimality(alpha, outputs)
+    chosen = dual.select(alpha, outputs, at, capacity=7, smallest=1, fill=1.0)
+    assert chosen.tolist() == list(range(7))
+
+
+def test_rows_without_weight_are_chosen_last():
+    _, K, formulation, alpha = make_problem(60, 3, weighted=True)
+    dual = BoxDual(formulation)
+    outputs = K @ alpha
+    at = dual.optimality(alpha, outputs)
+    movable = formulation.sample_weight > 0
+    chosen = dual.select(alpha, outputs, at, capacity=movable.sum(), smallest=60, fill=1.0)
+    assert chosen.tolist() == np.flatnonzero(movable).tolist()
+
+
+@pytest.mark.usefixtures("scans")
+def test_near_the_threshold():
+    _, K, formulation, alpha = make_problem(60, 4, weighted=True)
+    dual = BoxDual(formulation)
+    outputs = K @ alpha
+    at = dual.optimality(alpha, outputs)
+    linear, lower, upper = formulation.box(slice(None))
+    for margin in (0.0, 0.3, 10.0):
+        expected = [
+            v for v in range(60)
+            if lower[v] < upper[v]
+            and (lower[v] < alpha[v] < upper[v]
+                 or abs(linear[v] - outputs[v] - at.threshold) <= margin)
+        ]  # fmt: skip
+        found = dual.near_threshold(alpha, outputs, at, margin=margin)
+        assert found.tolist() == expected
+    assert len(found) == (lower < upper).sum()
+
+
+@pytest.mark.parametrize(("name", "rule"), [
+    ("mvp", smo.MVP), ("second-order", smo.SECOND_ORDER), ("second_order", smo.SECOND_ORDER),
+    ("hmg", smo.HMG), ("auto", smo.SECOND_ORDER),
+])  # fmt: skip
+def test_rules_by_name(name, rule):
+    assert SelectionRule.from_name(name) == rule
+
+
+def test_unknown_rule():
+    with pytest.raises(ParameterError, match=r"selection is 'best'; .*second-order"):
+        SelectionRule.from_name("best")
+
+
+def test_progress_has_the_core_s_numbers():
+    assert {p.name: int(p) for p in Progress} == {
+        name: getattr(smo, name) for name in ("CONVERGED", "STEPS_SPENT", "STALLED")
+    }
+
+
+def test_a_gap_is_never_negative():
+    at = Optimality(-1.0, 1.0, 0.0, 0, 0, 0, 0.0, 0.0, 0.0)
+    assert at.gap == 0
+
+
+# -- the problem on a working set -----------------------------------------------------------------
+
+
+def sub_problem(X, K, formulation, alpha, tiles, *, rule="mvp", slots=None, chosen=None, **options):
+    chosen = np.arange(len(X)) if chosen is None else chosen
+    rows = sp.csr_array(X[chosen]) if options.pop("sparse", False) else X[chosen]
+    gradient = formulation.sign[chosen] - (K @ alpha)[chosen]
+    buffer = np.empty(1024 * (slots or len(chosen)), np.float32)
+    dual = BoxDual(formulation, SelectionRule.from_name(rule))
+    return SubProblem(dual, tiles, rows, chosen, alpha[chosen], gradient, buffer=buffer, **options)
+
+
+@pytest.fixture
+def tiles():
+    with KernelTiles(RBF(gamma=GAMMA)) as tiles:
+        yield tiles
+
+
+@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_everything_as_a_working_set_is_the_problem(rule, sparse, tiles):
+    X, K, formulation, alpha = make_problem(30, 1, C=5.0, weighted=True)
+    problem = sub_problem(X, K, formulation, alpha, tiles, rule=rule, sparse=sparse)
+    assert problem.gap == pytest.approx(naive.kkt_gap(K, *formulation.box(slice(None)), alpha))
+    assert problem.advance(tol=1e-5, max_steps=1 << 15) is Progress.CONVERGED
+    assert problem.gap <= 1e-5
+    box = formulation.box(slice(None))
+    most = naive.objective(K, box.linear, naive.solve(K, *box, alpha))
+    assert naive.objective(K, box.linear, problem.alpha) == pytest.approx(most, rel=1e-6)
+    np.testing.assert_allclose(problem.gradient, box.linear - K @ problem.alpha, atol=5e-5)
+    assert problem.steps > 0
+    assert 0 < problem.cache.n_misses <= 30
+
+
+def test_part_as_a_working_set_leaves_the_rest(tiles):
+    X, K, formulation, alpha = make_problem(40, 2)
+    chosen = np.array([1, 5, 6, 9, 20, 21, 22, 30])
+    problem = sub_problem(X, K, formulation, alpha, tiles, chosen=chosen)
+    assert problem.advance(tol=1e-6) is Progress.CONVERGED
+    box = formulation.box(chosen)
+    rest = np.setdiff1d(np.arange(40), chosen)
+    linear = box.linear - K[np.ix_(chosen, rest)] @ alpha[rest]
+    K_part = K[np.ix_(chosen, chosen)]
+    assert naive.kkt_gap(K_part, linear, box.lower, box.upper, problem.alpha) <= 1e-5
+    assert problem.alpha.sum() == pytest.approx(alpha[chosen].sum(), abs=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+@pytest.mark.parametrize("slots", [4, 5, 8, 13, 40])
+def test_few_slots_give_the_same_bits(rule, slots, tiles):
+    X, K, formulation, _ = make_problem(60, 3, C=10.0)
+    alpha = np.zeros(60)
+    whole = sub_problem(X, K, formulation, alpha, tiles, rule=rule)
+    assert whole.advance(tol=1e-4, max_steps=1 << 15) is Progress.CONVERGED
+    scarce = sub_problem(X, K, formulation, alpha, tiles, rule=rule, slots=slots)
+    assert scarce.cache.n_slots == slots
+    assert scarce.advance(tol=1e-4, max_steps=1 << 15) is Progress.CONVERGED
+    np.testing.assert_array_equal(scarce.alpha, whole.alpha)
+    np.testing.assert_array_equal(scarce.gradient, whole.gradient)
+    assert scarce.steps == whole.steps
+    assert scarce.cache.n_misses > whole.cache.n_misses
+
+
+@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+def test_resumed_it_gives_the_same_bits(rule, tiles):
+    X, K, formulation, _ = make_problem(200, 5, C=1000.0)
+    whole = sub_problem(X, K, formulation, np.zeros(200), tiles, rule=rule)
+    assert whole.advance(tol=1e-3, max_steps=1 << 20) is Progress.CONVERGED
+    problem = sub_problem(X, K, formulation, np.zeros(200), tiles, rule=rule, slots=20)
+    pieces = 0
+    while problem.advance(tol=1e-3) is Progress.STEPS_SPENT:
+        pieces += 1
+        rows = np.arange(200)
+        problem = SubProblem(
+            BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
+            problem.alpha.copy(), problem.gradient.copy(),
+            buffer=np.empty(1024 * (4 + pieces), np.float32),
+            pair=problem.state.pair.copy(), steps=problem.steps,
+        )  # fmt: skip
+    assert pieces > 1
+    np.testing.assert_array_equal(problem.alpha, whole.alpha)
+    assert problem.steps == whole.steps
+
+
+@pytest.mark.parametrize("size", [10, 1024])
+def test_a_working_set_that_cannot_move_is_solved(size, tiles):
+    """All of one class at zero: nothing may fall. 1024 rows leave no padding behind the last."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(size + 1, 3)).astype(np.float32)
+    sign = np.ones(size + 1, np.int8)
+    sign[-1] = -1
+    formulation = CSVC(sign=sign, C=1.0)
+    alpha = np.zeros(size + 1)
+    problem = sub_problem(
+        X, np.zeros((size + 1, size + 1)), formulation, alpha, tiles, chosen=np.arange(size)
+    )
+    assert problem.gap == 0
+    assert problem.advance(tol=1e-3) is Progress.CONVERGED
+    assert problem.cache.n_misses == 0
+    assert not problem.alpha.any()
+
+
+def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles):
+    X, K, formulation, alpha = make_problem(50, 7)
+    problem = sub_problem(X, K, formulation, alpha, tiles)
+    box = formulation.box(slice(None))
+    gradient = box.linear - K @ alpha
+    middle = 0.5 * (gradient[alpha < box.upper].max() + gradient[alpha > box.lower].min())
+    scores, _ = violations(formulation, alpha, K @ alpha, middle)
+    wanted = problem._most_wanted(17)
+    assert wanted[0] == 17
+    others = [v for v in np.argsort(-scores, kind="stable") if scores[v] > 0 and v != 17]
+    assert wanted[1:].tolist() == others
+    problem.cache.ensure(np.array(others[:3]), stamp=1)
+    assert problem._most_wanted(17)[1:].tolist() == others[3:]
+    problem.cache.ensure(
+        np.array([v for v in range(50) if v != 17 and v not in others[:3]]), stamp=1
+    )
+    assert problem._most_wanted(17).tolist() == [17]
