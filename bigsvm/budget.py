@@ -20,6 +20,8 @@ WORKING_ROW_COPIES = 4
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
 BLOCK_SHARE = 0.15
+READER_CHUNKS = 8
+"""Chunks in memory beside a block while one is read: four being decoded, four compressed."""
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
 SMALLEST_WORKING_SET = 64
@@ -112,8 +114,11 @@ def plan_training(
     # A dense row has n_columns values, a sparse one fewer than its bytes.
     values_per_row = min(n_columns, bytes_per_row)
     scratch = int(threads * 4 * (252 * 512 + 3 * 252 * values_per_row + n_columns))
+    chunk = bytes_per_row * min(row_alignment, n_rows)
+    if row_alignment > 1:
+        scratch += int(READER_CHUNKS * chunk)
     left = memory - state - scratch
-    smallest_block = int(2 * bytes_per_row * min(row_alignment, n_rows))
+    smallest_block = int(2 * chunk)
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
     row_bytes = WORKING_ROW_COPIES * max(bytes_per_row, 4.0 * values_per_row)
@@ -125,7 +130,7 @@ def plan_training(
     gram = max(min(gram, 4 * _padded(size) * size), 0)
     projected = {
         "state of the rows": state,
-        "scratch of the threads": scratch,
+        "scratch of threads and reader": scratch,
         "blocks read ahead": blocks,
         "kernel rows": gram,
         "rows of the working set": int(row_bytes * size),

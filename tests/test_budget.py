@@ -80,7 +80,7 @@ def test_a_refusal_names_a_size_that_is_enough(problem):
     size, message = named_size(problem)
     assert f"{problem['n_rows']} rows of {problem['n_columns']} columns" in message
     assert "memory is 1 kB" in message
-    for part in ("state of the rows", "scratch of the threads", "blocks read ahead"):
+    for part in ("state of the rows", "scratch of threads and reader", "blocks read ahead"):
         assert re.search(rf"{part} [0-9.e+]+ (GB|MB|kB|bytes)", message)
     assert plan_training(size, **problem).working_set >= min(64, problem["n_rows"])
 
