@@ -4,7 +4,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.budget import parse_bytes, plan_training, show_bytes
@@ -75,6 +75,7 @@ def test_a_plan_adds_up(problem, factor):
     assert plan.gram_bytes <= 4 * padded * plan.working_set
 
 
+@settings(max_examples=300)
 @given(problems)
 def test_a_refusal_names_a_size_that_is_enough(problem):
     size, message = named_size(problem)

@@ -266,18 +266,18 @@ def test_few_slots_give_the_same_bits(rule, slots, tiles):
 
 @pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
 def test_resumed_it_gives_the_same_bits(rule, tiles):
-    X, K, formulation, _ = make_problem(200, 5, C=1000.0)
-    whole = sub_problem(X, K, formulation, np.zeros(200), tiles, rule=rule)
+    X, K, formulation, _ = make_problem(120, 5, C=1000.0)
+    whole = sub_problem(X, K, formulation, np.zeros(120), tiles, rule=rule)
     assert whole.advance(tol=1e-3, max_steps=1 << 20) is Progress.CONVERGED
-    problem = sub_problem(X, K, formulation, np.zeros(200), tiles, rule=rule, slots=20)
+    problem = sub_problem(X, K, formulation, np.zeros(120), tiles, rule=rule, slots=80)
     pieces = 0
     while problem.advance(tol=1e-3) is Progress.STEPS_SPENT:
         pieces += 1
-        rows = np.arange(200)
+        rows = np.arange(120)
         problem = SubProblem(
             BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
             problem.alpha.copy(), problem.gradient.copy(),
-            buffer=np.empty(1024 * (4 + pieces), np.float32),
+            buffer=np.empty(1024 * (80 + pieces), np.float32),
             pair=problem.state.pair.copy(), steps=problem.steps,
         )  # fmt: skip
     assert pieces > 1
