@@ -15,8 +15,8 @@ import numpy as np
 
 import bigsvm
 
-ROWS, COLUMNS = 200_000, 64
-MEMORY = 40_000_000
+ROWS, COLUMNS = 400_000, 64
+MEMORY = 80_000_000
 
 
 def two_clouds() -> tuple[da.Array, np.ndarray]:

@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     y = rng.integers(0, 2, 6000)
     X = (rng.normal(size=(6000, 10)) + 0.5 * (2 * y - 1)[:, None]).astype(np.float32)
     store = bigsvm.write_store(folder / "clouds.zarr", X, y)
-    parameters = {"C": 1, "gamma": 0.1, "checkpoint": folder / "run", "checkpoint_every": 60}
+    parameters = {"C": 1, "gamma": 0.1, "memory": "10MB", "checkpoint": folder / "run"}
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

@@ -46,7 +46,7 @@ def start(*arguments, cwd=None, **options):
 def finish(child, code=0):
     """Wait for a process, and hold it to an exit code; returns both of its outputs."""
     try:
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=600)
     finally:
         child.kill()
     assert child.returncode == code, f"exit code {child.returncode}\n{out}\n{err}"

@@ -147,7 +147,7 @@ class TestSignals:
         child.send_signal(signum)
         sent = time.monotonic()
         out, err = finish(child, code)
-        assert time.monotonic() - sent < 5  # one second on an idle machine
+        assert time.monotonic() - sent < 20  # a second, and as many as a busy machine may add
         record = json.loads(out)
         assert (record["converged"], record["stop_reason"]) == (False, "interrupted")
         assert f"bigsvm train --resume {run}" in err

@@ -1,0 +1,92 @@
+"""The README does what it says: its blocks run, in order, as they stand there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from bigsvm.cli import app
+
+REPOSITORY = Path(__file__).parents[1]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+SETUP, GUIDE = BLOCKS[:2], BLOCKS[2:]
+
+
+def test_the_first_two_blocks_are_the_main_job_and_the_tests():
+    (demo_kind, demo), (tests_kind, tests) = SETUP
+    assert demo_kind == tests_kind == "sh"
+    assert demo.strip() == (
+        "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/bigsvm demo"
+    )
+    assert tests.strip() == (
+        "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' "
+        "&& .venv/bin/pytest -m 'not slow'"
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An empty folder in which the guide has been followed from beginning to end."""
+    place = tmp_path_factory.mktemp("guide")
+    programs = tmp_path_factory.mktemp("bin")
+    command = programs / "bigsvm"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bigsvm "$@"\n')
+    command.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    for kind, text in GUIDE:
+        line = ["bash", "-euo", "pipefail", "-c", text]
+        if kind == "python":
+            line = [sys.executable, "-W", "error", "-c", text]
+        ended = subprocess.run(
+            line, capture_output=True, text=True, check=False, cwd=place, env=environment
+        )
+        assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
+        assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
+    return place
+
+
+def test_the_guide_is_shell_and_python_and_runs(folder):
+    assert {kind for kind, _ in GUIDE} == {"sh", "python"}
+    assert {"train.zarr", "model.safetensors", "run", "dask.zarr"} <= set(os.listdir(folder))
+
+
+def test_predictions_are_in_the_order_of_the_text(folder):
+    predicted = (folder / "predicted.txt").read_text().splitlines()
+    truth = [line.split()[0] for line in (folder / "test.libsvm").read_text().splitlines()]
+    right = sum(p == t for p, t in zip(predicted, truth, strict=True))
+    values = [float(line) for line in (folder / "values.txt").read_text().splitlines()]
+    assert [value > 0 for value in values] == [label == "1" for label in predicted]
+    assert right / len(truth) == json.loads((folder / "predicted.json").read_text())["accuracy"]
+    assert right / len(truth) > 0.9
+
+
+def test_the_json_of_training_is_that_of_a_converged_run(folder):
+    assert json.loads((folder / "trained.json").read_text())["converged"] is True
+
+
+def test_every_option_it_names_exists():
+    root = get_command(app)
+    options = {
+        name
+        for command in root.commands.values()
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+    named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", README))
+    assert named <= options
+
+
+def test_files_it_refers_to_exist():
+    for name in ("CHANGELOG.md", ".github/CONTRIBUTING.md", "examples"):
+        assert name in README
+        assert (REPOSITORY / name).exists()
