@@ -6,7 +6,7 @@ class BigsvmError(Exception):
 
 
 class ParameterError(BigsvmError, ValueError):
-    """A parameter, or a combination of parameters, has no meaning; names it and what would be right."""
+    """A parameter or a combination of them has no meaning; names it and what would be right."""
 
 
 class DataError(BigsvmError, ValueError):
@@ -18,7 +18,7 @@ class ParseError(DataError):
 
 
 class StoreError(BigsvmError):
-    """A path that is not a store, is not complete, or has a format newer than this version reads."""
+    """A path that is no store, is not complete, or has a format newer than this version reads."""
 
 
 class DataCorruptionError(StoreError):

@@ -26,7 +26,7 @@ def test_the_first_two_blocks_are_the_main_job_and_the_tests():
     )
     assert tests.strip() == (
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' "
-        "&& .venv/bin/pytest -m 'not slow'"
+        "&& .venv/bin/pytest -n auto -m 'not slow'"
     )
 
 

@@ -14,37 +14,28 @@ sweep over all rows then starts from a useful point for a few percent of its cos
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.sampling import sample_rows
 from bigsvm.duals.box import Optimality, Progress, SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.certify import certify
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.saving import Saver
+from bigsvm.training.start import SAMPLE_GROWTH, draw_sample, first_working_set
 from bigsvm.training.state import Counters, Limits, Phase, RowState
 from bigsvm.training.sweep import choose, sweep
 from bigsvm.training.working_rows import WorkingRows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.box import BoxDual
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
 
-DIRECT_ROWS = 8192
-"""Up to so many rows the first working set is all of them: on spambase half of the pair steps."""
-FIRST_SAMPLE = 2000
-SAMPLE_GROWTH = 3
-SAMPLE_SHARE = 0.25
-"""The largest nested sample is this share of the rows: 0.2 to 0.33 cost the fewest evaluations on a9a
-and w8a, 0.06 and 0.5 up to 40 % more."""
 SAMPLE_TOL = 0.05
 """Nested samples are solved to this KKT gap only; what they lead to is swept over all rows next."""
 INNER_TOL = 0.5
@@ -98,11 +89,11 @@ class Decomposition:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self.tol = tol
         self.limits = limits or Limits()
-        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         self.listener = listener
         self._rows = WorkingRows(source)
         self._buffer = np.empty(plan.gram_bytes // 4, np.float32)
-        self._started = self._last_saved = time.monotonic()
+        self._saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
+        self._started = time.monotonic()
         self._stop: StopReason | None = None
         self._at: Optimality | None = None
         saved = checkpoint.latest() if checkpoint else None
@@ -117,11 +108,7 @@ class Decomposition:
 
     def _first_state(self, rng: np.random.Generator) -> RowState:
         n = self.source.n_rows
-        if n <= min(DIRECT_ROWS, self.plan.working_set):
-            sample = np.arange(n)
-        else:
-            size = max(FIRST_SAMPLE, int(SAMPLE_SHARE * n))
-            sample = sample_rows(self.source, min(size, self.plan.working_set), rng)
+        sample = draw_sample(self.source, self.plan.working_set, rng)
         self.count.random_state = dict(rng.bit_generator.state)
         empty = np.empty(0)
         return RowState(
@@ -171,7 +158,10 @@ class Decomposition:
                 fill=FILL,
             )
         else:
-            working_set = self._first_sample()
+            working_set, sample = first_working_set(
+                self.dual.formulation, state.sample, self.source.n_rows
+            )
+            state = state._replace(sample=sample)
         linear = self.dual.formulation.box(working_set).linear
         self.state = state._replace(
             working_set=working_set,
@@ -181,26 +171,6 @@ class Decomposition:
         )
         count.sub_steps = 0
         count.phase = Phase.SOLVE
-
-    def _first_sample(self) -> NDArray[np.int64]:
-        """Choose the smallest sample in which a row of either class may move."""
-        sample = self.state.sample
-        size = len(sample) if len(sample) == self.source.n_rows else min(FIRST_SAMPLE, len(sample))
-        while size < len(sample) and not self._has_both(sample[:size]):
-            size = min(size * SAMPLE_GROWTH, len(sample))
-        if self._has_both(sample[:size]):
-            return sample[:size]
-        # A class too rare for any sample: take some of its rows and fill up at random.
-        rare = np.concatenate(
-            [np.flatnonzero(part)[:100] for part in self.dual.formulation.movable_by_class()]
-        )
-        rest = sample[~np.isin(sample, rare)][: max(0, min(FIRST_SAMPLE, len(sample)) - len(rare))]
-        self.state = self.state._replace(sample=np.concatenate([rare, rest]))
-        return self.state.sample
-
-    def _has_both(self, rows: NDArray[np.int64]) -> bool:
-        box = self.dual.formulation.box(rows)
-        return bool((box.upper > 0).any() and (box.lower < 0).any())
 
     def _judge(self, at: Optimality) -> None:
         """Decide whether the point of the last sweep ends the run."""
@@ -419,14 +389,9 @@ class Decomposition:
             self._stop = StopReason.INTERRUPTED
         elif now - self._started >= self.limits.max_seconds:
             self._stop = StopReason.TIME_LIMIT
-        elif now - self._last_saved >= self.checkpoint_every:
+        elif self._saver.is_due():
             self._save()
 
     def _save(self) -> None:
-        if self.checkpoint is None:
-            return
-        began = time.monotonic()
         self._account()
-        generation = self.checkpoint.save(self.state._asdict(), asdict(self.count))
-        self._last_saved = time.monotonic()
-        self.listener(events.Checkpointed(generation, self._last_saved - began))
+        self._saver.save(self.state, self.count)

@@ -8,7 +8,6 @@ from sklearn.svm import SVC as PeerSVC
 
 import bigsvm
 
-
 PEER_ACCURACY_ON_A9A = 0.848351
 """Of scikit-learn's SVC at the same C, gamma and tol; `test_a9a_peer` recomputes it."""
 

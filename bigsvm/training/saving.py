@@ -1,0 +1,59 @@
+"""When a run is saved: early enough that a kill at any moment costs one interval at most."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from bigsvm.training import events
+
+if TYPE_CHECKING:
+    from bigsvm.training.checkpoint import Checkpoint
+    from bigsvm.training.state import Counters, RowState
+
+
+class Saver:
+    """Saves a run to its checkpoint every so many seconds; without a checkpoint it does nothing.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint or None
+    every : float
+        Seconds of work that a kill may cost.
+    listener : callable
+        Told of every generation written.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint | None, *, every: float, listener: events.Listener
+    ) -> None:
+        self._checkpoint, self._every, self._listener = checkpoint, every, listener
+        self._snapshot = self._last_look = time.monotonic()
+        self._seconds = 0.0
+
+    def is_due(self) -> bool:
+        """Whether to save now; asked between two slices of work.
+
+        A save that waited for the next slice would hold work only once it is complete itself, so
+        both are counted in advance, as long as the last ones took.
+        """
+        now = time.monotonic()
+        complete = now + (now - self._last_look) + self._seconds
+        self._last_look = now
+        return self._checkpoint is not None and complete - self._snapshot >= self._every
+
+    def save(self, state: RowState, count: Counters) -> None:
+        """Write a generation.
+
+        Raises
+        ------
+        CheckpointError
+            The disk is full or fails.
+        """
+        if self._checkpoint is None:
+            return
+        self._snapshot = time.monotonic()
+        generation = self._checkpoint.save(state._asdict(), asdict(count))
+        self._seconds = time.monotonic() - self._snapshot
+        self._listener(events.Checkpointed(generation, self._seconds))
