@@ -20,8 +20,8 @@ WORKING_ROW_COPIES = 4
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
 BLOCK_SHARE = 0.15
-READER_CHUNKS = 8
-"""Chunks in memory beside a block while one is read: four being decoded, four compressed."""
+READER_CHUNKS = 4
+"""Chunks that are read together; each is in memory compressed and decoded, beside the block."""
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
 SMALLEST_WORKING_SET = 64
@@ -115,10 +115,11 @@ def plan_training(
     values_per_row = min(n_columns, bytes_per_row)
     scratch = int(threads * 4 * (252 * 512 + 3 * 252 * values_per_row + n_columns))
     chunk = bytes_per_row * min(row_alignment, n_rows)
+    n_chunks = -(-n_rows // row_alignment)
     if row_alignment > 1:
-        scratch += int(READER_CHUNKS * chunk)
+        scratch += int(2 * min(READER_CHUNKS, n_chunks) * chunk)
     left = memory - state - scratch
-    smallest_block = int(2 * chunk)
+    smallest_block = int(min(2, n_chunks) * chunk)
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
     row_bytes = WORKING_ROW_COPIES * max(bytes_per_row, 4.0 * values_per_row)

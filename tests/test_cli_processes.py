@@ -15,7 +15,7 @@ from bigsvm.errors import StoreError
 
 N_ROWS = 10_000
 TRAINING = (
-    *("--C", "1", "--gamma", "0.05", "--memory", "6MB", "--threads", "1"),
+    *("--C", "1", "--gamma", "0.05", "--memory", "18MB", "--threads", "1"),
     *("--checkpoint-every", "0.1s", "--quiet", "--json"),
 )
 """Keeps one thread busy for some seconds, with a score of sweeps."""
