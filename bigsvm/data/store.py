@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import dask.array as da
 import numpy as np
 import scipy.sparse as sp
 import zarr
@@ -28,6 +27,7 @@ from bigsvm.data.statistics import Statistics
 from bigsvm.errors import DataCorruptionError, StoreError
 
 if TYPE_CHECKING:
+    import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -193,6 +193,9 @@ class StoreRows(RowSource):
 
     def as_dask(self) -> da.Array:
         """Give the rows as a Dask array; each task is one verified read of some 32 MiB."""
+        # Training does without, and it takes as long to import as zarr.
+        import dask.array as da
+
         rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
         chunks = (*(rows for _ in range(self.n_rows // rows)), self.n_rows % rows)
         sizes = tuple(n for n in chunks if n)
