@@ -38,7 +38,8 @@ def recomputed(store, model, C):
     return objective, gap, 0.5 * alpha @ f + C * slack.sum() - objective
 
 
-def check(store, model, C, *, objective, within):
+def check(store, model, C, *, objective, within, slack_within):
+    """Compare the certificate with what is recomputed; `slack_within` is of the sum of slacks."""
     certificate = model.certificate
     found, gap, duality_gap = recomputed(store, model, C)
     assert certificate["converged"]
@@ -46,7 +47,7 @@ def check(store, model, C, *, objective, within):
     assert certificate["objective"] == pytest.approx(found, abs=1e-3 * within)
     assert gap <= certificate["tol"] * 1.05
     assert certificate["gap"] == pytest.approx(gap, abs=5e-5)
-    assert certificate["duality_gap"] == pytest.approx(duality_gap, rel=0.05, abs=1e-3)
+    assert certificate["duality_gap"] == pytest.approx(duality_gap, abs=C * slack_within)
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
@@ -54,7 +55,7 @@ def test_a9a(real, tmp_path, layout):
     store = bigsvm.convert([real("a9a")], tmp_path / "a.zarr", n_features=123, layout=layout)
     test = bigsvm.convert([real("a9a.t")], tmp_path / "t.zarr", n_features=123, layout=layout)
     fitted = bigsvm.SVC(C=1, gamma=0.008, memory="500MB").fit(store)
-    check(store, fitted.model_, 1.0, objective=11602.40, within=0.05)
+    check(store, fitted.model_, 1.0, objective=11602.40, within=0.05, slack_within=1e-3)
     assert abs(fitted.certificate_["n_support"] - 11_950) <= 60
     accuracy = (fitted.predict(test).compute() == test.labels()).mean()
     assert accuracy == pytest.approx(PEER_ACCURACY_ON_A9A, abs=0.0005)
@@ -72,7 +73,10 @@ def test_a9a_peer(real):
 def test_w8a(real, tmp_path):
     store = bigsvm.convert([real("w8a")], tmp_path / "w.zarr", n_features=300)
     fitted = bigsvm.SVC(C=8, gamma=0.05, memory="500MB").fit(store)
-    check(store, fitted.model_, 8.0, objective=7971.99, within=0.05)
+    # A row without alpha keeps its float32 output, some 1e-6 off, and thousands of them lie at the
+    # margin itself.
+    slack_within = 1e-6 * store.rows.n_rows
+    check(store, fitted.model_, 8.0, objective=7971.99, within=0.05, slack_within=slack_within)
 
 
 @pytest.mark.parametrize("selection", ["second-order", "hmg", "mvp"])
@@ -82,7 +86,7 @@ def test_spambase_as_in_hmg_tables_1_and_2(real, tmp_path, selection):
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     store = bigsvm.write_store(tmp_path / "s.zarr", X, y)
     fitted = bigsvm.SVC(C=50, gamma=0.005, selection=selection).fit(store)
-    check(store, fitted.model_, 50.0, objective=27_019.14, within=0.01)
+    check(store, fitted.model_, 50.0, objective=27_019.14, within=0.01, slack_within=1e-4)
     # Identical rows share their alpha in many optimal ways: LIBSVM's own count goes from 18.45 to
     # 18.50 % with tol, and the paths of mvp and hmg end with more.
     share = fitted.certificate_["n_support"] / 4601

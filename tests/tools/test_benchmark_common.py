@@ -92,13 +92,22 @@ def test_child_reports_answer_threads_and_memory():
     program = (
         "import json, os; x = bytearray(200_000_000); "
         "x[::1024] = b'1' * len(x[::1024]); "
-        "print('talk'); print(json.dumps({'threads': os.environ['OMP_NUM_THREADS']}))"
+        "print('talk'); print(json.dumps({'threads': os.environ['OMP_NUM_THREADS']})); "
+        "import time; time.sleep(1)"
     )
     finished = common.run_child([sys.executable, "-c", program], threads=2)
     assert finished.returncode == 0
     assert finished.answer == {"threads": "2"}
     assert 200_000_000 < finished.peak_rss < 600_000_000
     assert finished.seconds > 0
+
+
+def test_peak_of_a_child_is_not_that_of_a_larger_parent():
+    x = bytearray(700_000_000)
+    x[::1024] = b"1" * len(x[::1024])
+    finished = common.run_child([sys.executable, "-c", "import time; time.sleep(1)"], threads=1)
+    assert 1_000_000 < finished.peak_rss < 300_000_000
+    assert len(x) == 700_000_000
 
 
 def test_child_may_be_killed_while_it_runs():

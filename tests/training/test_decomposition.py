@@ -141,12 +141,12 @@ def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
         from training.problems import blobs, decomposition
         from bigsvm.training.checkpoint import Checkpoint
         import bigsvm.training.sweep as sweep
-        sweep.EVALUATIONS_AT_ONCE = 1e5
-        X, y = blobs(6000)
+        sweep.EVALUATIONS_AT_ONCE = 1e6
+        X, y = blobs(3000)
         with Checkpoint(sys.argv[2], {}) as checkpoint:
             print("started", flush=True)
             result = decomposition(
-                X, y, C=10.0, working_set=1000, checkpoint=checkpoint, checkpoint_every=0.02
+                X, y, C=10.0, working_set=750, checkpoint=checkpoint, checkpoint_every=0.2
             ).run()
         np.savez(sys.argv[3], support=result.support, coefficients=result.coefficients,
                  intercept=result.intercept, gap=result.certificate.gap)

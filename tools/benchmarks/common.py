@@ -2,13 +2,14 @@
 
 Everything measured runs in a child process. The parent stays small on purpose, hence the imports
 inside functions: Linux counts the pages a child shares with its parent before it becomes another
-program towards the child's peak.
+program towards the child's ru_maxrss, which says nothing of the child below the parent's own peak.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
+    import psutil
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
@@ -35,7 +37,7 @@ THREAD_VARIABLES = (
 )
 
 SAMPLE_SECONDS = 0.05
-"""Between two looks at a child's memory; what it misses in between, ru_maxrss has."""
+"""Between two looks at a child's memory. Linux keeps the peak between them (VmHWM)."""
 
 
 class DataSet(NamedTuple):
@@ -121,7 +123,8 @@ class Finished(NamedTuple):
     seconds : float
         From its start to its end, interpreter and imports included.
     peak_rss : int
-        Bytes: the larger of the kernel's own record and the samples.
+        Bytes: the samples, or the system's record (ru_maxrss) where that is larger than the peak of
+        this process, which it includes.
     answer : dict
         The last line of its standard output, as JSON; empty where it is none.
     stdout, stderr : str
@@ -149,6 +152,7 @@ def run_child(
         Called once with the running child, in this thread; may kill it.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         started = time.perf_counter()
         child = subprocess.Popen(
             list(command), stdout=out, stderr=err, env=environment(threads), cwd=REPOSITORY
@@ -167,7 +171,7 @@ def run_child(
     return Finished(
         returncode=child.returncode,
         seconds=seconds,
-        peak_rss=max(sampled, usage.ru_maxrss * kibibytes),
+        peak_rss=max(sampled, usage.ru_maxrss * kibibytes if usage.ru_maxrss > own_peak else 0),
         answer=last_json(stdout),
         stdout=stdout,
         stderr=stderr,
@@ -184,7 +188,7 @@ def run_checked(command: Sequence[str], *, threads: int) -> Finished:
 
 
 class _MemorySampler:
-    """The largest resident set of a process, looked at every `SAMPLE_SECONDS`."""
+    """The peak of a process's resident set, looked at every `SAMPLE_SECONDS`."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -199,14 +203,24 @@ class _MemorySampler:
         try:
             process = psutil.Process(self._pid)
             while not self._done.wait(SAMPLE_SECONDS):
-                self._peak = max(self._peak, process.memory_info().rss)
-        except psutil.Error:
+                self._peak = max(self._peak, _peak_so_far(process))
+        except (psutil.Error, FileNotFoundError, ProcessLookupError):
             return  # the child has ended
 
     def stop(self) -> int:
         self._done.set()
         self._thread.join()
         return self._peak
+
+
+def _peak_so_far(process: psutil.Process) -> int:
+    """Bytes; VmHWM counts from the moment the process became its program, unlike ru_maxrss."""
+    status = Path(f"/proc/{process.pid}/status")
+    if status.parent.parent.joinpath("self").exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return int(process.memory_info().rss)
 
 
 def last_json(text: str) -> dict[str, Any]:
