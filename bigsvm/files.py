@@ -1,12 +1,13 @@
-"""Files that are whole or absent after a crash: write, flush, sync, rename, sync the directory."""
+"""Files that are whole or absent after a crash: write, flush, sync, rename, sync the directory.
+
+And locks that a process holds until it ends, however it ends.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def sync_directory(path: Path) -> None:
@@ -16,6 +17,29 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_tree(path: Path) -> None:
+    """Make all files in a directory and below durable, and their names."""
+    for folder, _, files in os.walk(path):
+        for file in files:
+            with (Path(folder) / file).open("rb") as handle:
+                os.fsync(handle.fileno())
+        sync_directory(Path(folder))
+
+
+def try_lock(path: Path, *, create: bool = True) -> int | None:
+    """Descriptor of the locked file, or None if another process holds the lock.
+
+    Closing it, or the end of the process, gives the lock up.
+    """
+    descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm.errors import DataError
+from bigsvm.files import try_lock
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -113,13 +113,14 @@ def temporary_folder(parent: Path | None) -> Iterator[Path]:
         for left in where.glob(f"{_PREFIX}*"):
             _remove_if_left(left)
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = try_lock(folder / "lock")
     except OSError as error:
         raise DataError(
             f"{where}: cannot be written ({error.strerror}); use --cache-dir"
         ) from error
+    if lock is None:
+        raise DataError(f"{folder}: another process just removed it; try again")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -129,13 +130,9 @@ def temporary_folder(parent: Path | None) -> Iterator[Path]:
 def _remove_if_left(folder: Path) -> None:
     """Remove the folder of a process that was killed; one whose lock is held is in use."""
     try:
-        lock = os.open(folder / "lock", os.O_RDWR)
+        lock = try_lock(folder / "lock", create=False)
     except OSError:
         return  # somebody else's, or just being made
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if lock is not None:
         shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
-        pass
-    finally:
         os.close(lock)

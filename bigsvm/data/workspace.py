@@ -8,7 +8,6 @@ renamed into place, so that a name never stands for half a store.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -18,37 +17,10 @@ from typing import TYPE_CHECKING
 
 from bigsvm.data.schema import KEY
 from bigsvm.errors import StoreError
+from bigsvm.files import sync_directory, sync_tree, try_lock
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-
-def flush_directory(path: Path) -> None:
-    """Make the entries of a directory (new and renamed files) survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _flush_tree(path: Path) -> None:
-    for folder, _, files in os.walk(path):
-        for file in files:
-            with (Path(folder) / file).open("rb") as handle:
-                os.fsync(handle.fileno())
-        flush_directory(Path(folder))
-
-
-def _lock(file: Path) -> int | None:
-    """Descriptor of the locked file, or None if another process holds the lock."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 class Workspace:
@@ -90,7 +62,7 @@ class Workspace:
                 self._discard(left)
             self._check_target()
             self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
-            lock = _lock(self.path / "lock")
+            lock = try_lock(self.path / "lock")
         except OSError as error:
             raise StoreError(f"{self.target}: cannot be written ({error.strerror})") from error
         if lock is None:
@@ -115,13 +87,13 @@ class Workspace:
 
     def commit(self) -> None:
         """Put the finished store in its place."""
-        _flush_tree(self.store)
+        sync_tree(self.store)
         self._check_target()
         if self.target.exists():
             # Recovered by `_discard` if the process ends between the two renames.
             self.target.rename(self.path / "old")
         self.store.rename(self.target)
-        flush_directory(self.target.parent)
+        sync_directory(self.target.parent)
 
     def _check_target(self) -> None:
         if not (self.target.exists() or self.target.is_symlink()):
@@ -142,7 +114,7 @@ class Workspace:
     def _discard(self, left: Path) -> None:
         """Remove what a dead process left; StoreError if the process lives."""
         try:
-            lock = _lock(left / "lock")
+            lock = try_lock(left / "lock")
         except (FileNotFoundError, NotADirectoryError):
             return
         if lock is None:
