@@ -110,9 +110,9 @@ class KernelExpansion:
         Raises
         ------
         DataError
-            Another number of columns.
+            Another number of columns, or column 0 was another index in the LIBSVM text.
         """
-        self.check_columns(source.n_columns)
+        self.check_columns(source.n_columns, source.first_index)
         out = np.full(source.n_rows, self.intercept)
         kind = dtype or (np.float32 if source.dtype == np.float32 else np.float64)
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
@@ -129,12 +129,25 @@ class KernelExpansion:
             )  # fmt: skip
         return out
 
-    def check_columns(self, n_columns: int) -> None:
-        """Refuse rows with another number of columns than the training data."""
+    @property
+    def first_index(self) -> int | None:
+        """Index of column 0 in the LIBSVM text it was trained on, None where that was no text."""
+        index = self.provenance.get("first_index")
+        return None if index is None else int(index)
+
+    def check_columns(self, n_columns: int, first_index: int | None = None) -> None:
+        """Refuse rows whose columns are not those of the training data, in number or by index."""
         if n_columns != self.n_features:
             raise DataError(
                 f"the rows have {n_columns} columns, the model was trained on {self.n_features}; "
                 f"give the number of columns when converting (--features {self.n_features})"
+            )
+        if None not in (first_index, self.first_index) and first_index != self.first_index:
+            meant = "yes" if self.first_index == 0 else "no"
+            raise DataError(
+                f"column 0 of the rows is index {first_index} of their text, but index "
+                f"{self.first_index} of the text the model was trained on; convert them with "
+                f"--zero-based {meant}"
             )
 
     # -- files -----------------------------------------------------------------------------------

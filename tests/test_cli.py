@@ -362,6 +362,18 @@ class TestPredict:
         run_here("convert", data / "test.libsvm", tmp_path / "wide", "--features", "9")
         assert "9 columns" in error_of("predict", tmp_path / "wide", data / "model")
 
+    def test_text_is_numbered_as_the_training_text_was(self, tmp_path):
+        """No row of the test text has index 0, so that alone it would seem to start at 1."""
+        train, test, model = tmp_path / "train", tmp_path / "test", tmp_path / "model"
+        train.write_text("1 0:1 2:2\n-1 1:1\n1 0:2\n-1 2:1\n")
+        test.write_text("1 2:2\n-1 1:1\n")
+        run_here("train", train, model, "--gamma", "1")
+        run_here("predict", test, model, "--decision-function", "-o", tmp_path / "values")
+        expected = self.expected(tmp_path, np.array([[0, 0, 2.0], [0, 1, 0]], np.float32))
+        np.testing.assert_allclose(np.loadtxt(tmp_path / "values"), expected, atol=1e-5)
+        run_here("convert", test, tmp_path / "test.zarr", "--features", "3")
+        assert "--zero-based yes" in error_of("predict", tmp_path / "test.zarr", model)
+
     def test_labels_that_are_no_classes_give_no_accuracy(self, data, tmp_path):
         (tmp_path / "unknown").write_text("0 1:1\n0 2:1\n")
         assert answer("predict", tmp_path / "unknown", data / "model")["accuracy"] is None

@@ -73,7 +73,7 @@ def command(
                 store,
                 memory=parse_bytes(memory),
                 cache_dir=cache_dir,
-                zero_based=zero_based,
+                zero_based=_as_in_training(zero_based, trained),
                 display=display,
                 interruption=interruption,
                 n_features=trained.n_features,
@@ -106,6 +106,13 @@ def command(
         },
         json=json,
     )
+
+
+def _as_in_training(given: ZeroBased, model: "KernelExpansion") -> ZeroBased:
+    """Replace auto by the numbering of the training text, which the test rows may not show."""
+    if given is not ZeroBased.AUTO or model.first_index is None:
+        return given
+    return ZeroBased.YES if model.first_index == 0 else ZeroBased.NO
 
 
 def _accuracy(

@@ -158,12 +158,12 @@ def convert(
             first = spool.n_rows
             spool.append(RowBatch(values, text.labels, np.arange(first, first + n), None))
             report(ConversionProgress("read", reader.counts.bytes_read, total))
-        n_columns, first_column = _columns(reader.counts, zero_based, n_features)
+        n_columns, first_index = _columns(reader.counts, zero_based, n_features)
         write_spool(
             spool,
             work.store,
             n_columns=n_columns,
-            first_column=first_column,
+            first_index=first_index,
             layout=choose_layout(layout, spool.n_entries, spool.n_rows, n_columns),
             dtype=np.dtype(dtype),
             weights=False,
@@ -181,7 +181,7 @@ def write_spool(
     path: Path,
     *,
     n_columns: int,
-    first_column: int,
+    first_index: int | None,
     layout: str,
     dtype: np.dtype[np.float32] | np.dtype[np.float64],
     weights: bool,
@@ -190,7 +190,10 @@ def write_spool(
     budget: int,
     report: OnProgress,
 ) -> None:
-    """Write the rows of a spool, in its order, as the store `path`."""
+    """Write the rows of a spool, in its order, as the store `path`.
+
+    `first_index` is that of the column that becomes column 0, None where the rows are no text's.
+    """
     check_columns(n_columns, budget)
     writer = StoreWriter(
         path,
@@ -203,11 +206,16 @@ def write_spool(
         memory_bytes=budget // 4,
     )
     done = 0
-    for batch in spool.batches(n_columns, first_column):
+    for batch in spool.batches(n_columns, first_index or 0):
         writer.append(batch)
         done += len(batch.labels)
         report(ConversionProgress("write", done, spool.n_rows))
-    writer.finish(shuffled=seed is not None, seed=seed, sources=sources)
+    writer.finish(
+        shuffled=seed is not None,
+        seed=seed,
+        sources=sources,
+        first_index=first_index,
+    )
 
 
 def check_columns(n_columns: int, budget: int) -> None:

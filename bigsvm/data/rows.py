@@ -47,6 +47,8 @@ class RowSource(ABC):
         Mean bytes one row takes in memory as `read` gives it.
     row_alignment : int
         Blocks that start and end at multiples of this are cheapest to read (1 where it is all one).
+    first_index : int or None
+        Index that column 0 had in LIBSVM text, 0 or 1; None where the rows are of other origin.
     """
 
     n_rows: int
@@ -56,6 +58,7 @@ class RowSource(ABC):
     is_shuffled: bool
     bytes_per_row: float
     row_alignment: int
+    first_index: int | None = None
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Rows:

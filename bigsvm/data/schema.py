@@ -98,6 +98,8 @@ class StoreAttributes:
         Of all entries of X together; population variance.
     sources : tuple of str
         Names of the inputs, without directories.
+    first_index : int or None
+        Index of column 0 in LIBSVM text, 0 or 1; None of rows that were not text.
     manifest : mapping of str to tuple of str
         Hash of each chunk of each array, as 16 hexadecimal digits.
     fingerprint : str
@@ -119,6 +121,7 @@ class StoreAttributes:
     mean: float
     variance: float
     sources: tuple[str, ...]
+    first_index: int | None
     manifest: Mapping[str, tuple[str, ...]]
     fingerprint: str
     rows_fingerprint: str
@@ -272,6 +275,7 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         mean=float(record["mean"]),
         variance=float(record["variance"]),
         sources=tuple(str(source) for source in record["sources"]),
+        first_index=None if record["first_index"] is None else int(record["first_index"]),
         manifest=manifest,
         fingerprint=str(record["fingerprint"]),
         rows_fingerprint=str(record["rows_fingerprint"]),

@@ -108,6 +108,7 @@ class StoreRows(RowSource):
         self.dtype = np.dtype(attributes.dtype)
         self.is_sparse = attributes.layout == CSR
         self.is_shuffled = attributes.shuffled
+        self.first_index = attributes.first_index
         item = self.dtype.itemsize
         if self.is_sparse:
             per_entry = item + 4

@@ -185,7 +185,7 @@ class _Writing:
                 spool,
                 path,
                 n_columns=source.n_columns,
-                first_column=0,
+                first_index=None,
                 layout=self._final_layout(spool.n_entries),
                 dtype=self._dtype,
                 weights=self._weights is not None,

@@ -132,7 +132,14 @@ class StoreWriter:
             if self._n_pending == self._block_rows:
                 self._write_block()
 
-    def finish(self, *, shuffled: bool, seed: int | None, sources: tuple[str, ...]) -> None:
+    def finish(
+        self,
+        *,
+        shuffled: bool,
+        seed: int | None,
+        sources: tuple[str, ...],
+        first_index: int | None = None,
+    ) -> None:
         """Write what is left, then the attributes."""
         if self._n_pending:
             self._write_block()
@@ -156,6 +163,7 @@ class StoreWriter:
             mean=statistics.total_mean(),
             variance=statistics.total_variance(),
             sources=sources,
+            first_index=first_index,
             manifest=manifest,
             fingerprint=whole,
             rows_fingerprint=rows_only,

@@ -192,6 +192,7 @@ def fit_classifier(
             },
             "data": fingerprint["data"],
             "n_rows": source.n_rows,
+            "first_index": source.first_index,
         },
     )
 

@@ -255,7 +255,9 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
         threads = available_threads() if self.n_jobs in (None, -1) else self.n_jobs
         if isinstance(X, str | os.PathLike | Store):
-            X = (X if isinstance(X, Store) else open_store(X)).rows.as_dask()
+            rows = (X if isinstance(X, Store) else open_store(X)).rows
+            self.model_.check_columns(rows.n_columns, rows.first_index)
+            X = rows.as_dask()
         elif isinstance(X, zarr.Array):
             X = as_row_source(X).as_dask()
         if isinstance(X, da.Array):

@@ -42,6 +42,7 @@ def store_record(store: Store) -> dict[str, Any]:
         "shuffled": attributes.shuffled,
         "seed": attributes.seed,
         "sources": list(attributes.sources),
+        "first_index": attributes.first_index,
         "statistics": {
             "minimum": float(statistics.minimum.min()),
             "maximum": float(statistics.maximum.max()),
@@ -73,6 +74,7 @@ def store_lines(store: Store) -> Lines:
         ("weights", "yes" if record["has_weights"] else None),
         ("order", order),
         ("sources", ", ".join(record["sources"]) or None),
+        ("column 0", None if record["first_index"] is None else f"index {record['first_index']}"),
         ("fingerprint", record["fingerprint"]),
         ("on disk", show_bytes(record["bytes_on_disk"])),
     ]
