@@ -351,7 +351,8 @@ def run(
     rule, tol : int, float
         Stop when max_up g − min_low g ≤ tol.
     max_steps : int
-        Steps this call may take, a multiple of REFRESH (a run stops at whole multiples only).
+        Steps this call may take. Calls of multiples of REFRESH change nothing: any other number
+        refreshes once more, at its end.
 
     Returns
     -------
@@ -394,7 +395,7 @@ def run(
         s.counters[2] = 0
         s.pair[0], s.pair[1] = i, j
         s.counters[0] += 1
-        if s.counters[0] % REFRESH == 0:
+        if s.counters[0] % REFRESH == 0 or s.counters[0] >= stop_at:
             refresh(s)
             if s.counters[0] >= stop_at:
                 return STEPS_SPENT, -1

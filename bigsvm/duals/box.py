@@ -303,7 +303,7 @@ class SubProblem:
         return int(self.state.counters[0])
 
     def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
-        """Take up to `max_steps` pair steps (a multiple of 2048), fetching rows as asked for."""
+        """Take up to `max_steps` pair steps, fetching rows as asked for."""
         s, cache = self.state, self.cache
         goal = self.steps + max_steps
         while True:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.core.smo import REFRESH
 from bigsvm.duals.box import Optimality, Progress, SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.training import events
@@ -177,6 +178,8 @@ class Decomposition:
         count = self.count
         if at.gap <= self.tol:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
+            count.best_gap = min(count.best_gap, at.gap)
+            count.best_objective = max(count.best_objective, at.objective)
             self._save()
             at = self._at = self._certify()
         self.listener(
@@ -198,7 +201,7 @@ class Decomposition:
         count.best_objective = max(count.best_objective, at.objective)
         if at.gap <= self.tol:
             self._stop = StopReason.CONVERGED
-        elif 0 <= self.limits.max_iter <= count.n_iter:
+        elif self._steps_allowed() == 0:
             self._stop = StopReason.MAX_ITER
         elif count.fruitless >= PATIENCE:
             self._stop = StopReason.STALLED
@@ -222,17 +225,15 @@ class Decomposition:
         tol = max(INNER_TOL * self.tol, FINEST_INNER_TOL if last_sample else SAMPLE_TOL)
         misses = 0
         progress = Progress.STEPS_SPENT
-        while progress is Progress.STEPS_SPENT and self._stop is None:
+        while progress is Progress.STEPS_SPENT and self._stop is None and self._steps_allowed():
             before = problem.steps
-            progress = problem.advance(tol=tol)
+            progress = problem.advance(tol=tol, max_steps=self._steps_allowed())
             count.n_iter += problem.steps - before
             count.row_misses += problem.cache.n_misses - misses
             misses = problem.cache.n_misses
             self._keep(problem)
             self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
             if progress is Progress.STEPS_SPENT:
-                if 0 <= self.limits.max_iter <= count.n_iter:
-                    break
                 self._pause()
         self._keep(problem)
         if self._stop is not None:
@@ -242,6 +243,12 @@ class Decomposition:
         count.sampling = False
         count.rows_done = 0
         count.phase = Phase.SWEEP
+
+    def _steps_allowed(self) -> int:
+        """Pair steps of the next slice; 0 where max_iter has been reached."""
+        if self.limits.max_iter < 0:
+            return REFRESH
+        return min(REFRESH, max(0, self.limits.max_iter - self.count.n_iter))
 
     def _keep(self, problem: SubProblem) -> None:
         self.state = self.state._replace(
@@ -258,7 +265,7 @@ class Decomposition:
         """Go on to the next nested sample; False where this was the last."""
         state, count = self.state, self.count
         size = len(state.working_set)
-        if size >= len(state.sample) or 0 <= self.limits.max_iter <= count.n_iter:
+        if size >= len(state.sample) or self._steps_allowed() == 0:
             return False
         grown = state.sample[: min(size * SAMPLE_GROWTH, len(state.sample))]
         alpha = np.zeros(len(grown))

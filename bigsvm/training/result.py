@@ -26,8 +26,8 @@ class StopReason(StrEnum):
         return {
             StopReason.CONVERGED: "a full sweep certified the tolerance",
             StopReason.MAX_ITER: "the limit of pair steps was reached; raise max_iter",
-            StopReason.TIME_LIMIT: "the time limit was reached; resume from the checkpoint",
-            StopReason.INTERRUPTED: "the run was interrupted; resume from its checkpoint",
+            StopReason.TIME_LIMIT: "the time limit was reached; give more, or resume a saved run",
+            StopReason.INTERRUPTED: "the run was interrupted; repeat it, or resume a saved run",
             StopReason.STALLED: "neither gap nor objective improved any more at the precision of "
             "float32 kernel values; scale the columns or ask for a larger tol",
         }[self]

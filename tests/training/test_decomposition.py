@@ -131,6 +131,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
     assert phases == {"select", "solve", "sweep"}
 
 
+@pytest.mark.slow  # what test_cli_processes.py does to the command
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has got on a little."""
     code = textwrap.dedent(
@@ -187,10 +188,12 @@ def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
             np.testing.assert_array_equal(a[name], b[name])
 
 
-def test_max_iter_stops_with_an_exact_gap(problem):
+@pytest.mark.parametrize("max_iter", [0, 1, 50])
+def test_max_iter_stops_with_an_exact_gap(problem, max_iter):
     X, y = problem
-    result = decomposition(X, y, limits=Limits(max_iter=50)).run()
+    result = decomposition(X, y, limits=Limits(max_iter=max_iter)).run()
     certificate = result.certificate
+    assert certificate.n_iter == max_iter
     assert certificate.stop_reason is StopReason.MAX_ITER
     assert not certificate.converged
     _, gap, _ = definition(X, y, dense_alpha(result, len(y)), result.intercept)
