@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -104,6 +105,7 @@ class TrainingProgress:
         self._display = display
         self._sweep_began: tuple[int, int, float] | None = None
         self._gap: float | None = None
+        self._last_checkpoint = -math.inf
 
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
@@ -122,9 +124,7 @@ class TrainingProgress:
             case events.Swept():
                 self._swept(event)
             case events.Checkpointed():
-                self._display.line(
-                    f"checkpoint {event.generation} written in {event.seconds:.2f} s"
-                )
+                self._checkpointed(event)
 
     def _planned(self, event: events.Planned) -> None:
         total = show_bytes(sum(event.projected.values()))
@@ -134,6 +134,13 @@ class TrainingProgress:
         )
         if event.resumed_sweeps:
             self._display.line(f"resumed after sweep {event.resumed_sweeps}")
+
+    def _checkpointed(self, event: events.Checkpointed) -> None:
+        """Show the first of several that follow each other closely."""
+        now = time.monotonic()
+        if now - self._last_checkpoint >= LINE_EVERY:
+            self._last_checkpoint = now
+            self._display.line(f"checkpoint {event.generation} written in {event.seconds:.2f} s")
 
     def _sweeping(self, event: events.Sweeping) -> None:
         now = time.monotonic()

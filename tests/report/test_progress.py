@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from bigsvm.report.progress import Display, RowsProgress, TrainingProgress
+from bigsvm.report.progress import LINE_EVERY, Display, RowsProgress, TrainingProgress
 from bigsvm.report.resources import bytes_on_disk, peak_rss_bytes
 from bigsvm.training import events
 
@@ -36,6 +36,18 @@ def test_plain_lines(capsys):
         "sweep 3: gap 0.125 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, 1 min 15 s",
         "checkpoint 9 written in 0.50 s",
     ]
+
+
+def test_checkpoints_every_second_are_not_a_line_each(capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("bigsvm.report.progress.time.monotonic", lambda: now[0])
+    with Display(quiet=False) as display:
+        show = TrainingProgress(display)
+        for generation in range(1, 26):
+            show(events.Checkpointed(generation, 0.5))
+            now[0] += 1
+    shown = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
+    assert shown == list(range(1, 26, round(LINE_EVERY)))
 
 
 def test_quiet_leaves_warnings(capsys):
