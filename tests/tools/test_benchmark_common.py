@@ -110,6 +110,13 @@ def test_peak_of_a_child_is_not_that_of_a_larger_parent():
     assert len(x) == 700_000_000
 
 
+def test_child_that_takes_too_long_is_given_up():
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    finished = common.run_checked(command, threads=1, give_up_after=0.5)
+    assert finished.gave_up
+    assert finished.seconds < 30
+
+
 def test_child_may_be_killed_while_it_runs():
     finished = common.run_child(
         [sys.executable, "-c", "import time; time.sleep(60)"],

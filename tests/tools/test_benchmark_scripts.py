@@ -101,7 +101,7 @@ def test_run_that_ends_before_its_kill_is_not_a_resume(monkeypatch, tmp_path):
 def test_faster_layout_is_kept_and_sklearn_runs_less_often(monkeypatch):
     speed = {("store", "csr"): 2.0, ("store", "dense"): 3.0, ("sklearn", "csr"): 9.0}
 
-    def measure(peer, layout, data, turn, setting):
+    def measure(peer, layout, data, turn, setting, give_up_after):
         run = finished(speed.get((peer, layout), 5.0))
         return peers.Measured(peer, layout, turn, run, 0.1)
 
@@ -112,11 +112,11 @@ def test_faster_layout_is_kept_and_sklearn_runs_less_often(monkeypatch):
         ["store", "sklearn"],
         repeats={"store": 3, "sklearn": 1},
         layouts=["dense", "csr"],
-        setting=None,
+        setting=peers.Setting(None, 2, "1GB", 20.0),
     )
     assert [(m.peer, m.layout, m.round) for m in measured] == [
-        ("sklearn", "dense", 0),
         ("store", "csr", 0),
+        ("sklearn", "csr", 0),
         ("store", "csr", 1),
         ("store", "csr", 2),
     ]
@@ -142,6 +142,21 @@ def test_report_holds_ratios_floors_and_noise():
     assert cells["floor"][1] == "0.25"
     assert "memory takes 4.00 floors" in text
     assert "spread 100% over the median" in text
+
+
+def test_a_competitor_given_up_is_a_lower_bound():
+    memory = finished(1.0, objective=1.0, n_support=10)
+    stopped = common.Finished(-9, 21.0, 10**6, {}, "", "", gave_up=True)
+    measured = [
+        peers.Measured("memory", "dense", 0, memory, 0.1),
+        peers.Measured("sklearn", "dense", 0, stopped, 0.1),
+    ]
+    text = peers.report("toy", {"n_rows": 100, "n_columns": 3, "density": 0.5}, measured)
+    assert "| > 21.00 " in text
+    setting = peers.Setting(None, 2, "1GB", 20.0)
+    assert peers.patience("sklearn", measured, setting) == 20.0
+    assert peers.patience("sklearnex", measured, setting) is None
+    assert peers.patience("sklearn", [], setting) is None
 
 
 def test_without_data_the_benchmark_says_that_it_skips(monkeypatch, tmp_path, capsys):

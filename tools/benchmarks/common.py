@@ -128,6 +128,8 @@ class Finished(NamedTuple):
     answer : dict
         The last line of its standard output, as JSON; empty where it is none.
     stdout, stderr : str
+    gave_up : bool
+        Whether it was killed for taking too long.
     """
 
     returncode: int
@@ -136,18 +138,22 @@ class Finished(NamedTuple):
     answer: dict[str, Any]
     stdout: str
     stderr: str
+    gave_up: bool = False
 
 
 def run_child(
     command: Sequence[str],
     *,
     threads: int,
+    give_up_after: float | None = None,
     while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
 ) -> Finished:
     """Run a command to its end and watch its memory from outside.
 
     Parameters
     ----------
+    give_up_after : float, optional
+        Seconds after which it is killed.
     while_running : callable, optional
         Called once with the running child, in this thread; may kill it.
     """
@@ -158,10 +164,20 @@ def run_child(
             list(command), stdout=out, stderr=err, env=environment(threads), cwd=REPOSITORY
         )
         sampler = _MemorySampler(child.pid)
+        gave_up = threading.Event()
+
+        def give_up() -> None:
+            gave_up.set()
+            child.kill()
+
+        patience = threading.Timer(give_up_after or threading.TIMEOUT_MAX, give_up)
+        patience.daemon = True
+        patience.start()
         if while_running is not None:
             while_running(child)
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - started
+        patience.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
         sampled = sampler.stop()
         out.seek(0)
@@ -175,13 +191,16 @@ def run_child(
         answer=last_json(stdout),
         stdout=stdout,
         stderr=stderr,
+        gave_up=gave_up.is_set(),
     )
 
 
-def run_checked(command: Sequence[str], *, threads: int) -> Finished:
+def run_checked(
+    command: Sequence[str], *, threads: int, give_up_after: float | None = None
+) -> Finished:
     """`run_child`, and end the benchmark with the child's own words where it fails."""
-    finished = run_child(command, threads=threads)
-    if finished.returncode != 0:
+    finished = run_child(command, threads=threads, give_up_after=give_up_after)
+    if finished.returncode != 0 and not finished.gave_up:
         words = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
         raise SystemExit(f"{' '.join(command)}\nended with {finished.returncode}:\n{words}")
     return finished
