@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.tiles import Columns, KernelTiles
 
+BATCH = 256
+"""Most rows fetched together: one product instead of 256."""
 EVICTING_BATCH = 12
-"""Rows fetched together when as many must go: those not asked for are often gone before they are.
-With 256 a cache a third too small computed 15 times the rows it computes when it is large enough.
-12 is what the micro-kernel computes at once anyway."""
+"""Rows fetched together when as many must go that may be used again: those not asked for are often
+gone before they are. With 256 a cache a third too small computed 15 times the rows it computes when
+it is large enough. 12 is what the micro-kernel computes at once anyway."""
 FEWEST_SLOTS = 4
 """HMG looks at the rows of the last pair and may then need those of two others."""
 
@@ -86,12 +88,17 @@ class KernelRowCache:
         self.below = below
         self.n_variables = n_variables
         n_slots = min(n_variables, buffer.size // width)
+        n_staged = 0
+        if n_slots < n_variables:
+            n_staged = min(BATCH, n_slots // 8)
+            n_slots -= n_staged
         if n_slots < min(FEWEST_SLOTS, n_variables):
             raise ValueError(
                 f"{buffer.nbytes} bytes hold {n_slots} rows of {width} float32; "
                 f"{min(FEWEST_SLOTS, n_variables)} are needed"
             )
-        self.rows = buffer[: n_slots * width].reshape(n_slots, width)
+        rows = buffer[: (n_slots + n_staged) * width].reshape(n_slots + n_staged, width)
+        self.rows, self._staged = rows[:n_slots], rows[n_slots:]
         self.slots = np.full(width, -1, np.int32)
         self.used = np.zeros(n_slots, np.int64)
         self.n_misses = 0
@@ -103,12 +110,22 @@ class KernelRowCache:
         """Rows that fit."""
         return len(self.used)
 
-    @property
-    def largest_batch(self) -> int:
-        """Most rows of one `ensure`: what is free; few once each row brought in costs another."""
-        return max(self.n_slots - self._n_filled, min(self.n_slots // 4, EVICTING_BATCH), 1)
+    def largest_batch(self, quiet: NDArray[np.bool_] | None = None) -> int:
+        """Most rows of one `ensure`: what is free or quiet; few once another would be needed."""
+        few = max(min(self.n_slots // 4, EVICTING_BATCH), 1)
+        room = self.n_slots - self._n_filled
+        if room < BATCH and quiet is not None:
+            with_quiet = room + int(self._quiet_slots(quiet).sum())
+            room = max(room, min(with_quiet, len(self._staged)))
+        return max(room, few)
 
-    def ensure(self, variables: NDArray[np.int64], *, stamp: int) -> None:
+    def ensure(
+        self,
+        variables: NDArray[np.int64],
+        *,
+        stamp: int,
+        quiet: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Bring the rows of `variables` into memory; those already there stay.
 
         Parameters
@@ -117,6 +134,8 @@ class KernelRowCache:
             Distinct, the most wanted first; at most `largest_batch` of them missing.
         stamp : int
             The present use stamp: rows used since then are newer than all others.
+        quiet : (m,) bool, optional
+            Variables whose rows are not expected to be used soon; they are given up first.
         """
         held = self.slots[variables]
         missing = variables[held < 0]
@@ -124,23 +143,40 @@ class KernelRowCache:
         self.used[held] = stamp
         if len(missing) == 0:
             return
-        slots = self._take_slots(len(missing), kept=held)
+        slots = self._take_slots(len(missing), held, quiet)
         self._owner[slots] = missing
-        for start, stop in _runs(slots):
-            block = self.rows[slots[start] : slots[start] + stop - start]
-            block[:, self.n_variables :] = 0
-            self.below.fetch(missing[start:stop], block)
+        together = len(slots) == slots[-1] + 1 - slots[0]
+        if together or len(slots) > len(self._staged):
+            for start, stop in _runs(slots):
+                self._fetch(missing[start:stop], self.rows[slots[start] : slots[stop - 1] + 1])
+        else:
+            staged = self._staged[: len(slots)]
+            self._fetch(missing, staged)
+            self.rows[slots] = staged
         self.slots[missing] = slots
         self.used[slots] = stamp
         self.n_misses += len(missing)
 
-    def _take_slots(self, count: int, *, kept: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Free `count` slots, unused ones first, then the least recently used; ascending."""
+    def _fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+        out[:, self.n_variables :] = 0
+        self.below.fetch(variables, out)
+
+    def _quiet_slots(self, quiet: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Slots filled with rows of quiet variables, those used last excepted."""
+        used = self.used[: self._n_filled]
+        newest = np.partition(used, -FEWEST_SLOTS)[-FEWEST_SLOTS] if len(used) > 4 else 0
+        return quiet[self._owner[: self._n_filled]] & (used < newest)
+
+    def _take_slots(
+        self, count: int, kept: NDArray[np.int32], quiet: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Free `count` slots: unused, else quiet, else the least recently used; ascending."""
         filled = self._n_filled
-        self._n_filled = min(filled + count, self.n_slots)
-        slots = np.arange(filled, self._n_filled)
+        slots = np.arange(filled, min(filled + count, self.n_slots))
         if len(slots) < count:
             age = self.used[:filled].copy()
+            if quiet is not None:
+                age[self._quiet_slots(quiet)] -= 1 << 62
             age[kept] = np.iinfo(np.int64).max
             oldest = np.sort(np.argsort(age, kind="stable")[: count - len(slots)])
             evicted = self._owner[oldest]
@@ -149,6 +185,7 @@ class KernelRowCache:
                 self.below.offer(evicted[start:stop], rows[:, : self.n_variables])
             self.slots[evicted] = -1
             slots = np.sort(np.concatenate([slots, oldest]))
+        self._n_filled = min(filled + count, self.n_slots)
         return slots
 
 

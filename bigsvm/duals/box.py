@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.cache.resident import ComputedRows, KernelRowCache
+from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache
 from bigsvm.core import smo
 from bigsvm.errors import ParameterError
 from bigsvm.tiles import Columns
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 SCAN_ROWS = 1 << 18
 """Rows looked at together when scoring: temporaries of a few megabytes, whatever n is."""
-
-BATCH = 256
-"""Kernel rows computed with a missing one, the next most violating: one product instead of 256."""
 
 
 class SelectionRule(IntEnum):
@@ -312,10 +309,14 @@ class SubProblem:
             )
             if status != smo.NEED_ROW:
                 return Progress(status)
-            cache.ensure(self._most_wanted(row), stamp=int(s.counters[1]))
+            wanted, quiet = self._most_wanted(row)
+            cache.ensure(wanted, stamp=int(s.counters[1]), quiet=quiet)
 
-    def _most_wanted(self, row: int) -> NDArray[np.int64]:
-        """List the row asked for, then the worst violators without a row, up to a batch."""
+    def _most_wanted(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """List the row asked for, then the worst violators without a row, up to a batch.
+
+        And say which variables are quiet: at a bound, and pushed against it.
+        """
         s, m = self.state, self.size
         alpha, gradient = s.alpha[:m], s.gradient[:m]
         rises, falls = alpha < s.upper[:m], alpha > s.lower[:m]
@@ -323,8 +324,10 @@ class SubProblem:
         score = np.maximum(
             np.where(rises, gradient - middle, -np.inf), np.where(falls, middle - gradient, -np.inf)
         )
+        quiet = score < 0
         score[self.cache.slots[:m] >= 0] = -np.inf
         score[row] = np.inf
-        count = min(BATCH, self.cache.largest_batch, max(1, int(np.count_nonzero(score > 0))))
+        room = min(BATCH, self.cache.largest_batch(quiet))
+        count = min(room, max(1, int(np.count_nonzero(score > 0))))
         best = np.argpartition(score, m - count)[m - count :]
-        return best[np.argsort(-score[best], kind="stable")]
+        return best[np.argsort(-score[best], kind="stable")], quiet
