@@ -104,7 +104,7 @@ def command(
             help="Factor of C for a class; LABEL:WEIGHT may be repeated.",
         ),
     ] = None,
-    memory: Memory = "2GB",
+    memory: Memory = "1GB",
     cache_dir: CacheDir = None,
     checkpoint: Annotated[
         Path | None,

@@ -50,7 +50,7 @@ class ClassifierParameters:
     class_weight: Mapping[float, float] | str | None = None
     selection: str = "auto"
     seed: int = 0
-    memory: int | str = "2GB"
+    memory: int | str = "1GB"
     threads: int | None = None
     checkpoint: str | None = None
     checkpoint_every: float = 60.0

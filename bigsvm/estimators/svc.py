@@ -54,7 +54,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_weight : dict, "balanced" or None
     selection : {"auto", "second-order", "hmg", "mvp"}
         How the solver chooses a pair of variables.
-    memory : int or str, default "2GB"
+    memory : int or str, default "1GB"
         Bytes that all arrays of training together may take.
     checkpoint : path or None
         Directory to save the run to and to resume it from.
@@ -115,7 +115,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
         selection: str = "auto",
-        memory: int | str = "2GB",
+        memory: int | str = "1GB",
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
         max_iter: int = -1,
