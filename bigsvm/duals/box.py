@@ -165,22 +165,27 @@ class BoxDual:
         capacity: int,
         smallest: int,
         fill: float,
+        rng: np.random.Generator,
     ) -> NDArray[np.int64]:
         """Choose a working set: free rows, worst violators, then the next closest to violating.
 
         With violators alone the gap merely halves per sweep; as many again that nearly violate
-        save half of the sweeps (w8a: 6 instead of 14).
+        save half of the sweeps (w8a: 6 instead of 14). Where the violators are more than there is
+        room for, the worst are often near copies of one another, so each counts by a random part of
+        its violation: 8 sweeps instead of 10 on digits made many, 8 instead of 9 on w8a in 300 MB.
+        The worst pair of all is always chosen, without which a sub-problem might have no step.
 
         Parameters
         ----------
         alpha, outputs : (n,) float64
         at : Optimality
         capacity : int
-            Most rows of a working set.
+            Most rows of a working set, 2 or more.
         smallest : int
             Fewest, where there are as many.
         fill : float
             Size as a multiple of the free and violating rows.
+        rng : numpy.random.Generator
 
         Returns
         -------
@@ -189,22 +194,34 @@ class BoxDual:
         n = len(alpha)
         scores = np.empty(n, np.float32)
         wanted = 0
+        worst: list[list[int]] = [[], []]
         for rows in _spans(n):
             linear, lower, upper = self.formulation.box(rows)
             a = alpha[rows]
-            distance = linear - outputs[rows] - at.threshold
+            gradient = linear - outputs[rows]
             rises, falls = a < upper, a > lower
+            distance = gradient - at.threshold
             score = np.maximum(
                 np.where(rises, distance, -np.inf), np.where(falls, -distance, -np.inf)
             )
             free = rises & falls
             wanted += int(np.count_nonzero(free | (score > 0)))
             if 2 * at.n_free <= capacity:
-                score[free] += 1e3
+                score[free] = np.inf
             scores[rows] = score
+            extremes = (rises & (gradient == at.max_up), falls & (gradient == at.min_low))
+            for found, extreme in zip(worst, extremes, strict=True):
+                if not found:
+                    found.extend(rows.start + np.flatnonzero(extreme)[:1])
         size = int(min(n, capacity, max(smallest, fill * wanted)))
         if size == n:
             return np.arange(n)
+        if size < wanted:
+            for rows in _spans(n):
+                score = scores[rows]
+                violates = (score > 0) & np.isfinite(score)
+                score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
+            scores[worst[0] + worst[1]] = np.inf
         last = np.partition(scores, n - size)[n - size]
         chosen = np.flatnonzero(scores > last)
         ties = np.flatnonzero(scores == last)[: size - len(chosen)]

@@ -97,20 +97,21 @@ class Decomposition:
         self._started = time.monotonic()
         self._stop: StopReason | None = None
         self._at: Optimality | None = None
+        self._rng = np.random.default_rng(seed)
         saved = checkpoint.latest() if checkpoint else None
         if saved is None:
             self.count = Counters()
-            self.state = self._first_state(np.random.default_rng(seed))
+            self.state = self._first_state()
         else:
             self.count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
             arrays = {name: np.array(array) for name, array in saved.arrays.items()}
             self.state = RowState(**arrays)
+            self._rng.bit_generator.state = self.count.random_state
         self._before = (self.count.seconds, self.count.n_kernel_evaluations, self.count.bytes_read)
 
-    def _first_state(self, rng: np.random.Generator) -> RowState:
+    def _first_state(self) -> RowState:
         n = self.source.n_rows
-        sample = draw_sample(self.source, self.plan.working_set, rng)
-        self.count.random_state = dict(rng.bit_generator.state)
+        sample = draw_sample(self.source, self.plan.working_set, self._rng)
         empty = np.empty(0)
         return RowState(
             np.zeros(n),
@@ -157,6 +158,7 @@ class Decomposition:
                 capacity=self.plan.working_set,
                 smallest=SMALLEST_SET,
                 fill=FILL,
+                rng=self._rng,
             )
         else:
             working_set, sample = first_working_set(
@@ -401,4 +403,5 @@ class Decomposition:
 
     def _save(self) -> None:
         self._account()
+        self.count.random_state = dict(self._rng.bit_generator.state)
         self._saver.save(self.state, self.count)

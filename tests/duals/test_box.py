@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 
 from bigsvm.core import smo
 from bigsvm.duals import box as module
@@ -122,29 +123,54 @@ def test_working_sets(seed, weighted, capacity, smallest, fill):
     dual = BoxDual(formulation)
     outputs = K @ alpha
     at = dual.optimality(alpha, outputs)
-    chosen = dual.select(alpha, outputs, at, capacity=capacity, smallest=smallest, fill=fill)
+    rng = np.random.default_rng(seed)
+    chosen = dual.select(
+        alpha, outputs, at, capacity=capacity, smallest=smallest, fill=fill, rng=rng
+    )
     scores, free = violations(formulation, alpha, outputs, at.threshold)
     wanted = free | (scores.astype(np.float32) > 0)
     assert chosen.dtype == np.int64
     assert (np.diff(chosen) > 0).all()
     assert len(chosen) == min(60, capacity, max(smallest, int(fill * wanted.sum())))
     inside = np.isin(np.arange(60), chosen)
-    if wanted.sum() <= len(chosen):
-        assert inside[wanted].all()
     if 2 * free.sum() <= capacity:
         assert inside[free].all() or len(chosen) < free.sum()
         scores[free] = np.inf
+    if wanted.sum() > len(chosen):  # which of the violators is left to chance, but for two
+        assert (scores[inside] > 0).all()
+        _, lower, upper = formulation.box(slice(None))
+        gradient = formulation.box(slice(None)).linear - outputs
+        assert gradient[inside & (alpha < upper)].max() == at.max_up
+        assert gradient[inside & (alpha > lower)].min() == at.min_low
+        return
+    assert inside[wanted].all()
     if not inside.all():
         rest = scores[~inside].max()
         assert scores[inside].min() >= rest - 1e-6 * max(1, abs(rest))
 
 
+def test_the_worse_a_violator_the_likelier_it_is_chosen():
+    _, K, formulation, alpha = make_problem(60, 1)
+    dual = BoxDual(formulation)
+    outputs = K @ alpha
+    at = dual.optimality(alpha, outputs)
+    scores, free = violations(formulation, alpha, outputs, at.threshold)
+    candidates = np.flatnonzero(~free & (scores > 0))
+    rng = np.random.default_rng(0)
+    times = np.zeros(60)
+    for _ in range(2000):
+        times[dual.select(alpha, outputs, at, capacity=8, smallest=1, fill=1.0, rng=rng)] += 1
+    assert np.count_nonzero(times[candidates]) > 8
+    assert spearmanr(times[candidates], scores[candidates]).statistic > 0.95
+
+
 def test_ties_are_broken_by_the_first_rows():
     sign = np.array([1, -1] * 10, np.int8)
     dual = BoxDual(CSVC(sign=sign, C=1.0))
-    alpha = outputs = np.zeros(20)
+    alpha, outputs = np.zeros(20), 2.0 * sign
     at = dual.optimality(alpha, outputs)
-    chosen = dual.select(alpha, outputs, at, capacity=7, smallest=1, fill=1.0)
+    rng = np.random.default_rng(0)
+    chosen = dual.select(alpha, outputs, at, capacity=7, smallest=7, fill=1.0, rng=rng)
     assert chosen.tolist() == list(range(7))
 
 
@@ -154,7 +180,8 @@ def test_rows_without_weight_are_chosen_last():
     outputs = K @ alpha
     at = dual.optimality(alpha, outputs)
     movable = formulation.sample_weight > 0
-    chosen = dual.select(alpha, outputs, at, capacity=movable.sum(), smallest=60, fill=1.0)
+    capacity, rng = movable.sum(), np.random.default_rng(0)
+    chosen = dual.select(alpha, outputs, at, capacity=capacity, smallest=60, fill=1.0, rng=rng)
     assert chosen.tolist() == np.flatnonzero(movable).tolist()
 
 
