@@ -1,0 +1,135 @@
+"""Which pair is chosen: against brute force."""
+
+import naive
+import numpy as np
+import pytest
+from smo_problems import (
+    all_rows,
+    classifier,
+    feasible,
+    start,
+)
+
+from bigsvm.core import smo
+
+
+def clear_winner(values, best):
+    """Whether no other value comes near, so that float32 must find the same one."""
+    others = sorted(values)[-2:]
+    return len(others) < 2 or others[0] < best * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("n", [4, 15, 30])
+def test_extremes_are_mvp(n, seed):
+    problem = classifier(n, seed)
+    alpha = feasible(problem, seed)
+    state = start(problem, alpha)
+    g = problem[1] - problem[0] @ alpha
+    pair = naive.mvp_pair(problem[0], g, alpha, *problem[2:])
+    assert smo.exact_extremes(state) == pair
+    assert smo._extremes(state) == pair
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("n", [4, 15, 30])
+def test_partner_is_second_order(n, seed):
+    problem = classifier(n, seed)
+    alpha = feasible(problem, seed)
+    K, linear, lower, upper = problem
+    state = start(problem, alpha)
+    g = linear - K @ alpha
+    i, j = naive.second_order_pair(K, g, alpha, lower, upper)
+    rows, slots, _ = all_rows(problem, state)
+    partner, _ = smo._best_partner(state, rows[slots[i]], i, smo.SECOND_ORDER)
+    assert partner == j
+
+
+@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("n", [4, 15, 30])
+def test_hmg_is_maximum_gain(n, seed):
+    problem = classifier(n, seed)
+    alpha = feasible(problem, seed)
+    K, linear, lower, upper = problem
+    state = start(problem, alpha)
+    rng = np.random.default_rng(seed)
+    last = rng.choice(n, 2, replace=False)
+    state.pair[:] = last
+    rows, slots, _ = all_rows(problem, state)
+    i, j, missing = smo._select_by_gain(state, rows, slots, smo.HMG)
+    assert missing == -1
+    g = linear - K @ alpha
+    at_bound = all(alpha[b] in (lower[b], upper[b]) for b in last)
+    best = naive.gain_pair(K, g, alpha, lower, upper, last)
+    if at_bound or best is None:
+        assert i == -1
+    else:
+        found = naive.pair_gain(K, g, alpha, lower, upper, i, j)
+        most = naive.pair_gain(K, g, alpha, lower, upper, *best)
+        assert {i, j} & set(last.tolist())
+        assert found >= (1 - 1e-5) * most
+        gains = [
+            naive.pair_gain(K, g, alpha, lower, upper, *pair)
+            for b in last for t in range(n) for pair in {(b, t), (t, b)}
+        ]  # fmt: skip
+        if clear_winner(set(gains), most):
+            assert (i, j) == best
+
+
+def test_hmg_takes_mvp_within_the_margin_of_a_bound_only():
+    problem = classifier(10)
+    _, _, lower, upper = problem
+    a, b = int(np.argmax(upper)), int(np.argmin(lower))
+    for distance, by_gain in ((0.0, False), (0.9e-8, False), (1.1e-8, True)):
+        alpha = np.zeros(10)
+        alpha[a], alpha[b] = distance, -distance
+        state = start(problem, alpha)
+        state.pair[:] = a, b
+        rows, slots, _ = all_rows(problem, state)
+        assert (smo._select_by_gain(state, rows, slots, smo.HMG)[0] >= 0) == by_gain
+
+
+def test_hmg_asks_for_the_last_pair_first():
+    problem = classifier(10)
+    state = start(problem, feasible(problem, 1))
+    free = np.flatnonzero((state.alpha > state.lower) & (state.alpha < state.upper))[:2]
+    state.pair[:] = free
+    rows, slots, _ = all_rows(problem, state)
+    slots[:] = -1
+    assert smo._select_by_gain(state, rows, slots, smo.HMG)[2] == free[0]
+    slots[free[0]] = 0
+    assert smo._select_by_gain(state, rows, slots, smo.HMG)[2] == free[1]
+
+
+def test_first_of_equals_is_taken():
+    K = np.eye(6)
+    problem = K, np.array([1.0, 1, 1, -1, -1, -1]), np.array([0.0] * 3 + [-1] * 3), np.ones(6)
+    problem[3][3:] = 0
+    state = start(problem)
+    assert smo._extremes(state) == (0, 3)
+    rows, _, _ = all_rows(problem, state)
+    assert smo._best_partner(state, rows[0], 0, smo.SECOND_ORDER)[0] == 3
+
+
+@pytest.mark.parametrize("n", [1, 7, 8])
+def test_padding_is_never_selected(n):
+    """Also where every gradient of the problem is on the wrong side of the padding's 0."""
+    for shift in (-5.0, 5.0):
+        problem = classifier(max(n, 2), 3)
+        problem = problem[0], problem[1] + shift, *problem[2:]
+        state = start(problem)
+        i, j = smo._extremes(state)
+        assert 0 <= i < len(problem[0])
+        assert 0 <= j < len(problem[0])
+        rows, _, _ = all_rows(problem, state)
+        for rule in (smo.SECOND_ORDER, smo.HMG):
+            assert smo._best_partner(state, rows[i], i, rule)[0] < len(problem[0])
+
+
+def test_nobody_to_select():
+    K = np.eye(3)
+    full = K, np.ones(3), np.zeros(3), np.ones(3)
+    assert smo._extremes(start(full, np.ones(3))) == (-1, 0)
+    assert smo._extremes(start(full, np.zeros(3))) == (0, -1)
+    assert smo.exact_extremes(start(full, np.ones(3)))[0] == -1
+    assert smo.exact_extremes(start(full, np.zeros(3)))[1] == -1
