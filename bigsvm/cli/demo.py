@@ -22,11 +22,11 @@ from bigsvm.report.text import as_json, count, number
 if TYPE_CHECKING:
     from bigsvm.cli.digits import Digits
 
-MEMORY = "80MB"
+MEMORY = "40MB"
 C, GAMMA = 10, 0.3
-ROWS = 360_000
-"""The values take 92 MB, more than the budget."""
-TINY_ROWS = 2_000
+ROWS = 180_000
+"""The values take 46 MB, more than the budget."""
+FEWEST_ROWS = 2_000
 SEED = 0
 CHECKPOINT_EVERY = "1s"
 SWEEPS_BEFORE_KILL = 3
@@ -74,7 +74,7 @@ def command(
             help="New or empty folder to work in, which is kept.",
         ),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=TINY_ROWS, help="Rows to train on.")] = ROWS,
+    rows: Annotated[int, typer.Option("--rows", min=FEWEST_ROWS, help="Rows to train on.")] = ROWS,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -132,8 +132,7 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
         f"Memory budget: {MEMORY}, "
         + ("less than the data" if budget < bytes_of_rows else "which would hold these data")
     )
-    tiny = _train(demo, "tiny")
-    _say_command(demo, _train_arguments(demo, "train"))
+    _say_command(demo, _train_arguments(demo))
     killed = _train_and_kill(demo)
     if killed is None:
         demo.say("  It ended before it could be killed; ask for more --rows to see that.")
@@ -143,7 +142,7 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
             f"Checkpoint {killed.generation}\n  was {killed.lost:.1f} s old: so much is lost.\n"
             "The same command again:"
         )
-    trained = _train(demo, "train")
+    trained = _finish(_start(demo, _train_arguments(demo)), "training")
     demo.say(
         f"  {'Resumed; it' if killed else 'It'} {trained['stop_reason']} after "
         f"{trained['n_sweeps']} sweeps over all rows and {duration(trained['seconds'])} of training"
@@ -152,22 +151,21 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
         f"objective {number(trained['objective'], 9)}, duality gap "
         f"{number(trained['duality_gap'], 3)},\n"
         f"  {count(trained['n_support'])} support vectors, {count(trained['n_bounded'])} of them "
-        "bounded.\n"
-        f"  Peak memory {show_bytes(trained['peak_rss_bytes'])}; the interpreter and its libraries "
-        f"take {show_bytes(tiny['peak_rss_bytes'])} for {count(TINY_ROWS)} rows."
+        f"bounded. Peak memory {show_bytes(trained['peak_rss_bytes'])}."
     )
-    arguments = ["predict", str(demo.folder / "test.zarr"), _model(demo, "train")]
+    arguments = ["predict", str(demo.folder / "test.zarr"), _model(demo)]
     _say_command(demo, arguments)
     predicted = _finish(_start(demo, arguments), "prediction")
     demo.say(
         f"  Accuracy on the held-out digits: {predicted['accuracy']:.2%} "
-        f"({predicted['n_correct']} of {predicted['n_rows']})"
+        f"({predicted['n_correct']} of {predicted['n_rows']}).\n"
+        f"  Peak memory {show_bytes(predicted['peak_rss_bytes'])}: that is the interpreter and its "
+        "libraries."
     )
     return {
         "n_rows": n_rows,
         "bytes_of_rows": bytes_of_rows,
         "memory": budget,
-        "baseline_rss_bytes": tiny["peak_rss_bytes"],
         "killed": None if killed is None else killed._asdict(),
         "train": trained,
         "predict": predicted,
@@ -180,28 +178,27 @@ def _say_command(demo: Demo, arguments: list[str]) -> None:
 
 
 def _make_stores(demo: Demo, digits: "Digits", n_rows: int) -> int:
-    """Write the stores ``train``, ``tiny`` and ``test``; returns the bytes of the first one's X."""
+    """Write the stores ``train`` and ``test``; returns the bytes of the first one's X."""
     from bigsvm.cli.digits import enlarged
     from bigsvm.data.write import write_store
     from bigsvm.report.progress import ConvertingProgress
 
-    for name, rows in (("train", n_rows), ("tiny", TINY_ROWS)):
-        X, y = enlarged(digits, rows, SEED)
-        show = ConvertingProgress(demo.display)
-        write_store(demo.folder / f"{name}.zarr", X, y, seed=SEED, memory=MEMORY, on_progress=show)
+    X, y = enlarged(digits, n_rows, SEED)
+    show = ConvertingProgress(demo.display)
+    write_store(demo.folder / "train.zarr", X, y, seed=SEED, memory=MEMORY, on_progress=show)
     write_store(demo.folder / "test.zarr", digits.test_images, digits.test_labels)
     return n_rows * int(digits.train_images[0].nbytes)
 
 
-def _model(demo: Demo, name: str) -> str:
-    return str(demo.folder / f"{name}.safetensors")
+def _model(demo: Demo) -> str:
+    return str(demo.folder / "train.safetensors")
 
 
-def _train_arguments(demo: Demo, name: str) -> list[str]:
+def _train_arguments(demo: Demo) -> list[str]:
     return [
-        *("train", str(demo.folder / f"{name}.zarr"), _model(demo, name)),
+        *("train", str(demo.folder / "train.zarr"), _model(demo)),
         *("--C", str(C), "--gamma", str(GAMMA), "--memory", MEMORY),
-        *("--checkpoint", str(demo.folder / f"{name}.run")),
+        *("--checkpoint", str(demo.folder / "train.run")),
         *("--checkpoint-every", CHECKPOINT_EVERY),
     ]
 
@@ -233,17 +230,13 @@ def _check_done(child: "subprocess.Popen[str]", what: str) -> None:
         raise BigsvmError(f"the demo's {what} ended with exit code {child.returncode}")
 
 
-def _train(demo: Demo, name: str) -> dict[str, Any]:
-    return _finish(_start(demo, _train_arguments(demo, name)), "training")
-
-
 def _train_and_kill(demo: Demo) -> Killed | None:
     """Start training and kill it after some sweeps; None if it ended before."""
     from bigsvm.training.checkpoint import newest_manifest
 
     run = demo.folder / "train.run"
     started = time.time()
-    with _start(demo, _train_arguments(demo, "train")) as child:
+    with _start(demo, _train_arguments(demo)) as child:
         try:
             while child.poll() is None:
                 manifest = newest_manifest(run)

@@ -42,11 +42,15 @@ DENSE, CSR = "dense", "csr"
 MAX_CHUNK_BYTES = 256 << 20
 """Decoded size of the largest chunk that is read: what a hostile store can make us allocate."""
 
-CHUNK_BYTES = 4 << 20
-"""Upper bound of an X chunk: about 4 ms of decoding, so that the 0.3 ms zarr takes for each do not
-matter, and two chunks fit the caches."""
+CHUNK_BYTES = 2 << 20
+"""An X chunk has this or up to twice as much: 2 to 4 ms of decoding, so that the 0.3 ms zarr takes
+for each do not matter, and two chunks fit the caches."""
+SMALL_CHUNK_BYTES = 1 << 20
+CHUNKS_OF_A_STORE = 128
+"""Smaller X are cut into so many chunks, but none below `SMALL_CHUNK_BYTES`: eight chunks are read
+together, and should be a small part of a budget smaller than the data."""
 
-VECTOR_CHUNK_BYTES = 1 << 20
+VECTOR_CHUNK_BYTES = 1 << 19
 MAX_LABEL_COUNTS = 1000
 ZSTD_LEVEL = 1
 """Level 3 was 5 % smaller on rounded numbers, equal on noise, and 10-20 % slower to write."""
@@ -147,17 +151,20 @@ def array_specs(
     """
     float64, int64 = np.dtype(np.float64), np.dtype(np.int64)
 
-    def spec(shape: tuple[int, ...], dtype: np.dtype[Any], target: int) -> ArraySpec:
+    def spec(shape: tuple[int, ...], dtype: np.dtype[Any], target: int | None = None) -> ArraySpec:
         row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
-        fitting = max(1, target // max(row_bytes, 1))
-        return ArraySpec(shape, dtype, max(1, min(1 << (fitting.bit_length() - 1), shape[0])))
+        if target is None:
+            wanted = max(SMALL_CHUNK_BYTES, shape[0] * row_bytes // CHUNKS_OF_A_STORE)
+            target = min(CHUNK_BYTES, wanted)
+        rows = max(1, target // max(row_bytes, 1))
+        return ArraySpec(shape, dtype, max(1, min(1 << (rows - 1).bit_length(), shape[0])))
 
     specs = {}
     if layout == DENSE:
-        specs["X"] = spec((n_rows, n_columns), dtype, CHUNK_BYTES)
+        specs["X"] = spec((n_rows, n_columns), dtype)
     else:
-        specs["X/data"] = spec((n_entries,), dtype, CHUNK_BYTES)
-        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32), CHUNK_BYTES)
+        specs["X/data"] = spec((n_entries,), dtype)
+        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32))
         specs["X/indptr"] = spec((n_rows + 1,), int64, VECTOR_CHUNK_BYTES)
     specs["y"] = spec((n_rows,), float64, VECTOR_CHUNK_BYTES)
     specs["row"] = spec((n_rows,), int64, VECTOR_CHUNK_BYTES)
