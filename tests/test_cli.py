@@ -384,11 +384,29 @@ class TestPredict:
         ended = run_here("predict", "-", data / "model", "--json", stdin="1 1:1\n")
         assert json.loads(ended.stdout)["n_rows"] == 1
 
-    def test_predictions_that_cannot_be_written(self, data, tmp_path):
-        message = error_of(
-            "predict", data / "test.zarr", data / "model", "-o", tmp_path / "no" / "f"
-        )
-        assert "cannot write the predictions" in message
+    @pytest.mark.parametrize(
+        ("output", "words"),
+        [
+            ("no/f", "no is not a folder that can be written to"),
+            ("model/f", "model is not a folder that can be written to"),
+            (".", "is a folder"),
+            ("test.libsvm", "is part of the input"),
+            ("model", "is part of the input"),
+        ],
+    )
+    def test_an_output_that_cannot_be_written_is_found_before_any_reading(
+        self, tmp_path, output, words
+    ):
+        for name in ("test.libsvm", "model"):
+            (tmp_path / name).write_text("neither")
+        arguments = ("predict", tmp_path / "test.libsvm", tmp_path / "model")
+        assert words in error_of(*arguments, "-o", tmp_path / output)
+        assert (tmp_path / "model").read_text() == "neither"
+
+    def test_predictions_do_not_go_into_the_store(self, data):
+        output = data / "test.zarr" / "zarr.json"
+        message = error_of("predict", data / "test.zarr", data / "model", "-o", output)
+        assert "is part of the input" in message
 
     def test_what_is_no_model(self, data):
         message = error_of("predict", data / "test.zarr", data / "train.libsvm")

@@ -9,6 +9,7 @@ import typer
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
+from bigsvm.cli.outputs import check_predictions_path
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count
@@ -63,6 +64,8 @@ def command(
       bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
     """  # noqa: D301
     started = time.monotonic()
+    if output is not None:
+        check_predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.estimators.fitting import available_threads
         from bigsvm.models import KernelExpansion

@@ -21,9 +21,10 @@ from bigsvm.cli.options import (
     parse_gamma,
     parse_seconds,
 )
+from bigsvm.cli.outputs import check_model_path
 from bigsvm.cli.runs import Run, absolute
 from bigsvm.cli.signals import Interruption
-from bigsvm.errors import ModelError, ParameterError
+from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training import events
@@ -239,27 +240,6 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             )
     _print(trained, path, n_rows, json=json)
     return interruption.exit_code
-
-
-def check_model_path(path: Path) -> None:
-    """Refuse a path that no model can be written to, before hours of training, or had better not.
-
-    Raises
-    ------
-    ModelError
-    """
-    if path.is_dir():
-        raise ModelError(f"{path} is a folder; name the file that the model is to be written to")
-    if not os.access(path.parent, os.W_OK):
-        raise ModelError(f"{path.parent} is not a folder that can be written to; make it first")
-    if path.exists() and path.stat().st_size:
-        with path.open("rb") as file:
-            start = file.read(1 << 20)
-        if b'"bigsvm"' not in start:
-            raise ModelError(
-                f"{path} exists and is not a model, so it is not replaced; give another name, or "
-                "remove it first"
-            )
 
 
 def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:

@@ -1,0 +1,47 @@
+"""What a command writes: looked at before the work, which may take hours."""
+
+import os
+from pathlib import Path
+
+from bigsvm.errors import BigsvmError, DataError, ModelError
+
+
+def check_model_path(path: Path) -> None:
+    """Refuse a path that no model can be written to, or had better not.
+
+    Raises
+    ------
+    ModelError
+    """
+    _check_place(path, "model", ModelError)
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as file:
+            start = file.read(1 << 20)
+        if b'"bigsvm"' not in start:
+            raise ModelError(
+                f"{path} exists and is not a model, so it is not replaced; give another name, or "
+                "remove it first"
+            )
+
+
+def check_predictions_path(path: Path, *, source: str, model: Path) -> None:
+    """Refuse a path that no predictions can be written to, and what they are made of.
+
+    Raises
+    ------
+    DataError
+    """
+    _check_place(path, "predictions", DataError)
+    resolved = path.resolve()
+    for needed in (Path(source).resolve(), model.resolve()):
+        if needed in (resolved, *resolved.parents):
+            raise DataError(
+                f"{path} is part of the input, so it is not replaced; give another --output"
+            )
+
+
+def _check_place(path: Path, what: str, error: type[BigsvmError]) -> None:
+    if path.is_dir():
+        raise error(f"{path} is a folder; name the file to write the {what} to")
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise error(f"{path.parent} is not a folder that can be written to; make it first")
