@@ -7,6 +7,7 @@ import pytest
 from command_line import finish, run_here, start
 
 from bigsvm.cli.digits import enlarged, load_digits_split, vary
+from bigsvm.report.progress import Display
 
 
 class TestDigits:
@@ -47,6 +48,31 @@ class TestDigits:
 def test_a_folder_that_is_not_empty_is_refused(tmp_path):
     (tmp_path / "mine").touch()
     assert "not empty" in run_here("demo", "--directory", tmp_path, code=2).stderr
+
+
+def test_its_own_bar_is_gone_before_the_commands_show_theirs(tmp_path, monkeypatch):
+    class Started(Exception):
+        pass
+
+    bars = []
+
+    class Watched(Display):
+        def __enter__(self):
+            bars.append(self)
+            return super().__enter__()
+
+        def __exit__(self, *exception):
+            bars.remove(self)
+            super().__exit__(*exception)
+
+    def start_command(demo, arguments):
+        assert bars == []
+        raise Started
+
+    monkeypatch.setattr("bigsvm.cli.demo.Display", Watched)
+    monkeypatch.setattr("bigsvm.cli.demo._start", start_command)
+    with pytest.raises(Started):
+        run_here("demo", "--rows", "2000", "--directory", tmp_path / "demo")
 
 
 @pytest.mark.slow

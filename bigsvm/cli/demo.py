@@ -42,21 +42,18 @@ class Demo(NamedTuple):
     Attributes
     ----------
     folder : Path
-    display : Display
-        Progress.
     say : callable
         Tells the story, line by line, on standard output; silent with ``--json``.
     quiet : bool
     """
 
     folder: Path
-    display: Display
     say: Any
     quiet: bool
 
 
 class Killed(NamedTuple):
-    """What the kill hit: seconds since the start, age of the newest checkpoint, and its sweeps."""
+    """What the kill hit: seconds since the start; age, number, sweeps of the newest checkpoint."""
 
     after: float
     lost: float
@@ -92,7 +89,6 @@ def command(
     """  # noqa: D301
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
-        display = stack.enter_context(Display(quiet=quiet))
         stack.enter_context(interruption.raising())
         if directory is None:
             name = stack.enter_context(tempfile.TemporaryDirectory(prefix="bigsvm-demo-"))
@@ -100,7 +96,7 @@ def command(
         else:
             _check_empty(directory)
         say = (lambda _: None) if json else typer.echo
-        record = _run(Demo(directory.absolute(), display, say, quiet), rows)
+        record = _run(Demo(directory.absolute(), say, quiet), rows)
     if json:
         typer.echo(as_json(record))
 
@@ -184,8 +180,10 @@ def _make_stores(demo: Demo, digits: "Digits", n_rows: int) -> int:
     from bigsvm.report.progress import ConvertingProgress
 
     X, y = enlarged(digits, n_rows, SEED)
-    show = ConvertingProgress(demo.display)
-    write_store(demo.folder / "train.zarr", X, y, seed=SEED, memory=MEMORY, on_progress=show)
+    # Closed before any command is started: each has a bar of its own on the same terminal.
+    with Display(quiet=demo.quiet) as display:
+        show = ConvertingProgress(display)
+        write_store(demo.folder / "train.zarr", X, y, seed=SEED, memory=MEMORY, on_progress=show)
     write_store(demo.folder / "test.zarr", digits.test_images, digits.test_labels)
     return n_rows * int(digits.train_images[0].nbytes)
 
@@ -254,10 +252,9 @@ def _train_and_kill(demo: Demo) -> Killed | None:
     manifest = newest_manifest(run)
     if manifest is None:
         return None
-    written = run / f"generation-{manifest['generation']:08d}" / "manifest.json"
     return Killed(
         after=now - started,
-        lost=max(0.0, now - written.stat().st_mtime),
+        lost=max(0.0, now - manifest["snapshot_time"]),
         generation=manifest["generation"],
         n_sweeps=manifest["values"]["n_sweeps"],
     )
