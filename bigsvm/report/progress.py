@@ -39,6 +39,7 @@ class Display:
         self._quiet = quiet
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._what = ""
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -84,11 +85,13 @@ class Display:
         if self._quiet:
             return
         if self._bar is not None:
-            if self._task is None:
+            if self._task is None or what != self._what:
+                # A new one each time: `update` cannot take the total of the last away again.
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
                 self._task = self._bar.add_task(what, total=total, note=note)
-            self._bar.update(
-                self._task, description=what, note=note, total=total, completed=done or 0
-            )
+                self._what = what
+            self._bar.update(self._task, note=note, total=total, completed=done or 0)
         elif time.monotonic() - self._last_line >= LINE_EVERY:
             self.line(f"{what}: {note}")
 

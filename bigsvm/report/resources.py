@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import stat
 import sys
@@ -27,10 +28,11 @@ def peak_rss_bytes() -> int:
 def bytes_on_disk(folder: Path) -> int:
     """Bytes of all files of a folder."""
     total = 0
-    for file in folder.rglob("*"):
-        try:
-            status = file.stat()
-        except FileNotFoundError:
-            continue  # removed meanwhile by a run that is under way
-        total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    for parent, _, names in os.walk(folder):  # passes over folders that go away meanwhile
+        for name in names:
+            try:
+                status = os.stat(os.path.join(parent, name))
+            except FileNotFoundError:
+                continue  # removed meanwhile by a run that is under way
+            total += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return total

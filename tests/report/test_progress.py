@@ -162,6 +162,15 @@ def test_a_terminal_shows_a_bar_beside_the_lines():
     assert "sweep 3: gap 0.125" in text
 
 
+def test_a_stage_of_unknown_length_does_not_inherit_the_length_of_the_last(monkeypatch):
+    monkeypatch.setattr("bigsvm.report.progress.is_watched", lambda: True)
+    with Display(quiet=False) as display:
+        for what, done, total in (("sweep 1", 5, 10), ("sweep 1", 6, 10), ("solving", None, None)):
+            display.move(what, "", done, total)
+            [task] = display._bar.tasks
+            assert (task.description, task.completed, task.total) == (what, done or 0, total)
+
+
 def test_no_color_is_honoured():
     text = on_a_terminal({"NO_COLOR": "1"})
     assert "600 of 1 000 rows" in text
@@ -187,3 +196,19 @@ def test_bytes_on_disk(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c").write_bytes(b"123")
     assert bytes_on_disk(tmp_path) == 8
+
+
+def test_a_folder_that_goes_away_while_it_is_measured_counts_nothing(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c").write_bytes(b"123")
+    scan = os.scandir
+
+    def scan_late(path):
+        if os.fspath(path) == str(tmp_path / "b"):
+            (tmp_path / "b" / "c").unlink()
+            (tmp_path / "b").rmdir()
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scan_late)
+    assert bytes_on_disk(tmp_path) == 5
