@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 _PREFIX = "bigsvm-text-"
-_SMALLEST_CONVERSION = 64 << 20
-"""A conversion needs 32 MiB; a smaller budget is for training alone."""
+_SMALLEST_CONVERSION = 32 << 20
+"""The least that `convert` accepts. A budget below it is for training alone."""
 
 
 def is_text(source: str) -> bool:
@@ -50,7 +50,7 @@ def opened(
     ----------
     source : str
     memory : int
-        Bytes.
+        Bytes; a conversion takes 32 MiB where this is less.
     cache_dir : Path or None
         Where to put the temporary store; None is the system's temporary folder.
     zero_based : ZeroBased

@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """Predict, and tell the accuracy where there are labels to compare with.
 
-    Rows are streamed; a prediction takes 24 bytes of memory. --memory is for the conversion of
-    LIBSVM text.
+    Rows are streamed: in memory are the model, some blocks of rows, and 24 bytes for each row.
+    --memory bounds the conversion of LIBSVM text only, which takes at least 32 MiB.
 
     \b
     Examples:
