@@ -16,6 +16,7 @@ from bigsvm.budget import parse_bytes, plan_training
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
 from bigsvm.tiles import KernelTiles
@@ -145,7 +146,13 @@ def fit_classifier(
         threads=threads,
         resident_bytes=0 if sample_weight is None else sample_weight.nbytes,
     )
-    kernel = _kernel(parameters, source, sample_weight)
+    kernel = _kernel(
+        parameters,
+        source,
+        sample_weight,
+        block_bytes=plan.block_bytes,
+        interrupted=hooks.interrupted,
+    )
     centred = kernel.is_shift_invariant and not source.is_sparse
     centre = source.column_means() if centred else None
     fingerprint = _fingerprint(source, formulation, kernel)
@@ -264,40 +271,24 @@ def _kernel(
     parameters: ClassifierParameters,
     source: RowSource,
     sample_weight: NDArray[np.float64] | None,
+    *,
+    block_bytes: int,
+    interrupted: Callable[[], bool],
 ) -> Kernel:
     gamma = 1.0
     if parameters.kernel != "linear":
         variance = 1.0
         if parameters.gamma == "scale":
+            # Asked for in any case, as it refuses what is not finite.
             variance = source.total_variance()
             if sample_weight is not None:
-                variance = _weighted_variance(source, sample_weight)
+                variance = weighted_variance(
+                    source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+                )
         gamma = resolve_gamma(parameters.gamma, n_features=source.n_columns, variance=variance)
     return make_kernel(
         parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
     )
-
-
-def _weighted_variance(source: RowSource, weights: NDArray[np.float64]) -> float:
-    """Variance of all entries, each row counted by its weight: weight 2 is the row twice."""
-    mean = _weighted_mean(source, weights, lambda rows: rows)
-    return _weighted_mean(source, weights, lambda rows: _squared_distance(rows, mean))
-
-
-def _weighted_mean(
-    source: RowSource, weights: NDArray[np.float64], of: Callable[[Any], Any]
-) -> float:
-    total = 0.0
-    for first, rows in source.blocks(64 << 20):
-        sums = np.asarray(of(rows).sum(axis=1, dtype=np.float64)).ravel()
-        total += float(sums @ weights[first : first + len(sums)])
-    return total / (float(weights.sum()) * source.n_columns)
-
-
-def _squared_distance(rows: Any, mean: float) -> NDArray[np.float64]:
-    values = rows if isinstance(rows, np.ndarray) else rows.toarray()
-    squared: NDArray[np.float64] = (values.astype(np.float64) - mean) ** 2
-    return squared
 
 
 def _fingerprint(source: RowSource, formulation: CSVC, kernel: Kernel) -> dict[str, str]:

@@ -46,7 +46,9 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features.
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features. With sample weights
+        the variance is the weighted one, so that a weight of 2 is the row twice and of 0 its
+        absence; scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3

@@ -1,0 +1,77 @@
+"""The weighted variance: against repeated rows, near its numerical limits, and its memory."""
+
+import tracemalloc
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.estimators.variance import weighted_variance
+
+FORMS = [np.asarray, sp.csr_array, lambda X: da.from_array(X, chunks=(70, 5))]
+
+
+def rows(n=500, d=5, *, density=0.5, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)) * (rng.random((n, d)) < density)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("density", [0.1, 1.0])
+@pytest.mark.parametrize("block_bytes", [300, 1 << 20])
+def test_weights_are_repetitions(form, density, block_bytes):
+    X = rows(density=density)
+    weights = np.random.default_rng(1).integers(0, 4, len(X))
+    weights[:200] = 0  # whole blocks of nothing, the first among them
+    value = weighted_variance(
+        as_row_source(form(X)), weights.astype(float), block_bytes=block_bytes
+    )
+    assert value == pytest.approx(np.repeat(X, weights, axis=0).var(), rel=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_that_are_no_whole_numbers(form):
+    X = rows()
+    weights = np.random.default_rng(1).random(len(X)) * 1e-3
+    mean = np.average(X, weights=np.repeat(weights[:, None], 5, axis=1))
+    exact = np.average((X - mean) ** 2, weights=np.repeat(weights[:, None], 5, axis=1))
+    value = weighted_variance(as_row_source(form(X)), weights, block_bytes=1 << 20)
+    assert value == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_far_from_the_origin_no_digits_cancel(form):
+    X = rows(density=1.0) + 1e7
+    value = weighted_variance(as_row_source(form(X)), np.full(len(X), 2.0), block_bytes=4000)
+    assert value == pytest.approx(X.var(), rel=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_outlier_without_weight_is_not_there(form):
+    X = rows(density=1.0)
+    X[7] = 1e100
+    weights = np.ones(len(X))
+    weights[7] = 0
+    value = weighted_variance(as_row_source(form(X)), weights, block_bytes=1 << 20)
+    assert value == pytest.approx(np.delete(X, 7, axis=0).var(), rel=1e-12)
+
+
+def test_wide_sparse_rows_are_never_dense():
+    X = sp.random_array((2000, 100_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
+    source, weights = as_row_source(X), np.ones(2000)
+    tracemalloc.start()
+    try:
+        weighted_variance(source, weights, block_bytes=64 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * 8 * 100_000  # a few numbers a column; dense 1600 MB
+
+
+def test_it_can_be_interrupted():
+    with pytest.raises(KeyboardInterrupt):
+        weighted_variance(
+            as_row_source(rows()), np.ones(500), block_bytes=1 << 20, interrupted=lambda: True
+        )
