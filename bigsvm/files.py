@@ -57,7 +57,7 @@ def replace_synced(path: Path, data: bytes) -> None:
     try:
         write_synced(part, data)
         os.replace(part, path)
-    except OSError:
+    except BaseException:
         part.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
