@@ -141,17 +141,19 @@ def convert(
         threads=threads,
         chunk_bytes=max(1 << 16, min(CHUNK_BYTES, budget // 128)),
     )
+    # Before the workspace, which takes an OSError inside it for one of the disk it is on.
+    sizes = [source_size(source) for source in inputs]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    bits = _bucket_bits(inputs, sizes, budget)
     with (
         Workspace(Path(store_path), overwrite=overwrite) as work,
         Spool(
             work.path / "spool",
             seed=seed if shuffle else None,
-            bits=_bucket_bits(inputs, budget),
+            bits=bits,
             memory_bytes=budget // 2,
         ) as spool,
     ):
-        sizes = [source_size(source) for source in inputs]
-        total = None if None in sizes else sum(size or 0 for size in sizes)
         for text in reader:
             n = len(text.labels)
             values = make_csr(text.values, text.indices, text.indptr, np.iinfo(np.int32).max)
@@ -266,11 +268,10 @@ def check_seed(seed: int) -> None:
         raise ParameterError(f"seed={seed}; it must be from 0 to 2**64 - 1")
 
 
-def _bucket_bits(inputs: list[Source], budget: int) -> int:
+def _bucket_bits(inputs: list[Source], sizes: list[int | None], budget: int) -> int:
     """Files to scatter over, as a power of two: a guess, as those that are too large are split."""
     size = 0
-    for source in inputs:
-        stored = source_size(source)
+    for source, stored in zip(inputs, sizes, strict=True):
         # Standard input: as if 16 times the budget. Compressed text: about a fifth of its size.
         size += 16 * budget if stored is None else stored * (5 if is_compressed(source) else 1)
     wanted = max(1, 6 * size // budget)

@@ -257,7 +257,10 @@ class DaskRows(RowSource):
             return last[1]
         # Frees the last one before the next is made.
         self._last = last = None
-        block = self._blocks.blocks[i].compute(scheduler="synchronous")
+        try:
+            block = self._blocks.blocks[i].compute(scheduler="synchronous")
+        except OSError as error:
+            raise DataError(f"block {i} of X cannot be read ({error}); check its source") from error
         if self.is_sparse:
             block = as_csr(block, self.dtype)
             n_bytes = block.data.nbytes + block.indices.nbytes + block.indptr.nbytes

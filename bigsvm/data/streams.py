@@ -38,12 +38,14 @@ class _ZstdStream(io.RawIOBase):
     file for a short one.
     """
 
-    _PIECE = 1 << 17
+    # Four bytes can stand for a block of 128 KiB: a piece becomes 16 MiB at most.
+    _PIECE = 1 << 9
+    _READ = 1 << 17
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
         self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._compressed = b""
+        self._compressed = memoryview(b"")
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -52,15 +54,17 @@ class _ZstdStream(io.RawIOBase):
     def readinto(self, buffer: Buffer) -> int:
         target = memoryview(buffer).cast("B")
         while not self._ready:
-            self._compressed = self._compressed or self._raw.read(self._PIECE)
+            self._compressed = self._compressed or memoryview(self._raw.read(self._READ))
             if not self._compressed:
                 if self._frame is not None:
                     raise EOFError("the last zstd frame is incomplete")
                 return 0
             if self._frame is None:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._ready = memoryview(self._frame.decompress(self._compressed))
-            self._compressed = self._frame.unused_data
+            piece = self._compressed[: self._PIECE]
+            self._ready = memoryview(self._frame.decompress(piece))
+            taken = len(piece) - len(self._frame.unused_data)
+            self._compressed = self._compressed[taken:]
             if self._frame.eof:
                 self._frame = None
         n = min(len(target), len(self._ready))
@@ -80,7 +84,9 @@ class ByteStream:
         Bytes of the source as stored (before decompression), None where unknown.
     """
 
-    def __init__(self, name: str, raw: IO[bytes], text: IO[bytes], size: int | None) -> None:
+    def __init__(
+        self, name: str, *, raw: IO[bytes], text: IO[bytes], size: int | None = None
+    ) -> None:
         self.name = name
         self.size = size
         self._raw = raw
@@ -138,9 +144,23 @@ def source_name(source: Source) -> str:
 
 
 def source_size(source: Source) -> int | None:
-    """Bytes of a local file, or None where that is unknown."""
+    """Bytes of a local file, or None where that is unknown.
+
+    Raises
+    ------
+    DataError
+        If it may not be looked at.
+    """
     path = Path(source)
-    return path.stat().st_size if path.is_file() else None
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except OSError as error:
+        raise _unreadable(os.fspath(source), error) from error
+
+
+def _unreadable(name: str, error: Exception) -> DataError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return DataError(f"{name}: cannot be opened ({reason}); check the path")
 
 
 def is_compressed(source: Source) -> bool:
@@ -159,13 +179,12 @@ def open_source(source: Source) -> Iterator[ByteStream]:
     """
     text = os.fspath(source)
     if text == STANDARD_INPUT:
-        yield ByteStream("standard input", sys.stdin.buffer, sys.stdin.buffer, None)
+        yield ByteStream("standard input", raw=sys.stdin.buffer, text=sys.stdin.buffer)
         return
+    size = source_size(text)
     try:
-        size = source_size(text)
         raw = fsspec.open(text, "rb").open() if "://" in text else Path(text).open("rb")
     except (OSError, ValueError, ImportError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise DataError(f"{text}: cannot be opened ({reason}); check the path") from error
+        raise _unreadable(text, error) from error
     with raw:
-        yield ByteStream(text, raw, _decompress(text, raw), size)
+        yield ByteStream(text, raw=raw, text=_decompress(text, raw), size=size)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.data.libsvm import LibsvmReader
+from bigsvm.data.streams import _ZstdStream
 from bigsvm.errors import DataError, ParseError
 
 FLOAT64 = np.dtype(np.float64)
@@ -213,6 +214,16 @@ def test_compressed_source_that_is_cut_off(write, extension, part):
     path = write(packed[: int(len(packed) * part)], f"x.libsvm.{extension}")
     with pytest.raises(DataError, match=rf"x\.libsvm\.{extension}: cannot be read to its end"):
         read(path)
+
+
+def test_zstd_is_not_decompressed_all_at_once():
+    packed = zstandard.ZstdCompressor().compress(bytes(256 << 20))
+    assert len(packed) < 1 << 17
+    stream = _ZstdStream(io.BytesIO(packed))
+    buffer = bytearray(1 << 26)
+    sizes = list(iter(lambda: stream.readinto(buffer), 0))
+    assert sum(sizes) == 256 << 20
+    assert max(sizes) <= 1 << 24
 
 
 @pytest.mark.parametrize("extension", COMPRESSORS)

@@ -148,6 +148,15 @@ def test_dask_blocks_are_computed_once_and_never_together(path):
     assert store.rows.n_rows == 2000
 
 
+def test_source_of_dask_blocks_that_cannot_be_read(path):
+    def load(block):
+        raise FileNotFoundError(2, "No such file or directory", "part-7.npy")
+
+    X = da.zeros((40, 3), chunks=(20, 3)).map_blocks(load, dtype=float, meta=np.empty((0, 3)))
+    with pytest.raises(DataError, match=r"block 0 of X cannot be read .*part-7\.npy"):
+        write_store(path, X, np.zeros(40))
+
+
 def test_progress(path):
     events = []
     X = da.from_array(make_matrix(500), chunks=(100, 23))
