@@ -222,6 +222,21 @@ def _read_json(file: Path, limit: int, remedy: str) -> dict[str, Any]:
     return content
 
 
+def _record(content: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the metadata of a hierarchy has under `KEY`, None if it is not that of a store."""
+    attributes = content.get("attributes")
+    record = attributes.get(KEY) if isinstance(attributes, dict) else None
+    return record if content.get("node_type") == "group" and isinstance(record, dict) else None
+
+
+def is_store(path: Path) -> bool:
+    """Whether the metadata at `path` is that of a store, complete or not."""
+    try:
+        return _record(_read_json(path / "zarr.json", _MAX_ROOT_JSON, REMEDY)) is not None
+    except StoreError:
+        return False
+
+
 def read_attributes(path: Path) -> StoreAttributes:
     """Read and check the attributes of the store at `path`.
 
@@ -236,9 +251,8 @@ def read_attributes(path: Path) -> StoreAttributes:
     if not file.is_file():
         raise StoreError(f"{path}: not a store (no zarr.json); make one with `bigsvm convert`")
     content = _read_json(file, _MAX_ROOT_JSON, REMEDY)
-    attributes = content.get("attributes")
-    record = attributes.get(KEY) if isinstance(attributes, dict) else None
-    if content.get("node_type") != "group" or not isinstance(record, dict):
+    record = _record(content)
+    if record is None:
         raise StoreError(
             f"{path}: a Zarr {content.get('node_type', 'hierarchy')}, but not a bigsvm store; make "
             "one with `bigsvm convert` or `bigsvm.write_store`"
@@ -257,14 +271,14 @@ def read_attributes(path: Path) -> StoreAttributes:
         raise DataCorruptionError(f"{path}: the attributes were changed after writing; {REMEDY}")
     try:
         return _attributes_from_json(record)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataCorruptionError(
             f"{path}: attributes are not valid ({error}); {REMEDY}"
         ) from error
 
 
 def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
-    """Build the attributes; KeyError, TypeError or ValueError where the record makes no sense."""
+    """Build the attributes; an exception of Python's own where the record makes no sense."""
     manifest = {
         str(path): tuple(str(h) for h in hashes) for path, hashes in record["manifest"].items()
     }
@@ -350,7 +364,7 @@ def check_array(path: Path, name: str, expected: ArraySpec, n_hashes: int) -> Ar
         if metadata["data_type"] != expected.dtype.name:
             raise ValueError(f"type {metadata['data_type']!r} instead of {expected.dtype.name}")
         spec = expected._replace(chunk_rows=_chunk_rows(metadata, shape))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataCorruptionError(f"{where} is not as written ({error}); {REMEDY}") from error
     if spec.chunk_rows * spec.row_bytes > MAX_CHUNK_BYTES:
         raise DataCorruptionError(

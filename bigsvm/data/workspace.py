@@ -8,14 +8,14 @@ renamed into place, so that a name never stands for half a store.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bigsvm.data.schema import KEY
+from bigsvm.data.schema import is_store
 from bigsvm.errors import StoreError
 from bigsvm.files import sync_directory, sync_tree, try_lock
 
@@ -58,7 +58,7 @@ class Workspace:
             parent = self.target.parent
             if not parent.is_dir():
                 raise StoreError(f"{parent}: no such directory; make it first")
-            for left in sorted(parent.glob(f"{prefix}*")):
+            for left in sorted(parent.glob(f"{glob.escape(prefix)}*")):
                 self._discard(left)
             self._check_target()
             self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
@@ -77,8 +77,15 @@ class Workspace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._descriptor)
+        try:
+            self._clear(self.path)
+        except OSError as failure:
+            raise StoreError(
+                f"{self.target}: could not be replaced, nor put back ({failure.strerror}); it is "
+                f"whole in {self.path / 'old'}: move it back"
+            ) from (error or failure)
+        finally:
+            os.close(self._descriptor)
         if isinstance(error, OSError):
             raise StoreError(
                 f"{self.target}: cannot be written ({error.strerror or error}); free some space "
@@ -90,7 +97,7 @@ class Workspace:
         sync_tree(self.store)
         self._check_target()
         if self.target.exists():
-            # Recovered by `_discard` if the process ends between the two renames.
+            # Put back by `_clear` if all ends between the two renames.
             self.target.rename(self.path / "old")
         self.store.rename(self.target)
         sync_directory(self.target.parent)
@@ -105,7 +112,7 @@ class Workspace:
             raise StoreError(
                 f"{self.target}: not a store, so it is not overwritten; remove it first"
             )
-        if f'"{KEY}"'.encode() not in metadata.read_bytes():
+        if not is_store(self.target):
             raise StoreError(
                 f"{self.target}: a Zarr hierarchy of something else, so it is not overwritten; "
                 "remove it first"
@@ -123,9 +130,13 @@ class Workspace:
                 f"{self.target}: process {pid} is making it in {left.name}; wait for it, or stop it"
             )
         try:
-            if (left / "old").exists() and not self.target.exists():
-                with suppress(OSError):
-                    (left / "old").rename(self.target)
-            shutil.rmtree(left, ignore_errors=True)
+            self._clear(left)
         finally:
             os.close(lock)
+
+    def _clear(self, folder: Path) -> None:
+        """Remove a work folder, but never the only copy of the store that was to be replaced."""
+        old = folder / "old"
+        if old.exists() and not self.target.exists():
+            old.rename(self.target)
+        shutil.rmtree(folder, ignore_errors=True)

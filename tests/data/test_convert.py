@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -253,15 +254,28 @@ def test_existing_store_is_kept_until_the_new_one_is_whole(text, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["bad", "s.zarr", "x.libsvm"]
 
 
-@pytest.mark.parametrize("content", [None, "notes.txt", "zarr.json"])
-def test_what_is_no_store_is_never_overwritten(text, tmp_path, content):
+FOREIGN = '{"zarr_format": 3, "node_type": "group", "attributes": {"made_by": "bigsvm"}}'
+
+
+@pytest.mark.parametrize("name", [None, "notes.txt", "zarr.json"])
+@pytest.mark.parametrize("content", [FOREIGN, '{"bigsvm"'])
+def test_what_is_no_store_is_never_overwritten(text, tmp_path, name, content):
     target = tmp_path / "folder"
     target.mkdir()
-    if content:
-        (target / content).write_text('{"zarr_format": 3, "node_type": "group"}')
+    if name:
+        (target / name).write_text(content)
     with pytest.raises(StoreError, match="not overwritten; remove it first"):
         convert(text(), target, overwrite=True)
     assert target.exists()
+
+
+def test_source_that_may_not_be_looked_at(tmp_path, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(DataError, match=r"x: cannot be opened \(Permission denied\)"):
+        convert(tmp_path / "x", tmp_path / "s.zarr")
 
 
 def test_parent_that_is_not_there(text, tmp_path):
@@ -339,6 +353,55 @@ def test_killed_between_the_two_renames(text, tmp_path):
     with pytest.raises(StoreError, match="already exists"):
         convert(path, target)
     assert open_store(target).attributes == before
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_stopped_between_the_two_renames(text, tmp_path, monkeypatch, error):
+    target = tmp_path / "s.zarr"
+    before = convert(text(), target).attributes
+    rename = Path.rename
+
+    def stop(self, to):
+        if self.name == "store":
+            raise error
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", stop)
+    with pytest.raises((KeyboardInterrupt, StoreError)):
+        convert(text(n_rows=5), target, overwrite=True)
+    assert open_store(target).attributes == before
+    assert sorted(os.listdir(tmp_path)) == ["s.zarr", "x.libsvm"]
+
+
+def test_store_that_cannot_be_put_back_is_not_removed(text, tmp_path, monkeypatch):
+    target = tmp_path / "s.zarr"
+    before = convert(text(), target).attributes
+    rename = Path.rename
+
+    def fail(self, to):
+        if self.name in ("store", "old"):
+            raise OSError(5, "Input/output error")
+        return rename(self, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        with pytest.raises(StoreError, match=r"whole in .*old: move it back"):
+            convert(text(n_rows=5), target, overwrite=True)
+        # Nor by the next one, while it does not work either.
+        with pytest.raises(StoreError, match="Input/output error"):
+            convert(text(n_rows=5), target, overwrite=True)
+    with pytest.raises(StoreError, match="already exists"):
+        convert(text(n_rows=5), target)
+    assert open_store(target).attributes == before
+    assert sorted(os.listdir(tmp_path)) == ["s.zarr", "x.libsvm"]
+
+
+def test_leftovers_of_a_name_with_brackets_are_removed(text, tmp_path):
+    left = tmp_path / ".data[v2].zarr.partial-1-abc"
+    left.mkdir()
+    (left / "lock").touch()
+    convert(text(), tmp_path / "data[v2].zarr")
     assert not left.exists()
 
 

@@ -301,11 +301,24 @@ def test_attributes_that_were_edited(store):
         {"dtype": "float64"},
         {"manifest": {}},
         {"label_counts": [1]},
+        {"mean": 10**400},
+        {"n_rows": float("inf")},
     ],
 )
 def test_hostile_attributes(store, changes):
     edit_attributes(store.path, **changes)
     with pytest.raises(DataCorruptionError):
+        open_store(store.path)
+
+
+def test_manifest_that_is_a_list(store):
+    file = store.path / "zarr.json"
+    content = json.loads(file.read_text())
+    record = content["attributes"][schema.KEY]
+    record["manifest"] = []
+    record["checksum"] = schema._checksum(record)
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataCorruptionError, match="attributes are not valid"):
         open_store(store.path)
 
 
@@ -323,6 +336,7 @@ def _codec(content):
         lambda c: _shape(c, [2**50]),
         lambda c: _shape(c, [-1]),
         lambda c: _shape(c, "x"),
+        lambda c: _shape(c, [float("inf")]),
         lambda c: c.update(data_type="object"),
         lambda c: c.update(data_type="int32"),
         lambda c: c.update(node_type="group"),
