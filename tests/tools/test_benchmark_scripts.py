@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 
 import common
 import fit_once
@@ -12,16 +13,11 @@ import peers
 import pytest
 import scipy.sparse as sp
 
+from bigsvm.training.checkpoint import Checkpoint
+
 
 def finished(seconds=1.0, peak_rss=10**6, **answer):
     return common.Finished(0, seconds, peak_rss, {"seconds": seconds, **answer}, "", "")
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("60s", 60), ("2m", 120), ("0.5", 0.5), ("1h", 3600)]
-)
-def test_durations(text, seconds):
-    assert out_of_core.parse_seconds(text) == seconds
 
 
 def test_limit_is_budget_and_rows_and_interpreter():
@@ -29,16 +25,24 @@ def test_limit_is_budget_and_rows_and_interpreter():
     assert limit == 10**9 + 2 * 10**8 + 10**8
 
 
-def test_checkpoint_counts_once_it_has_its_name(tmp_path):
-    assert out_of_core.newest_checkpoint(tmp_path / "none") is None
-    for name, written in ((".generation-3", 3000), ("generation-1", 1000), ("generation-2", 2000)):
-        (tmp_path / name).mkdir()
-        if not name.startswith("."):
-            assert out_of_core.newest_checkpoint(tmp_path) in (None, 1000)
-        manifest = tmp_path / name / "manifest.json"
-        manifest.write_bytes(b"1")
-        os.utime(manifest, (written, written))
-    assert out_of_core.newest_checkpoint(tmp_path) == 2000
+def test_work_is_lost_from_the_moment_that_the_newest_checkpoint_was_begun(tmp_path):
+    assert out_of_core.newest_checkpoint(tmp_path) is None
+    with Checkpoint(tmp_path, fingerprint={}) as checkpoint:
+        for _ in range(2):
+            before = time.time()
+            checkpoint.save({}, {})
+            after = time.time()
+    manifest = tmp_path / "generation-00000002" / "manifest.json"
+    os.utime(manifest, (after + 60, after + 60))
+    assert before <= out_of_core.newest_checkpoint(tmp_path) <= after
+
+
+@pytest.mark.parametrize("memory", ["80kB", "1GB"])
+def test_a_budget_that_would_hold_the_rows_is_refused(memory, capsys):
+    with pytest.raises(SystemExit):
+        out_of_core.parse(["--rows", "1000", "--columns", "20", "--memory", memory])
+    assert "nothing would be out of core" in capsys.readouterr().err
+    out_of_core.parse(["--rows", "1000", "--columns", "20", "--memory", "79kB"])
 
 
 RUN = {"n_sweeps": 5, "converged": True}
@@ -61,10 +65,9 @@ def test_checks_fail_one_by_one(peak_rss, answer, failing):
 
 PROGRAM = """
 import json, pathlib, sys, time
-folder = pathlib.Path(sys.argv[1]) / "checkpoint" / "generation-1"
-folder.mkdir(parents=True, exist_ok=True)
-resumed = (folder / "manifest.json").exists()
-(folder / "manifest.json").write_text("1")
+from bigsvm.training.checkpoint import Checkpoint
+with Checkpoint(pathlib.Path(sys.argv[1]) / "checkpoint", fingerprint={}) as checkpoint:
+    resumed = checkpoint.save({}, {}) > 1
 if not resumed:
     time.sleep(float(sys.argv[2]))
 print(json.dumps({"objective": 1.0 + float(sys.argv[3]) * resumed, "converged": True}))
