@@ -1,6 +1,7 @@
 """The commands, run in this process: results, options, errors."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from command_line import REPOSITORY, answer, libsvm_text, run_here, two_clouds
 
 from bigsvm import KernelExpansion, __version__, open_store, write_store
 from bigsvm.data.sources import as_row_source
+from bigsvm.errors import DataError
 
 COMMANDS = ("convert", "info", "train", "predict", "demo")
 SLOW_MODULES = ("numba", "sklearn", "dask", "zarr", "scipy", "numpy", "rich.progress")
@@ -262,6 +264,15 @@ class TestTrain:
     def test_what_is_not_there(self, tmp_path):
         assert "no such store or file" in error_of("train", tmp_path / "none", tmp_path / "m")
 
+    @pytest.mark.parametrize(("memory", "given"), [("40MB", 40_000_000), ("10MB", 32 << 20)])
+    def test_text_is_converted_within_the_budget(self, data, tmp_path, monkeypatch, memory, given):
+        def convert(*arguments, memory, **options):
+            raise DataError(f"converting in {memory}")
+
+        monkeypatch.setattr("bigsvm.data.convert.convert", convert)
+        options = (data / "test.libsvm", tmp_path / "m", "--memory", memory)
+        assert f"converting in {given}" in error_of("train", *options)
+
     def test_more_than_two_classes(self, tmp_path):
         (tmp_path / "three").write_text("1 1:1\n2 1:2\n3 1:3\n")
         assert "y has 3 class" in error_of("train", tmp_path / "three", tmp_path / "m")
@@ -274,11 +285,14 @@ class TestTrain:
 
 class TestCheckpoint:
     def test_a_run_stopped_by_a_limit_is_resumed_by_its_directory_alone(self, many, tmp_path):
-        run = tmp_path / "run"
+        run = tmp_path / "a run"
         options = (*LITTLE, "--checkpoint", run)
         ended = run_here("train", many / "many.zarr", tmp_path / "m", *options)
-        assert f"bigsvm train --resume {run}" in ended.stderr
-        record = answer("train", "--resume", run, "--max-iter", "-1")
+        command = ended.stderr.strip().rpartition(": ")[2]
+        assert answer("info", run)["resume"] == command
+        program, *arguments = shlex.split(command)
+        assert program == "bigsvm"
+        record = answer(*arguments)
         assert record["converged"]
         assert record["model"] == str(tmp_path / "m")
         assert record["n_sweeps"] > 1

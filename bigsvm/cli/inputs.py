@@ -22,15 +22,21 @@ if TYPE_CHECKING:
     from bigsvm.data.store import Store
     from bigsvm.report.progress import Display
 
-STANDARD_INPUT = "-"
 _PREFIX = "bigsvm-text-"
 _SMALLEST_CONVERSION = 32 << 20
 """The least that `convert` accepts. A budget below it is for training alone."""
 
 
+def is_standard_input(source: str) -> bool:
+    """Whether this means standard input: ``-``."""
+    from bigsvm.data.streams import STANDARD_INPUT
+
+    return source == STANDARD_INPUT
+
+
 def is_text(source: str) -> bool:
     """Whether this is read as LIBSVM text: a file, a URL or standard input. A store is a folder."""
-    return source == STANDARD_INPUT or "://" in source or not Path(source).is_dir()
+    return is_standard_input(source) or "://" in source or not Path(source).is_dir()
 
 
 @contextmanager
@@ -65,7 +71,7 @@ def opened(
     if not is_text(source):
         yield open_store(source)
         return
-    if source != STANDARD_INPUT and "://" not in source and not Path(source).exists():
+    if not is_standard_input(source) and "://" not in source and not Path(source).exists():
         raise DataError(f"{source}: no such store or file; check the path")
     with temporary_folder(cache_dir) as folder:
         display.line(f"{source} is LIBSVM text: converting it to a temporary store in {folder}")

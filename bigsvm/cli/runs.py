@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm import __version__
 from bigsvm.budget import show_bytes
+from bigsvm.cli.inputs import is_standard_input
 from bigsvm.errors import CheckpointError
 from bigsvm.files import replace_synced
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import number
+from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +119,15 @@ class Run:
 
 def absolute(source: str) -> str:
     """Make a path absolute; a URL and ``-`` stay."""
-    return source if "://" in source or source == "-" else os.path.abspath(source)
+    return source if "://" in source or is_standard_input(source) else os.path.abspath(source)
+
+
+def resume_command(directory: Path, reason: StopReason | None = None) -> str:
+    """Give the command that goes on with a run; without the limit of pair steps that ended it."""
+    arguments = ["bigsvm", "train", "--resume", str(directory)]
+    if reason is StopReason.MAX_ITER:  # they are counted from the first start
+        arguments += ["--max-iter", "-1"]
+    return shlex.join(arguments)
 
 
 def run_record(directory: Path) -> dict[str, Any]:
@@ -129,7 +139,7 @@ def run_record(directory: Path) -> dict[str, Any]:
 
     run = Run.load(directory)
     manifest = newest_manifest(directory)
-    progress = None
+    progress = reason = None
     if manifest is not None:
         values = manifest["values"]
         progress = {"generation": manifest["generation"]}
@@ -138,6 +148,8 @@ def run_record(directory: Path) -> dict[str, Any]:
             for name in ("n_sweeps", "phase", "rows_done", "n_iter", "seconds")
         }
         progress |= {"gap": values.get("best_gap"), "objective": values.get("best_objective")}
+        if 0 <= run.parameters.get("max_iter", -1) <= values["n_iter"]:
+            reason = StopReason.MAX_ITER
         progress |= {"fingerprint": manifest["fingerprint"]}
     return {
         "kind": "run",
@@ -145,7 +157,7 @@ def run_record(directory: Path) -> dict[str, Any]:
         **asdict(run),
         "progress": progress,
         "bytes_on_disk": bytes_on_disk(directory),
-        "resume": shlex.join(["bigsvm", "train", "--resume", str(directory)]),
+        "resume": resume_command(directory, reason),
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import STANDARD_INPUT, opened
+from bigsvm.cli.inputs import is_standard_input, opened
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -22,7 +22,7 @@ from bigsvm.cli.options import (
     parse_seconds,
 )
 from bigsvm.cli.outputs import check_model_path
-from bigsvm.cli.runs import Run, absolute
+from bigsvm.cli.runs import Run, absolute, resume_command
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress
@@ -185,7 +185,7 @@ def command(
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
         run = Run(source=absolute(store), model=os.path.abspath(model)).updated(values)
-        if checkpoint is not None and run.source == STANDARD_INPUT:
+        if checkpoint is not None and is_standard_input(run.source):
             raise ParameterError(
                 "standard input cannot be read again by a resumed run; convert it to a store first"
             )
@@ -233,11 +233,10 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
         trained.save(path)
         if not trained.certificate["converged"]:
             reason = StopReason(trained.certificate["stop_reason"])
-            resumable = checkpoint is not None and reason is not StopReason.STALLED
-            display.warn(
-                f"the model has not converged: {reason.sentence}"
-                + (f": bigsvm train --resume {checkpoint}" if resumable else "")
-            )
+            hint = ""
+            if checkpoint is not None and reason is not StopReason.STALLED:
+                hint = f": {resume_command(checkpoint, reason)}"
+            display.warn(f"the model has not converged: {reason.sentence}{hint}")
     _print(trained, path, n_rows, json=json)
     return interruption.exit_code
 
