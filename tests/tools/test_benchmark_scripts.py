@@ -109,7 +109,8 @@ def test_faster_layout_is_kept_and_sklearn_runs_less_often(monkeypatch):
         return peers.Measured(peer, layout, turn, run, 0.1)
 
     monkeypatch.setattr(peers, "measure", measure)
-    monkeypatch.setattr(peers, "train_store", lambda *arguments: None)
+    warmed_up = []
+    monkeypatch.setattr(peers, "train_store", lambda data, layout, _: warmed_up.append(layout))
     measured = peers.interleave(
         common.DATA_SETS["a9a"],
         ["store", "sklearn"],
@@ -123,6 +124,7 @@ def test_faster_layout_is_kept_and_sklearn_runs_less_often(monkeypatch):
         ("store", "csr", 1),
         ("store", "csr", 2),
     ]
+    assert warmed_up == ["dense", "csr"]
 
 
 def test_report_holds_ratios_floors_and_noise():
@@ -149,7 +151,10 @@ def test_report_holds_ratios_floors_and_noise():
 
 def test_a_competitor_given_up_is_a_lower_bound():
     memory = finished(1.0, objective=1.0, n_support=10)
-    stopped = common.Finished(-9, 21.0, 10**6, {}, "", "", gave_up=True)
+    said = f"{common.FIT_BEGAN}1000.5\n"
+    stopped = common.Finished(-9, 25.0, 10**6, {}, said, "", gave_up=True, ended=1021.5)
+    too_early = stopped._replace(stdout="")
+    assert peers.Measured("sklearn", "dense", 0, too_early, 0.1).seconds == 0
     measured = [
         peers.Measured("memory", "dense", 0, memory, 0.1),
         peers.Measured("sklearn", "dense", 0, stopped, 0.1),
@@ -162,13 +167,19 @@ def test_a_competitor_given_up_is_a_lower_bound():
     assert peers.patience("sklearn", [], setting) is None
 
 
+def test_a_competitor_that_is_not_installed_is_left_out(monkeypatch, capsys):
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
+    assert peers.installed(["store", "sklearnex", "sklearn"]) == ["store", "sklearn"]
+    assert "skipped sklearnex" in capsys.readouterr().err
+
+
 def test_without_data_the_benchmark_says_that_it_skips(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path / "none"))
     assert peers.main([]) == 0
     assert "skipped" in capsys.readouterr().err
 
 
-def test_scikit_learn_child_is_measured(tmp_path):
+def test_scikit_learn_child_is_measured(tmp_path, capsys):
     data = common.DataSet("toy", 5, 1.0, 0.5, frozenset({1.0}))
     random = np.random.default_rng(0)
     x = random.random((60, 5)).astype(np.float32)
@@ -178,3 +189,4 @@ def test_scikit_learn_child_is_measured(tmp_path):
     assert answers[0]["n_support"] == answers[1]["n_support"]
     assert answers[0]["objective"] == pytest.approx(answers[1]["objective"])
     assert answers[0]["seconds"] > 0
+    assert capsys.readouterr().out.count(common.FIT_BEGAN) == 2

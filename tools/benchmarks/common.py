@@ -36,6 +36,9 @@ THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
 )
 
+FIT_BEGAN = "fit began at "
+"""Before the `time.time` of that moment, on a line of `fit_once.py`."""
+
 SAMPLE_SECONDS = 0.05
 """Between two looks at a child's memory. Linux keeps the peak between them (VmHWM)."""
 
@@ -130,6 +133,8 @@ class Finished(NamedTuple):
     stdout, stderr : str
     gave_up : bool
         Whether it was killed for taking too long.
+    ended : float
+        Its end, as `time.time`.
     """
 
     returncode: int
@@ -139,6 +144,7 @@ class Finished(NamedTuple):
     stdout: str
     stderr: str
     gave_up: bool = False
+    ended: float = 0.0
 
 
 def run_child(
@@ -176,7 +182,7 @@ def run_child(
         if while_running is not None:
             while_running(child)
         _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - started
+        seconds, ended = time.perf_counter() - started, time.time()
         patience.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
         sampled = sampler.stop()
@@ -192,6 +198,7 @@ def run_child(
         stdout=stdout,
         stderr=stderr,
         gave_up=gave_up.is_set(),
+        ended=ended,
     )
 
 

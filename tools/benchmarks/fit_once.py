@@ -5,7 +5,8 @@
     fit_once.py calibrate                     seconds of a fixed matrix product: the machine's mood
 
 A fit is timed after a tiny one of the same type and layout, so that imports, compilation and thread
-pools are not in it; reading the data and bringing it into the layout is not in it either.
+pools are not in it; reading the data and bringing it into the layout is not in it either. When it
+starts, a line says so, for a parent that gives it up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import DATA_SETS, DataSet, data_folder, dual_objective, load
+from common import DATA_SETS, FIT_BEGAN, DataSet, data_folder, dual_objective, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +91,7 @@ def fit(peer: str, layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
     if layout == "dense":
         x = x.toarray()
     model = estimator(peer, data)
+    print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
     started = time.perf_counter()
     model.fit(x, y)
     seconds = time.perf_counter() - started

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
 import shutil
 import statistics
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from common import data_folder
 from sklearn.datasets import load_svmlight_file
 
 from bigsvm.data.libsvm import LibsvmReader
@@ -53,7 +53,10 @@ def made_files(folder: Path, megabytes: float) -> dict[str, tuple[Path, int]]:
 
 def real_files(folder: Path) -> dict[str, tuple[Path, int]]:
     """Decompress the data sets that are there."""
-    root = Path(os.environ.get("BIGSVM_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    root = data_folder()
+    if root is None:
+        print("skipped the real data sets: name their folder in BIGSVM_DATA")
+        return {}
     files = {}
     for name, n_features in REAL.items():
         packed = root / f"{name}.libsvm.gz"

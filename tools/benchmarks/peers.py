@@ -6,8 +6,9 @@ Each measurement is a process of its own, and the competitors take turns (A B C 
 the machine's speed drifts. The first round tries every competitor with dense and with CSR rows; the
 faster layout is kept for the rounds after it; scikit-learn's SVC, the slowest by far, gets the
 last layout alone: CSR by default (a9a: 28 s, against 41 s dense). It is given up after `--give-up`
-times the seconds of ``memory``, and its figures are then lower bounds, ">". Ratios are taken within
-a round.
+times the seconds of ``memory``, start-up included, and its figures are then lower bounds, ">": what
+the fit itself had taken until then. Ratios are taken within a round. A competitor that is not
+installed is left out; ``pip install 'bigsvm[bench]'`` has them all.
 
 store      ``bigsvm train`` of a Zarr store, out of core; its own count of seconds
 memory     ``bigsvm.SVC().fit`` of float32 arrays
@@ -19,6 +20,7 @@ floor      one sweep of all rows with the final support vectors, in the process 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import (
     DATA_SETS,
+    FIT_BEGAN,
     Finished,
     bigsvm_command,
     data_folder,
@@ -59,8 +62,13 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of training alone, by the child's own clock; of the whole child if it was given up."""
-        return self.child.seconds if self.child.gave_up else float(self.child.answer["seconds"])
+        """Of training alone, by the child's own clock; if it was given up, until then."""
+        if not self.child.gave_up:
+            return float(self.child.answer["seconds"])
+        for line in self.child.stdout.splitlines():
+            if line.startswith(FIT_BEGAN):
+                return self.child.ended - float(line.removeprefix(FIT_BEGAN))
+        return 0.0
 
 
 class Setting(NamedTuple):
@@ -127,7 +135,8 @@ def interleave(
 ) -> list[Measured]:
     """Measure in rounds; every layout in the first, each competitor's faster one afterwards."""
     if "store" in peers:
-        train_store(data, layouts[0], setting)  # fills the cache of compiled code on disk
+        for layout in layouts:
+            train_store(data, layout, setting)  # fills the cache of compiled code on disk
     first: list[Measured] = []
     for layout in layouts:
         for p in peers:
@@ -238,12 +247,24 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def installed(peers: Sequence[str]) -> list[str]:
+    """Leave out, and say so, what cannot be imported here."""
+    found = []
+    for peer in peers:
+        if peer == "sklearnex" and importlib.util.find_spec("sklearnex") is None:
+            print("skipped sklearnex: scikit-learn-intelex is not installed", file=sys.stderr)
+        else:
+            found.append(peer)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     if data_folder() is None:
         print("skipped: no data sets; name their folder in BIGSVM_DATA", file=sys.stderr)
         return 0
-    repeats = dict.fromkeys(options.peers, options.repeats)
+    peers = installed(options.peers)
+    repeats = dict.fromkeys(peers, options.repeats)
     if "sklearn" in repeats:
         repeats["sklearn"] = min(options.sklearn_repeats, options.repeats)
     print(machine(options.threads))
@@ -253,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data = DATA_SETS[name]
             prepared = fit_once("prepare", name, folder, threads=options.threads).answer
             measured = interleave(
-                data, options.peers, repeats=repeats, layouts=options.layouts, setting=setting
+                data, peers, repeats=repeats, layouts=options.layouts, setting=setting
             )
             print(f"\n{report(name, prepared, measured)}", flush=True)
     return 0
