@@ -86,6 +86,19 @@ def test_every_option_it_names_exists():
     assert named <= options
 
 
+def test_every_row_of_a_measured_table_was_printed_by_a_benchmark():
+    printed = {
+        line
+        for path in (REPOSITORY / "tools" / "benchmarks").glob("*.txt")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    }
+    _, _, rest = README.partition("\n## Measured\n")
+    section = rest.partition("\n## ")[0]
+    rows = {line for line in section.splitlines() if line.startswith("|")}
+    assert rows <= printed
+    assert bool(rows) == bool(printed)
+
+
 def test_files_it_refers_to_exist():
     for name in ("CHANGELOG.md", ".github/CONTRIBUTING.md", "examples"):
         assert name in README
