@@ -117,15 +117,9 @@ class KernelExpansion:
         kind = dtype or (np.float32 if source.dtype == np.float32 else np.float64)
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
-
-            def goes_on(rows_done: int) -> bool:
-                if on_progress is not None:
-                    on_progress(rows_done)
-                return True
-
             sweep(
                 tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS,
-                goes_on=goes_on,
+                on_progress=on_progress,
             )  # fmt: skip
         return out
 

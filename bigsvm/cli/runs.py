@@ -145,9 +145,8 @@ def run_record(directory: Path) -> dict[str, Any]:
         progress = {"generation": manifest["generation"]}
         progress |= {
             name: values.get(name)
-            for name in ("n_sweeps", "phase", "rows_done", "n_iter", "seconds")
+            for name in ("n_sweeps", "phase", "rows_done", "n_iter", "seconds", "gap", "objective")
         }
-        progress |= {"gap": values.get("best_gap"), "objective": values.get("best_objective")}
         if 0 <= run.parameters.get("max_iter", -1) <= values["n_iter"]:
             reason = StopReason.MAX_ITER
         progress |= {"fingerprint": manifest["fingerprint"]}

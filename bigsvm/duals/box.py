@@ -14,11 +14,11 @@ import numpy as np
 
 from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache
 from bigsvm.core import smo
-from bigsvm.errors import ParameterError
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from bigsvm.duals.formulations import CSVC
     from bigsvm.tiles import KernelTiles
 
-SCAN_ROWS = 1 << 18
-"""Rows looked at together when scoring: temporaries of a few megabytes, whatever n is."""
+SCAN_ROWS = 1 << 15
+"""Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
 
 
 class SelectionRule(IntEnum):
@@ -128,13 +128,25 @@ class BoxDual:
     rule: SelectionRule = SelectionRule.SECOND_ORDER
 
     def optimality(self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]) -> Optimality:
-        """Look at all rows; alpha, outputs (n,) float64."""
+        """Look at all rows; alpha, outputs (n,) float64.
+
+        Raises
+        ------
+        DataError
+            An output is not finite: sums of kernel values have left float32.
+        """
         max_up, min_low = -np.inf, np.inf
         free_sum = linear_term = outputs_term = 0.0
         n_free = n_support = 0
         for rows in _spans(len(alpha)):
             linear, lower, upper = self.formulation.box(rows)
             a, f = alpha[rows], outputs[rows]
+            if not np.isfinite(f).all():
+                row = rows.start + int(np.flatnonzero(~np.isfinite(f))[0])
+                raise DataError(
+                    f"the sum of kernel values of row {row} is {outputs[row]}: too large for "
+                    "float32; scale the features, or lower C"
+                )
             gradient = linear - f
             rises, falls = a < upper, a > lower
             max_up = max(max_up, gradient[rises].max(initial=-np.inf))
@@ -244,6 +256,33 @@ class BoxDual:
             chosen.append(rows.start + np.flatnonzero((free | near) & (lower < upper)))
         return np.concatenate(chosen)
 
+    def doubtful(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        *,
+        tol: float,
+        error: float,
+    ) -> NDArray[np.int64]:
+        """Rows without alpha that may violate by more than `tol`; ascending.
+
+        Parameters
+        ----------
+        alpha, outputs : (n,) float64
+        error : float
+            By how much any output may be wrong.
+        """
+        at = self.optimality(alpha, outputs)
+        limit = tol - 2 * error
+        chosen = []
+        for rows in _spans(len(alpha)):
+            linear, lower, upper = self.formulation.box(rows)
+            gradient, a = linear - outputs[rows], alpha[rows]
+            rises = (a < upper) & (gradient - at.min_low > limit)
+            falls = (a > lower) & (at.max_up - gradient > limit)
+            chosen.append(rows.start + np.flatnonzero((rises | falls) & (a == 0)))
+        return np.concatenate(chosen)
+
 
 class SubProblem:
     """The dual restricted to a working set, solved by pair steps on kernel rows made on demand.
@@ -316,8 +355,17 @@ class SubProblem:
         """Pair steps done."""
         return int(self.state.counters[0])
 
-    def advance(self, *, tol: float, max_steps: int = smo.REFRESH) -> Progress:
-        """Take up to `max_steps` pair steps, fetching rows as asked for."""
+    def advance(
+        self,
+        *,
+        tol: float,
+        max_steps: int = smo.REFRESH,
+        look: Callable[[], None] = lambda: None,
+    ) -> Progress:
+        """Take up to `max_steps` pair steps, fetching rows as asked for.
+
+        `look` is called before rows are computed; where it raises, the slice is not done.
+        """
         s, cache = self.state, self.cache
         goal = self.steps + max_steps
         while True:
@@ -326,6 +374,7 @@ class SubProblem:
             )
             if status != smo.NEED_ROW:
                 return Progress(status)
+            look()
             wanted, quiet = self._most_wanted(row)
             cache.ensure(wanted, stamp=int(s.counters[1]), quiet=quiet)
 

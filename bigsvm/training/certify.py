@@ -1,7 +1,9 @@
 """The certificate: outputs recomputed in float64 where optimality and objectives are decided.
 
-At the optimum the slack, the objectives and the equality of gradients all live on the support rows,
-so recomputing f there (n_SV² evaluations) takes float32's rounding out of every figure reported.
+At the optimum the objectives and the equality of gradients live on the support rows, so f is
+recomputed there (n_SV² evaluations). By how much it was off shows what float32 did to the outputs
+of the other rows: those that could violate by more than the tolerance after several times that much
+are recomputed as well. The slack of the rest keeps float32's rounding.
 """
 
 from __future__ import annotations
@@ -24,6 +26,54 @@ if TYPE_CHECKING:
 EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
 ROWS_AT_ONCE = 1 << 14
+"""Most vectors whose products with the support rows are summed up together."""
+DOUBT = 4.0
+"""Outputs are trusted to so many times the largest error seen on the support rows."""
+
+
+class Exact:
+    """Float64 outputs at chosen rows, a bounded number of rows at a time.
+
+    Parameters
+    ----------
+    source : RowSource
+    tiles : KernelTiles
+        float64.
+    gather : callable
+        Rows by their indices.
+    rows_at_once : int
+    look : callable
+        Called between two parts of the work; raises to end it.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        tiles: KernelTiles,
+        gather: Callable[[NDArray[np.int64]], Rows],
+        *,
+        rows_at_once: int,
+        look: Callable[[], None],
+    ) -> None:
+        self.source, self.tiles, self.gather = source, tiles, gather
+        self._step, self._look = max(1, min(rows_at_once, ROWS_AT_ONCE)), look
+
+    def columns(self, rows: Rows) -> Columns:
+        """Pack rows as partners."""
+        return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
+
+    def outputs(self, rows: NDArray[np.int64], alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``K(rows, all) @ alpha``; rows (m,) int64 ascending, alpha (n,)."""
+        out = np.zeros(len(rows))
+        support = np.flatnonzero(alpha)
+        for low in range(0, len(support), self._step):
+            chosen = support[low : low + self._step]
+            columns = self.columns(self.gather(chosen))
+            for first in range(0, len(rows), self._step):
+                self._look()
+                part = slice(first, first + self._step)
+                self.tiles.multiply(self.gather(rows[part]), columns, alpha[chosen], out[part])
+        return out
 
 
 def certify(
@@ -35,6 +85,8 @@ def certify(
     outputs: NDArray[np.float64],
     *,
     tol: float,
+    rows_at_once: int = ROWS_AT_ONCE,
+    look: Callable[[], None] = lambda: None,
 ) -> Optimality:
     """Look at a point with outputs in float64; polish it first where it is small and solved.
 
@@ -47,70 +99,85 @@ def certify(
     gather : callable
         Rows by their indices.
     alpha, outputs : (n,) float64
-        Changed in place: outputs of the support rows, or of all rows of a small problem.
+        Changed in place, at the end: outputs of the support rows and of those in doubt, or of all
+        rows of a small problem.
     tol : float
         A point with a larger KKT gap is not polished.
+    rows_at_once : int
+        Most rows that are gathered together.
+    look : callable
+        Called between two parts of the work; where it raises, nothing has changed.
 
     Returns
     -------
     Optimality
     """
-    support = np.flatnonzero(alpha)
     with KernelTiles(
         tiles.kernel, centre=tiles.centre, threads=tiles.threads, dtype=np.float64
-    ) as exact:
+    ) as exact_tiles:
+        exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
+        support = np.flatnonzero(alpha)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
-            outputs[support] = _outputs(exact, source, gather, support, alpha[support], support)
+            _correct(dual, exact, alpha, outputs, support, tol)
         else:
-            everything = np.arange(len(alpha))
-            outputs[:] = _outputs(exact, source, gather, everything, alpha[support], support)
-            at = dual.optimality(alpha, outputs)
-            rows = dual.near_threshold(alpha, outputs, at, margin=2 * tol)
-            if at.gap <= tol and 2 <= len(rows) <= MOST_ROWS:
-                kept = alpha[rows], outputs.copy()
-                alpha[rows] = _polished(exact, dual, source, gather, rows, alpha, outputs)
-                support = np.flatnonzero(alpha)
-                outputs[:] = _outputs(exact, source, gather, everything, alpha[support], support)
-                if dual.optimality(alpha, outputs).gap > at.gap:
-                    # An indefinite kernel: Newton's direction need not lead upwards.
-                    alpha[rows], outputs[:] = kept
-        tiles.n_evaluations += exact.n_evaluations
+            _solve_exactly(dual, exact, alpha, outputs, tol)
+        tiles.n_evaluations += exact_tiles.n_evaluations
     return dual.optimality(alpha, outputs)
 
 
-def _outputs(
-    exact: KernelTiles,
-    source: RowSource,
-    gather: Callable[[NDArray[np.int64]], Rows],
-    rows: NDArray[np.int64],
-    coefficients: NDArray[np.float64],
+def _correct(
+    dual: BoxDual,
+    exact: Exact,
+    alpha: NDArray[np.float64],
+    outputs: NDArray[np.float64],
     support: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """``K(rows, support) @ coefficients``, a bounded number of rows at a time on either side."""
-    out = np.zeros(len(rows))
-    for low in range(0, len(support), ROWS_AT_ONCE):
-        high = low + ROWS_AT_ONCE
-        columns = Columns(exact, gather(support[low:high]), sparse_partners=source.is_sparse)
-        for first in range(0, len(rows), ROWS_AT_ONCE):
-            part = rows[first : first + ROWS_AT_ONCE]
-            values = gather(part)
-            exact.multiply(values, columns, coefficients[low:high], out[first : first + len(part)])
-    return out
+    tol: float,
+) -> None:
+    """Recompute the outputs of the support rows, and of those that their errors bring in doubt."""
+    found, before = exact.outputs(support, alpha), outputs[support]
+    error = float(np.abs(found - before).max(initial=0.0))
+    outputs[support] = found
+    try:
+        doubtful = dual.doubtful(alpha, outputs, tol=tol, error=DOUBT * error)
+        outputs[doubtful] = exact.outputs(doubtful, alpha)
+    except BaseException:
+        outputs[support] = before
+        raise
+
+
+def _solve_exactly(
+    dual: BoxDual,
+    exact: Exact,
+    alpha: NDArray[np.float64],
+    outputs: NDArray[np.float64],
+    tol: float,
+) -> None:
+    """Recompute all outputs; solve for the rows at the threshold by Newton's method."""
+    everything = np.arange(len(alpha))
+    found = exact.outputs(everything, alpha)
+    at = dual.optimality(alpha, found)
+    rows = dual.near_threshold(alpha, found, at, margin=2 * tol)
+    if at.gap <= tol and 2 <= len(rows) <= MOST_ROWS:
+        better = alpha.copy()
+        better[rows] = _polished(exact, dual, rows, alpha, found)
+        f = exact.outputs(everything, better)
+        # Not so with an indefinite kernel: Newton's direction need not lead upwards.
+        if dual.optimality(better, f).gap <= at.gap:
+            alpha[:], found = better, f
+    outputs[:] = found
 
 
 def _polished(
-    exact: KernelTiles,
+    exact: Exact,
     dual: BoxDual,
-    source: RowSource,
-    gather: Callable[[NDArray[np.int64]], Rows],
     rows: NDArray[np.int64],
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Polish the alpha of `rows`, all others staying as they are."""
-    values = gather(rows)
+    values = exact.gather(rows)
     gram = np.empty((len(rows), len(rows)))
-    exact.evaluate(values, Columns(exact, values, sparse_partners=source.is_sparse), gram)
+    exact.tiles.evaluate(values, exact.columns(values), gram)
     box = dual.formulation.box(rows)
     rest = outputs[rows] - gram @ alpha[rows]
     return polish(gram, box._replace(linear=box.linear - rest), alpha[rows])

@@ -10,12 +10,12 @@ directory synced. Two generations are kept, so that a damaged one costs an inter
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -23,7 +23,7 @@ import numpy as np
 import xxhash
 
 from bigsvm.errors import CheckpointError
-from bigsvm.files import sync_directory, write_synced
+from bigsvm.files import sync_directory, try_lock, write_synced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,32 +65,31 @@ class Checkpoint:
         self._fingerprint = dict(fingerprint)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.directory / "lock").open("a+")
+            self._lock = self._own(self.directory / "lock")
+            for litter in self.directory.glob(".generation-*"):
+                shutil.rmtree(litter)
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint to {self.directory}: {error}"
             ) from error
-        self._own()
-        for litter in self.directory.glob(".generation-*"):
-            shutil.rmtree(litter)
 
-    def _own(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.seek(0)
-            owner = self._lock.read().strip() or "another process"
-            self._lock.close()
+    def _own(self, path: Path) -> int:
+        """Lock the directory, and say in the file by whom it is."""
+        lock = try_lock(path)
+        if lock is None:
+            owner = path.read_text().strip() or "another process"
             raise CheckpointError(
                 f"{self.directory} is in use by {owner}; wait for it, or stop it first"
-            ) from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        self._lock.flush()
+            )
+        os.ftruncate(lock, 0)
+        os.write(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        return lock
 
     def close(self) -> None:
         """Give the directory up."""
-        self._lock.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def __enter__(self) -> Self:
         return self
@@ -109,11 +108,14 @@ class Checkpoint:
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write a new generation and drop all but the one before it; returns its number.
 
+        The manifest has the time (`time.time`) of the call, up to which work is in it.
+
         Raises
         ------
         CheckpointError
             The disk is full or fails; the generations before are untouched.
         """
+        taken = time.time()
         held = self._generations()
         number = held[0][0] + 1 if held else 1
         final = self.directory / f"generation-{number:08d}"
@@ -135,6 +137,7 @@ class Checkpoint:
             manifest = {
                 "format_version": FORMAT_VERSION,
                 "generation": number,
+                "snapshot_time": taken,
                 "fingerprint": self._fingerprint,
                 "values": dict(values),
                 "arrays": files,
@@ -145,13 +148,13 @@ class Checkpoint:
             sync_directory(part)
             os.rename(part, final)
             sync_directory(self.directory)
+            for _, old in self._generations()[KEPT:]:
+                shutil.rmtree(old)
         except OSError as error:
             shutil.rmtree(part, ignore_errors=True)
             raise CheckpointError(
                 f"cannot write a checkpoint to {self.directory}: {error}; the one before is intact"
             ) from error
-        for _, old in self._generations()[KEPT:]:
-            shutil.rmtree(old)
         return number
 
     def latest(self) -> Generation | None:

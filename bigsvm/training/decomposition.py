@@ -20,17 +20,20 @@ import numpy as np
 
 from bigsvm.core.smo import REFRESH
 from bigsvm.duals.box import Optimality, Progress, SubProblem
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.certify import certify
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.saving import Saver
 from bigsvm.training.start import SAMPLE_GROWTH, draw_sample, first_working_set
-from bigsvm.training.state import Counters, Limits, Phase, RowState
+from bigsvm.training.state import Counters, Limits, Phase, RowState, Stopped
 from bigsvm.training.sweep import choose, sweep
 from bigsvm.training.working_rows import WorkingRows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.box import BoxDual
@@ -47,7 +50,7 @@ FILL = 2.0
 """A working set has this many times the free and violating rows: half of it nearly violates."""
 SMALLEST_SET = 2048
 PATIENCE = 10
-"""Sweeps without a better gap or objective after which a run is stalled."""
+"""Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
 
 class Decomposition:
@@ -63,7 +66,7 @@ class Decomposition:
     tol : float
         KKT gap to reach.
     seed : int
-        Of the nested samples.
+        Of the nested samples, and of the choice among too many violators.
     limits : Limits
     checkpoint : Checkpoint or None
         Where to save, and what to resume from if it holds anything.
@@ -107,6 +110,7 @@ class Decomposition:
             arrays = {name: np.array(array) for name, array in saved.arrays.items()}
             self.state = RowState(**arrays)
             self._rng.bit_generator.state = self.count.random_state
+            self._fit_into(plan)
         self._before = (self.count.seconds, self.count.n_kernel_evaluations, self.count.bytes_read)
 
     def _first_state(self) -> RowState:
@@ -123,6 +127,25 @@ class Decomposition:
             np.full(2, -1, np.int64),
         )
 
+    def _fit_into(self, plan: TrainingPlan) -> None:
+        """Give up a saved working set that is too large for the memory of now.
+
+        Raises
+        ------
+        MemoryBudgetError
+            The run was saved in the middle of a sweep with it, which only it can complete.
+        """
+        count, state = self.count, self.state
+        if len(state.working_set) <= plan.working_set:
+            return
+        if count.phase is Phase.SWEEP and count.rows_done:
+            raise MemoryBudgetError(
+                f"the checkpoint is in the middle of a sweep with {len(state.working_set)} rows, "
+                f"and this memory holds {plan.working_set}; resume with as much memory as before"
+            )
+        count.phase = Phase.SELECT
+        self.state = state._replace(sample=state.sample[: plan.working_set])
+
     # -- the loop ----------------------------------------------------------------------------
 
     def run(self) -> TrainingResult:
@@ -137,8 +160,11 @@ class Decomposition:
             )
         )
         steps = {Phase.SELECT: self._select, Phase.SOLVE: self._solve, Phase.SWEEP: self._sweep}
-        while self._stop is None:
-            steps[self.count.phase]()
+        try:
+            while self._stop is None:
+                steps[self.count.phase]()
+        except Stopped as stopped:
+            self._stop = stopped.reason
         if self._stop is not StopReason.CONVERGED:
             self._save()
         return self._result(self._stop)
@@ -178,11 +204,15 @@ class Decomposition:
     def _judge(self, at: Optimality) -> None:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
-        if at.gap <= self.tol:
+        count.gap, count.objective = at.gap, at.objective
+        certified = at.gap <= self.tol
+        if certified:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
-            count.best_gap = min(count.best_gap, at.gap)
-            count.best_objective = max(count.best_objective, at.objective)
             self._save()
+            at = self._at = self._certify()
+        if count.judged < count.n_sweeps:
+            self._count_fruitless(at)
+        if count.fruitless >= PATIENCE and not certified:
             at = self._at = self._certify()
         self.listener(
             events.Swept(
@@ -195,18 +225,23 @@ class Decomposition:
                 self._seconds(),
             )
         )
-        better_gap = at.gap < 0.99 * count.best_gap
-        scale = max(abs(count.best_objective), 1e-300)
-        better_objective = not at.objective - count.best_objective < 1e-10 * scale
-        count.fruitless = 0 if better_gap or better_objective else count.fruitless + 1
-        count.best_gap = min(count.best_gap, at.gap)
-        count.best_objective = max(count.best_objective, at.objective)
         if at.gap <= self.tol:
             self._stop = StopReason.CONVERGED
         elif self._steps_allowed() == 0:
             self._stop = StopReason.MAX_ITER
         elif count.fruitless >= PATIENCE:
             self._stop = StopReason.STALLED
+
+    def _count_fruitless(self, at: Optimality) -> None:
+        """Count the sweeps since gap or objective last improved."""
+        count = self.count
+        better_gap = at.gap < 0.99 * count.best_gap
+        scale = max(abs(count.best_objective), 1e-300)
+        better_objective = not at.objective - count.best_objective < 1e-10 * scale
+        count.fruitless = 0 if better_gap or better_objective else count.fruitless + 1
+        count.best_gap = min(count.best_gap, at.gap)
+        count.best_objective = max(count.best_objective, at.objective)
+        count.judged = count.n_sweeps
 
     def _solve(self) -> None:
         """Pair steps on the working set, in slices, until its tolerance is reached."""
@@ -227,9 +262,9 @@ class Decomposition:
         tol = max(INNER_TOL * self.tol, FINEST_INNER_TOL if last_sample else SAMPLE_TOL)
         misses = 0
         progress = Progress.STEPS_SPENT
-        while progress is Progress.STEPS_SPENT and self._stop is None and self._steps_allowed():
+        while progress is Progress.STEPS_SPENT and self._steps_allowed():
             before = problem.steps
-            progress = problem.advance(tol=tol, max_steps=self._steps_allowed())
+            progress = problem.advance(tol=tol, max_steps=self._steps_allowed(), look=self._look)
             count.n_iter += problem.steps - before
             count.row_misses += problem.cache.n_misses - misses
             misses = problem.cache.n_misses
@@ -238,8 +273,6 @@ class Decomposition:
             if progress is Progress.STEPS_SPENT:
                 self._pause()
         self._keep(problem)
-        if self._stop is not None:
-            return
         if count.sampling and self._grow_sample(rows):
             return
         count.sampling = False
@@ -293,13 +326,12 @@ class Decomposition:
         if moved.any():
             columns = self._columns(choose(self._rows.gather(state.working_set), moved))
 
-            def goes_on(rows_done: int) -> bool:
+            def on_progress(rows_done: int) -> None:
                 count.rows_done = rows_done
                 self.listener(
                     events.Sweeping(count.n_sweeps + 1, rows_done, self.source.n_rows, columns.n)
                 )
                 self._pause()
-                return self._stop is None
 
             sweep(
                 self.tiles,
@@ -309,10 +341,8 @@ class Decomposition:
                 state.outputs,
                 block_bytes=self.plan.block_bytes,
                 start=count.rows_done,
-                goes_on=goes_on,
+                on_progress=on_progress,
             )
-            if count.rows_done < self.source.n_rows:
-                return
         state.alpha[state.working_set] = state.working_alpha
         count.n_sweeps += 1
         count.phase = Phase.SELECT
@@ -322,7 +352,7 @@ class Decomposition:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _certify(self) -> Optimality:
+    def _certify(self, look: Callable[[], None] | None = None) -> Optimality:
         """Look at the point again, in float64."""
         return certify(
             self.dual,
@@ -332,6 +362,8 @@ class Decomposition:
             self.state.alpha,
             self.state.outputs,
             tol=self.tol,
+            rows_at_once=max(1, self.plan.working_set // 2),
+            look=look or self._look,
         )
 
     def _result(self, reason: StopReason) -> TrainingResult:
@@ -340,8 +372,12 @@ class Decomposition:
         half_swept = count.phase is Phase.SWEEP and count.rows_done > 0
         if count.n_sweeps and not half_swept:
             alpha = state.alpha
-            at = self._at if reason is StopReason.CONVERGED else None
-            at = at or self._certify()
+            if reason is StopReason.MAX_ITER:
+                at = self._certify(look=lambda: None)
+            elif self._at is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):
+                at = self._at
+            else:
+                at = self.dual.optimality(alpha, state.outputs)
         else:
             alpha, at = state.alpha.copy(), None
             alpha[state.working_set] = state.working_alpha
@@ -371,14 +407,14 @@ class Decomposition:
     def _intercept_within(self) -> float:
         """Take the threshold of the sub-problem, where no sweep has been completed."""
         state = self.state
-        if not len(state.working_set):
-            return 0.0
         _, lower, upper = self.dual.formulation.box(state.working_set)
+        gradient = state.working_gradient
         rises, falls = state.working_alpha < upper, state.working_alpha > lower
-        return 0.5 * float(
-            state.working_gradient[rises].max(initial=0.0)
-            + state.working_gradient[falls].min(initial=0.0)
-        )
+        if (rises & falls).any():
+            return float(gradient[rises & falls].mean())
+        if rises.any() and falls.any():
+            return 0.5 * float(gradient[rises].max() + gradient[falls].min())
+        return 0.0
 
     # -- time and checkpoints --------------------------------------------------------------------
 
@@ -391,14 +427,17 @@ class Decomposition:
         self.count.n_kernel_evaluations = evaluations + self.tiles.n_evaluations
         self.count.bytes_read = read + self.source.bytes_read
 
-    def _pause(self) -> None:
-        """Between two slices: stop if asked to, save if it is time."""
-        now = time.monotonic()
+    def _look(self) -> None:
+        """Raise `Stopped` if the run is to end."""
         if self.limits.interrupted():
-            self._stop = StopReason.INTERRUPTED
-        elif now - self._started >= self.limits.max_seconds:
-            self._stop = StopReason.TIME_LIMIT
-        elif self._saver.is_due():
+            raise Stopped(StopReason.INTERRUPTED)
+        if time.monotonic() - self._started >= self.limits.max_seconds:
+            raise Stopped(StopReason.TIME_LIMIT)
+
+    def _pause(self) -> None:
+        """Between two slices, where the state is whole: stop if asked to, save if it is time."""
+        self._look()
+        if self._saver.is_due():
             self._save()
 
     def _save(self) -> None:

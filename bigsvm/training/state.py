@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bigsvm.training.result import StopReason
+
 
 class Phase(StrEnum):
     """What the loop does next."""
@@ -49,7 +51,11 @@ class RowState(NamedTuple):
 
 @dataclass
 class Counters:
-    """Where the loop is and what it has cost; stored beside the arrays."""
+    """Where the loop is and what it has cost; stored beside the arrays.
+
+    `gap` and `objective` are of the last complete sweep. The best ones, of certified outputs where
+    a certificate was tried, and `fruitless` tell a run that has stalled; `judged` sweeps are in it.
+    """
 
     phase: Phase = Phase.SELECT
     sampling: bool = True
@@ -61,10 +67,24 @@ class Counters:
     row_misses: int = 0
     bytes_read: int = 0
     seconds: float = 0.0
+    gap: float = float("inf")
+    objective: float = -float("inf")
     best_gap: float = float("inf")
     best_objective: float = -float("inf")
     fruitless: int = 0
+    judged: int = 0
     random_state: dict[str, object] = field(default_factory=dict)
+
+
+class Stopped(Exception):
+    """Raised where a run looks up from its work and finds that it should end.
+
+    Whatever raises it has left the state as it was, or at a point it can go on from.
+    """
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True)

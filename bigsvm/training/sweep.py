@@ -27,8 +27,8 @@ def sweep(
     *,
     block_bytes: int,
     start: int = 0,
-    goes_on: Callable[[int], bool] | None = None,
-) -> int:
+    on_progress: Callable[[int], None] | None = None,
+) -> None:
     """Add ``K(x, columns) @ weights`` to `out` for the rows from `start` on, read ahead in blocks.
 
     Parameters
@@ -44,24 +44,17 @@ def sweep(
         For the two blocks that exist at once.
     start : int
         Rows before it are done.
-    goes_on : callable, optional
-        Told the rows done, several times a second; False ends the sweep there.
-
-    Returns
-    -------
-    int
-        Rows done: n_rows if the sweep is complete.
+    on_progress : callable, optional
+        Told the rows done, several times a second; may raise to end the sweep there.
     """
     step = max(1, int(EVALUATIONS_AT_ONCE / max(columns.n, 1)))
-    done = start
     for first, values in source.blocks(block_bytes, start=start):
         for low in range(0, values.shape[0], step):
             part = _rows(values, low, low + step)
             done = first + low + int(part.shape[0])
             tiles.multiply(part, columns, weights, out[first + low : done])
-            if goes_on is not None and not goes_on(done):
-                return done
-    return done
+            if on_progress is not None:
+                on_progress(done)
 
 
 def _rows(values: Rows, low: int, high: int) -> Rows:

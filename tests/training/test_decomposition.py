@@ -14,12 +14,13 @@ from sklearn.svm import SVC as PeerSVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
-from .problems import blobs, decomposition, definition, dense_alpha
+from .problems import blobs, decomposition, definition, dense_alpha, gram
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_store_gives_the_optimum_of_its_rows_in_memory(problem, reference, tmp
 
 
 class StopAt:
-    """Asks to stop at one of the moments a run may be stopped at."""
+    """Asks to stop the so many-th time that a run looks up."""
 
     def __init__(self, moment):
         self.moment = moment
@@ -108,27 +109,37 @@ class StopAt:
 
 @pytest.mark.parametrize("rule", ["second-order", "hmg"])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypatch):
-    """Each run does one slice of pair steps or one block; the next one goes on from there."""
+    """Each run gets a little further, whatever it is doing; the next one goes on from there."""
     monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
+    monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
+    monkeypatch.setattr("bigsvm.training.certify.ROWS_AT_ONCE", 450)
+    monkeypatch.setattr("bigsvm.training.start.FIRST_SAMPLE", 100)
+    monkeypatch.setattr("bigsvm.training.start.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.training.start.SAMPLE_SHARE", 0.7)
     X, y = blobs(1200, overlap=1.5)
     settings = {"C": 3e3, "working_set": 900, "rule": rule}
     whole = decomposition(X, y, **settings).run()
     phases = set()
+    sizes = set()
     runs = 0
     while True:
         runs += 1
+        # A slice of pair steps that was not completed is done again: stop now here, now there.
+        stop = StopAt(2 if runs < 4 else 1 + runs * 7 % 17)
         with Checkpoint(tmp_path / "run", {}) as checkpoint:
             run = decomposition(
-                X, y, checkpoint=checkpoint, limits=Limits(interrupted=StopAt(1)), **settings
+                X, y, checkpoint=checkpoint, limits=Limits(interrupted=stop), **settings
             )
             result = run.run()
         phases.add(str(run.count.phase))
+        sizes.add(len(run.state.working_set))
         if result.certificate.converged:
             break
         assert result.certificate.stop_reason is StopReason.INTERRUPTED
     assert_same_bits(result, whole)
     assert runs > 20
     assert phases == {"select", "solve", "sweep"}
+    assert 300 in sizes  # a nested sample
 
 
 @pytest.mark.slow  # what test_cli_processes.py does to the command
@@ -207,12 +218,94 @@ def test_a_time_limit_stops_and_says_so(problem):
     assert not result.certificate.converged
 
 
+class Until:
+    """Asks to stop from the moment that a run has told of something on."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+        self.reached = False
+
+    def __call__(self):
+        return self.reached
+
+    def listen(self, event):
+        self.reached |= self.wanted(event)
+
+
 def test_interrupted_before_the_first_sweep_no_gap_is_claimed():
     X, y = blobs(900, overlap=2.0)
-    result = decomposition(X, y, C=1e4, limits=Limits(interrupted=lambda: True)).run()
+    until = Until(lambda event: isinstance(event, events.Solving))
+    result = decomposition(
+        X, y, C=1e4, limits=Limits(interrupted=until), listener=until.listen
+    ).run()
     assert result.certificate.gap is None
     assert result.certificate.objective is None
     assert len(result.support) > 0
+
+
+def test_interrupted_in_the_first_sweep_the_model_is_that_of_the_sample(monkeypatch):
+    monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
+    X, y = blobs(3000)
+    y[X[:, 0] < -0.3] = -1  # far more of one class: the intercept is not 0
+    until = Until(lambda event: isinstance(event, events.Sweeping))
+    result = decomposition(
+        X, y, limits=Limits(interrupted=until), listener=until.listen, working_set=900
+    ).run()
+    assert result.certificate.stop_reason is StopReason.INTERRUPTED
+    assert result.certificate.gap is None
+    chosen = result.support
+    f = gram(X[chosen]) @ result.coefficients
+    free = np.abs(result.coefficients) < 1
+    assert result.intercept == pytest.approx((y[chosen] - f)[free].mean(), abs=1e-3)
+    assert abs(result.intercept) > 0.05
+
+
+def test_interrupted_later_the_last_sweep_says_where_it_stands():
+    X, y = blobs(1200, overlap=1.5)
+    until = Until(lambda event: isinstance(event, events.Swept) and event.sweep == 2)
+    result = decomposition(
+        X, y, C=1e3, limits=Limits(interrupted=until), listener=until.listen
+    ).run()
+    certificate = result.certificate
+    assert certificate.stop_reason is StopReason.INTERRUPTED
+    assert certificate.n_sweeps == 2
+    alpha = dense_alpha(result, len(y))
+    objective, gap, _ = definition(X, y, alpha, result.intercept, C=1e3)
+    assert certificate.gap == pytest.approx(gap, rel=1e-3)
+    assert certificate.objective == pytest.approx(objective, rel=1e-4)
+
+
+def test_resumed_in_less_memory_a_large_working_set_is_given_up(tmp_path):
+    X, y = blobs(1200, overlap=1.5)
+    until = Until(lambda event: isinstance(event, events.Swept) and event.sweep == 1)
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        run = decomposition(
+            X, y, C=1e3, working_set=800, checkpoint=checkpoint,
+            limits=Limits(interrupted=until), listener=until.listen,
+        )  # fmt: skip
+        run.run()
+        assert len(run.state.working_set) > 300
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        run = decomposition(X, y, C=1e3, working_set=300, checkpoint=checkpoint)
+        result = run.run()
+    assert result.certificate.converged
+    assert len(run.state.working_set) <= 300
+
+
+def test_resumed_in_less_memory_within_a_sweep_it_asks_for_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
+    X, y = blobs(1200, overlap=1.5)
+    until = Until(lambda event: isinstance(event, events.Sweeping))
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        decomposition(
+            X, y, working_set=800, checkpoint=checkpoint,
+            limits=Limits(interrupted=until), listener=until.listen,
+        ).run()  # fmt: skip
+    with (
+        Checkpoint(tmp_path / "run", {}) as checkpoint,
+        pytest.raises(MemoryBudgetError, match="middle of a sweep with 800 rows"),
+    ):
+        decomposition(X, y, working_set=300, checkpoint=checkpoint)
 
 
 def test_a_tolerance_beyond_float32_stalls_and_says_so(problem):

@@ -1,0 +1,115 @@
+"""The certificate: what float32 got wrong is found, wherever it matters."""
+
+import numpy as np
+import pytest
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.duals.box import BoxDual
+from bigsvm.duals.formulations import CSVC
+from bigsvm.errors import DataError
+from bigsvm.kernels import RBF
+from bigsvm.tiles import KernelTiles
+from bigsvm.training.certify import certify
+from bigsvm.training.working_rows import WorkingRows
+
+from .problems import blobs, decomposition, dense_alpha, gram
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """A problem, its rows' kernel, and the optimum."""
+    X, y = blobs(600, overlap=0.7)
+    return X, y, gram(X), dense_alpha(decomposition(X, y, tol=1e-5).run(), len(y))
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Treat it as too large for outputs of all rows in float64; sums of several parts."""
+    monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
+
+
+def look_at(X, y, alpha, outputs, *, tol=1e-3, **options):
+    source = as_row_source(X)
+    with KernelTiles(RBF(gamma=0.5), centre=source.column_means()) as tiles:
+        gather = WorkingRows(source).gather
+        dual = BoxDual(CSVC(sign=y, C=1.0))
+        return certify(dual, source, tiles, gather, alpha, outputs, tol=tol, **options)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("rows_at_once", [37, 10_000])
+def test_outputs_of_support_rows_are_recomputed(solved, rows_at_once):
+    X, y, K, alpha = solved
+    f = K @ alpha
+    rng = np.random.default_rng(0)
+    outputs = f + rng.normal(scale=1e-4, size=len(y))
+    at = look_at(X, y, alpha.copy(), outputs, rows_at_once=rows_at_once)
+    support = alpha != 0
+    np.testing.assert_allclose(outputs[support], f[support], atol=1e-12)
+    assert at.objective == pytest.approx(y @ alpha - 0.5 * alpha @ f, rel=1e-12)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_row_that_errors_may_hide_a_violation_on_is_recomputed(solved):
+    X, y, K, alpha = solved
+    f = K @ alpha
+    rest = np.flatnonzero(alpha == 0)
+    b = BoxDual(CSVC(sign=y, C=1.0)).optimality(alpha, f).threshold
+    row = rest[np.argmin((y * (f + b))[rest])]
+    outputs = f + np.where(alpha != 0, 2e-3 * (-1.0) ** np.arange(len(y)), 0.0)
+    outputs[row] = y[row] * 0.99 - b  # looks like a violation by 0.01
+    at = look_at(X, y, alpha.copy(), outputs)
+    assert outputs[row] == pytest.approx(f[row], abs=1e-12)
+    assert at.gap < 1e-4
+    far = rest[np.argmax((y * (f + b))[rest])]
+    outputs = f + 1e-7
+    look_at(X, y, alpha.copy(), outputs)
+    assert outputs[far] == f[far] + 1e-7
+
+
+@pytest.mark.usefixtures("large")
+def test_interrupted_it_changes_nothing(solved):
+    X, y, K, alpha = solved
+    outputs = K @ alpha + np.where(alpha != 0, 0.5, 0.0)
+    before = outputs.copy()
+    for moment in range(1, 30):
+        looks = iter(range(1, 1000))
+
+        def look(looks=looks, moment=moment):
+            if next(looks) == moment:
+                raise InterruptedError
+
+        try:
+            look_at(X, y, alpha.copy(), outputs, rows_at_once=150, look=look)
+        except InterruptedError:
+            np.testing.assert_array_equal(outputs, before)
+        else:
+            break
+    assert 4 < moment < 29
+
+
+def test_outputs_that_are_no_numbers_are_not_optimal(solved):
+    _, y, K, alpha = solved
+    outputs = K @ alpha
+    outputs[17] = np.nan
+    with pytest.raises(DataError, match="row 17"):
+        BoxDual(CSVC(sign=y, C=1.0)).optimality(alpha, outputs)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_working_rows_are_those_of_the_source(sparse):
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 7)).astype(np.float32)
+    source = as_row_source(sp.csr_array(X) if sparse else X)
+    rows = WorkingRows(source)
+    for size in (50, 50, 200, 1, 300):
+        before = source.bytes_read
+        wanted = rng.choice(300, size, replace=False)
+        found = rows.gather(wanted)
+        np.testing.assert_array_equal(found.toarray() if sparse else found, X[wanted])
+        read = source.bytes_read
+        again = rows.gather(wanted[::-1])
+        np.testing.assert_array_equal(again.toarray() if sparse else again, X[wanted[::-1]])
+        assert source.bytes_read == read >= before
