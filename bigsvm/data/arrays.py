@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from zarr.buffer.cpu import NDBuffer
 from zarr.codecs import BytesCodec, ZstdCodec
 
 from bigsvm.data.schema import REMEDY, ZSTD_LEVEL, ArraySpec, hash_values
-from bigsvm.errors import DataCorruptionError
+from bigsvm.errors import DataCorruptionError, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,6 +139,8 @@ class VerifiedArray:
         ------
         DataCorruptionError
             If a chunk is not the one that was written.
+        StoreError
+            If the system does not let it be read.
         """
         rows = self.spec.chunk_rows
         out = np.empty((max(stop - start, 0), *self.spec.shape[1:]), self.spec.dtype)
@@ -178,13 +181,19 @@ class VerifiedArray:
         rows = self.spec.chunk_rows
         first = start // rows
         if out.size:
-            # Damaged bytes raise whatever zarr, numcodecs or the JSON of the metadata raise.
             try:
                 self._array.get_basic_selection(
                     (slice(start, start + len(out)), *(slice(None) for _ in out.shape[1:])),
                     out=NDBuffer.from_numpy_array(out),
                 )
+            except MemoryError:
+                raise
+            # Damaged bytes raise whatever zarr, numcodecs or the JSON of the metadata raise.
             except Exception as error:
+                if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+                    raise StoreError(
+                        f"{self._where}: chunk {first} cannot be read ({error.strerror})"
+                    ) from error
                 if len(out) > rows:
                     # One by one, to name the one that is damaged.
                     for i in range(0, len(out), rows):

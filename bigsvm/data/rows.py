@@ -97,15 +97,23 @@ class RowSource(ABC):
         Parameters
         ----------
         max_bytes : int
-            Bytes for the two blocks that exist at once, as `read` gives them. A block has at least
-            `row_alignment` rows, so very wide rows may take more; callers project that.
+            Bytes for the two blocks that exist at once, as `read` gives them. It counts as no less
+            than two times `row_alignment` mean rows, which callers project; a block of a store may
+            take a quarter more than its half, or be one row.
         start, stop : int
             First row, and one past the last.
         """
         stop = self.n_rows if stop is None else stop
         rows = self.rows_per_block(max_bytes)
         edges = [start, *range((start // rows + 1) * rows, stop, rows), stop]
-        spans = [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+        spans = []
+        for a, b in itertools.pairwise(edges):
+            first = a
+            while first < b:
+                # Depends on `first` alone, so that a pass may be resumed at any block.
+                end = self._end_of_block(first, b, max_bytes)
+                spans.append((first, end))
+                first = end
         with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
             ahead = [reader.submit(self.read, *spans[0])] if spans else []
             try:
@@ -118,6 +126,10 @@ class RowSource(ABC):
             finally:
                 for future in ahead:
                     future.cancel()
+
+    def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
+        """Where the block at `start` must end, at `stop` or before, to have about its bytes."""
+        return stop
 
     def rows_per_block(self, max_bytes: int) -> int:
         """Rows of a block when two of them may take `max_bytes`: a multiple of `row_alignment`."""

@@ -29,6 +29,4 @@ def sample_rows(source: RowSource, count: int, rng: np.random.Generator) -> NDAr
     size = source.row_alignment
     blocks = rng.permutation(-(-n // size))[: -(-count // size) + 1]
     rows = np.concatenate([np.arange(b * size, min((b + 1) * size, n)) for b in blocks])
-    if len(rows) < count:
-        return rng.choice(n, count, replace=False)
     return rng.permutation(rows)[:count]

@@ -192,9 +192,8 @@ class DaskRows(RowSource):
         self._edges = np.concatenate([[0], np.cumsum(X.chunks[0], dtype=np.int64)])
         self._last: tuple[int, Any] | None = None
         self._bytes_read = 0
-        sizes = set(X.chunks[0][:-1])
-        regular = len(sizes) <= 1 and X.chunks[0][-1] <= X.chunks[0][0]
-        self.row_alignment = int(X.chunks[0][0]) if regular else 1
+        # Chunks are computed whole, so the largest one is what a reader has to have room for.
+        self.row_alignment = int(max(X.chunks[0]))
         if self.is_sparse:
             first = self._block(int(np.flatnonzero(np.diff(self._edges))[0]))
             entries = first.nnz / first.shape[0]

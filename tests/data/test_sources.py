@@ -81,7 +81,7 @@ class TestDenseDask(RowSourceContract):
 
     def test_uneven_chunks(self, matrix):
         source = DaskRows(da.from_array(matrix, chunks=((1, 500, 499), 23)))
-        assert source.row_alignment == 1
+        assert source.row_alignment == 500
         np.testing.assert_array_equal(source.read(0, 1000), matrix)
 
     def test_fingerprint_does_not_depend_on_chunks(self, matrix):
@@ -191,6 +191,25 @@ class TestSparseStore(StoreContract):
 
     def test_has_many_chunks(self, source):
         assert len(source._attributes.manifest["X/data"]) > 4
+
+    def test_blocks_and_lookups_are_small_where_rows_are_long(self, make):
+        # Ordered by length: the last rows have 400 entries, the mean is 20.
+        lengths = np.sort(np.r_[np.full(3800, 1), np.full(200, 400)])
+        matrix = (np.arange(400) < lengths[:, None]).astype(np.float32)
+        source = make(matrix)
+        share = source.rows_per_block(50_000) * source.bytes_per_row
+        blocks = list(source.blocks(50_000))
+        assert max(b.values.data.nbytes + b.values.indices.nbytes for b in blocks) < 1.3 * share
+        np.testing.assert_array_equal(np.concatenate([b.values.toarray() for b in blocks]), matrix)
+        # The same blocks from any of them on.
+        starts = [b.start for b in blocks]
+        for i in (1, len(starts) // 2, len(starts) - 1):
+            assert [b.start for b in source.blocks(50_000, start=starts[i])] == starts[i:]
+        spans = []
+        read = source.read
+        source.read = lambda start, stop: spans.append(stop - start) or read(start, stop)
+        source.take(np.arange(3800, 4000))
+        assert max(spans) <= 4
 
 
 @pytest.mark.parametrize(
