@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.data.blocks import make_csr
-from bigsvm.data.libsvm import CHUNK_BYTES, LibsvmReader
+from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
 from bigsvm.data.schema import CSR, DENSE
 from bigsvm.data.shuffle import MAX_FILES, Spool
 from bigsvm.data.store import Store, open_store
@@ -29,8 +29,8 @@ DType: TypeAlias = Literal["float32", "float64"]
 
 DENSE_FROM_DENSITY = 0.25
 """Share of nonzero values from which X is stored dense. A nonzero takes 8 bytes as float32 CSR, a
-value 4 bytes dense, and products of dense rows are several times faster per value than sparse ones.
-To be measured."""
+value 4 bytes dense, so that dense X takes twice the space here; it pays only if products of dense
+rows are more than four times faster per value than sparse ones, which has not been measured."""
 
 _SMALLEST_MEMORY = 32 << 20
 
@@ -81,6 +81,7 @@ def convert(
     overwrite: bool = False,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
+    on_parsed: Callable[[TextCounts], None] | None = None,
 ) -> Store:
     """Convert LIBSVM text to a store.
 
@@ -114,6 +115,9 @@ def convert(
         Threads that parse; without it, two, or one if there is only one core.
     on_progress : callable, optional
         Called with a `ConversionProgress` now and then.
+    on_parsed : callable, optional
+        Called once, with the `TextCounts` of the whole input: rows and entries, and the empty
+        lines, comments and qids that were skipped.
 
     Raises
     ------
@@ -133,13 +137,17 @@ def convert(
     _check_parameters(inputs, seed, zero_based, layout, n_features, dtype, threads)
     threads = threads or min(2, os.cpu_count() or 1)
     report = on_progress or (lambda _: None)
+    share = budget // (8 * (threads + 2))
     reader = LibsvmReader(
         inputs,
         dtype=np.dtype(dtype),
         smallest_index=int(zero_based == "no"),
         strict=strict,
         threads=threads,
-        chunk_bytes=max(1 << 16, min(CHUNK_BYTES, budget // 128)),
+        # Chunks with their arrays, ten times as much, take a third of the budget at most. Lines are
+        # nearly all shorter than a chunk; four chunks' worth is for the odd one.
+        chunk_bytes=max(1, min(CHUNK_BYTES, share // 4)),
+        max_line_bytes=max(1, min(MAX_LINE_BYTES, share)),
     )
     # Before the workspace, which takes an OSError inside it for one of the disk it is on.
     sizes = [source_size(source) for source in inputs]
@@ -160,13 +168,17 @@ def convert(
             first = spool.n_rows
             spool.append(RowBatch(values, text.labels, np.arange(first, first + n), None))
             report(ConversionProgress("read", reader.counts.bytes_read, total))
+        if on_parsed is not None:
+            on_parsed(reader.counts)
         n_columns, first_index = _columns(reader.counts, zero_based, n_features)
         write_spool(
             spool,
             work.store,
             n_columns=n_columns,
             first_index=first_index,
-            layout=choose_layout(layout, spool.n_entries, spool.n_rows, n_columns),
+            layout=choose_layout(
+                layout, n_entries=spool.n_entries, n_rows=spool.n_rows, n_columns=n_columns
+            ),
             dtype=np.dtype(dtype),
             weights=False,
             seed=seed if shuffle else None,
@@ -230,7 +242,7 @@ def check_columns(n_columns: int, budget: int) -> None:
         )
 
 
-def choose_layout(layout: Layout, n_entries: int, n_rows: int, n_columns: int) -> str:
+def choose_layout(layout: Layout, *, n_entries: int, n_rows: int, n_columns: int) -> str:
     """Return "dense" or "csr"."""
     if layout == "auto":
         return DENSE if n_entries >= DENSE_FROM_DENSITY * n_rows * n_columns else CSR

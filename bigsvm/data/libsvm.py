@@ -36,6 +36,8 @@ CHUNK_BYTES = 1 << 22
 memory to the system, so that pages are not faulted in again for every chunk."""
 
 MAX_LINE_BYTES = 64 << 20
+"""A file without newlines is refused here, instead of being read into memory whole; it is room for
+four million entries of 16 bytes in a row."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_INDEX = 2**62
@@ -325,7 +327,8 @@ class LibsvmReader:
             if len(rest) + (block.find(b"\n") + 1 or len(block)) - 1 > self._max_line_bytes:
                 raise ParseError(
                     f"{stream.name}:{line}:1: line longer than {self._max_line_bytes} bytes; this "
-                    "is not LIBSVM text, or its lines do not end with a newline"
+                    "is not LIBSVM text, its lines do not end with a newline, or they need more "
+                    "memory"
                 )
             end = block.rfind(b"\n") + 1
             if end:

@@ -51,7 +51,10 @@ CHUNKS_OF_A_STORE = 128
 together, and should be a small part of a budget smaller than the data."""
 
 VECTOR_CHUNK_BYTES = 1 << 19
+"""A chunk of the other arrays has this or up to twice as much: they are read whole, a few
+chunks at a time, which should be little beside a small budget."""
 MAX_LABEL_COUNTS = 1000
+"""More labels are those of a regression; their counts would only make the attributes long."""
 ZSTD_LEVEL = 1
 """Level 3 was 5 % smaller on rounded numbers, equal on noise, and 10-20 % slower to write."""
 
@@ -223,7 +226,7 @@ def _read_json(file: Path, limit: int, remedy: str) -> dict[str, Any]:
 
 
 def _record(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the metadata of a hierarchy has under `KEY`, None if it is not that of a store."""
+    """Return the record under `KEY` in the metadata of a hierarchy, None if it is no store's."""
     attributes = content.get("attributes")
     record = attributes.get(KEY) if isinstance(attributes, dict) else None
     return record if content.get("node_type") == "group" and isinstance(record, dict) else None

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_FILES = 64
+"""Files open at once, each with a buffer that must stay long enough to be written in one go; far
+below the limit of 256 open files that some systems have."""
 _SPLIT_BITS = 3
+"""A bucket that is too large becomes eight: such buckets are rarely more than a few times too
+large, and splitting goes on where it was not enough."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -64,7 +64,8 @@ def write_store(
     sample_weight : (n_rows,) array, optional
         Not negative.
     dtype : {"float32", "float64"}, optional
-        Without it, that of X; float32 for integers of 16 bits, else float64.
+        Without it, that of X; float32 for bool, float16 and integers of 8 or 16 bits, else
+        float64.
     layout : {"auto", "dense", "sparse"}
         "auto": as X is; sparse X becomes dense where a quarter of its values is not zero.
     shuffle : bool
@@ -147,7 +148,8 @@ class _Writing:
         step = max(1, source.rows_per_block(self._budget // 8))
         for start in range(0, source.n_rows, step):
             rows: Any = source.read(start, min(start + step, source.n_rows))
-            self._converted(rows, start)
+            rows = self._converted(rows, start)
+            # As they will be stored: conversion turns the smallest numbers into zeros.
             n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
         writer = StoreWriter(
             path,
@@ -180,7 +182,8 @@ class _Writing:
                     values = sp.csr_array(values)
                 row = np.arange(block.start, block.start + values.shape[0])
                 spool.append(self._batch(values, row))
-                self._report(ConversionProgress("read", spool.n_rows, source.n_rows))
+                done = int(spool.n_rows * source.bytes_per_row)
+                self._report(ConversionProgress("read", done, size))
             write_spool(
                 spool,
                 path,
@@ -199,7 +202,12 @@ class _Writing:
         if self._layout == "auto" and not self._source.is_sparse:
             return DENSE
         source = self._source
-        return choose_layout(self._layout, n_entries, source.n_rows, source.n_columns)
+        return choose_layout(
+            self._layout,
+            n_entries=n_entries,
+            n_rows=source.n_rows,
+            n_columns=source.n_columns,
+        )
 
     def _batch(self, values: Any, row: NDArray[np.int64]) -> RowBatch:  # noqa: ANN401
         weights = None if self._weights is None else self._weights[row]

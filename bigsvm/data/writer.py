@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 
 _SHARD_BYTES = 128 << 20
+"""Files of X: a store of a terabyte has some eight thousand, and one is held in memory."""
 _VECTOR_SHARD_BYTES = 16 << 20
+"""Small, as each of up to eight vectors holds a shard in memory; two million rows in a file."""
 _BLOCK_BYTES = 4 << 20
+"""Rows of which statistics are taken together: much more than Python's overhead for a block, and
+little memory. Another size changes the last bits of the statistics, and so the store."""
 
 
 class RowBatch(NamedTuple):

@@ -226,6 +226,30 @@ def test_sizes(memory, size):
     assert conversion.memory_bytes(memory) == size
 
 
+@pytest.mark.parametrize("threads", [1, 2, 30])
+def test_chunks_and_lines_fit_the_memory(text, tmp_path, monkeypatch, threads):
+    made = {}
+
+    class Reader(conversion.LibsvmReader):
+        def __init__(self, *arguments, **options):
+            made.update(options)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(conversion, "LibsvmReader", Reader)
+    convert(text(n_rows=20), tmp_path / "s.zarr", memory="40MB", threads=threads)
+    assert (threads + 2) * 10 * made["chunk_bytes"] <= 40e6 / 3
+    assert (threads + 2) * made["max_line_bytes"] <= 40e6 / 8
+
+
+def test_what_was_skipped_is_told(tmp_path):
+    (tmp_path / "x").write_text("1 qid:1 1:1\n\n# all\n2 1:3 # tail\n")
+    told = []
+    convert(tmp_path / "x", tmp_path / "s.zarr", on_parsed=told.append)
+    (counts,) = told
+    assert (counts.rows, counts.entries) == (2, 2)
+    assert (counts.empty_lines, counts.comments, counts.qids) == (1, 2, 1)
+
+
 def test_progress(text, tmp_path):
     events = []
     path = text()

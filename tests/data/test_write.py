@@ -157,9 +157,22 @@ def test_source_of_dask_blocks_that_cannot_be_read(path):
         write_store(path, X, np.zeros(40))
 
 
+@pytest.mark.parametrize("kind", ["array", "csr", "dask"])
+def test_values_that_become_zero_in_float32(path, kind):
+    matrix = make_matrix(50, dtype=np.float64)
+    matrix[3, 4] = 1e-60
+    store = write_store(path, KINDS[kind](matrix), np.zeros(50), layout="sparse", dtype="float32")
+    store.verify()
+    rows = store.rows.read(0, 50)
+    np.testing.assert_array_equal(dense(rows), matrix.astype(np.float32)[store.original_rows()])
+
+
 def test_progress(path):
     events = []
     X = da.from_array(make_matrix(500), chunks=(100, 23))
     write_store(path, X, np.zeros(500), on_progress=events.append)
     assert {event.stage for event in events} == {"read", "write"}
+    read = [event.done for event in events if event.stage == "read"]
+    assert read[-1] == 500 * 23 * 4
+    assert all(event.total == read[-1] for event in events if event.stage == "read")
     assert (events[-1].done, events[-1].total) == (500, 500)
