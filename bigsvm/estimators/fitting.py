@@ -90,9 +90,15 @@ class Hooks:
     interrupted: Callable[[], bool] = field(default=lambda: False)
 
 
-def available_threads() -> int:
-    """Processors this process may run on."""
-    return len(os.sched_getaffinity(0))
+def available_processors() -> int:
+    """Processors this process may run on; all there are where the system does not tell."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
+
+
+available_threads = available_processors  # what bigsvm.cli.predict calls it
 
 
 def fit_classifier(
@@ -126,17 +132,11 @@ def fit_classifier(
     """
     parameters.check()
     hooks = hooks or Hooks()
-    classes, codes = encode_labels(labels, source.n_rows)
-    sample_weight = check_weights(sample_weight, source.n_rows)
-    weights = class_weights(parameters.class_weight, classes, codes)
-    formulation = CSVC(
-        sign=np.where(codes == 1, np.int8(1), np.int8(-1)),
-        C=parameters.C,
-        class_weight=weights,
-        sample_weight=sample_weight,
-    )
-    del codes
-    threads = parameters.threads or available_threads()
+    classes, formulation = _problem(parameters, source.n_rows, labels, sample_weight)
+    # 8 bytes a row that the budget does not count: from here on their signs are enough.
+    del labels
+    weights = formulation.sample_weight
+    threads = parameters.threads or available_processors()
     plan = plan_training(
         parse_bytes(parameters.memory),
         n_rows=source.n_rows,
@@ -144,12 +144,12 @@ def fit_classifier(
         bytes_per_row=source.bytes_per_row,
         row_alignment=source.row_alignment,
         threads=threads,
-        resident_bytes=0 if sample_weight is None else sample_weight.nbytes,
+        resident_bytes=0 if weights is None else weights.nbytes,
     )
     kernel = _kernel(
         parameters,
         source,
-        sample_weight,
+        weights,
         block_bytes=plan.block_bytes,
         interrupted=hooks.interrupted,
     )
@@ -185,23 +185,48 @@ def fit_classifier(
         intercept=result.intercept,
         centre=centre,
         support=result.support,
-        classes=classes.tolist(),
+        classes=classes,
         certificate=result.certificate.as_dict(),
-        provenance={
-            "bigsvm": __version__,
-            "parameters": {
-                **asdict(parameters),
-                "max_seconds": None
-                if parameters.max_seconds == float("inf")
-                else parameters.max_seconds,
-                "class_weight": list(weights),
-                "gamma": parameters.gamma,
-            },
-            "data": fingerprint["data"],
-            "n_rows": source.n_rows,
-            "first_index": source.first_index,
-        },
+        provenance=_provenance(parameters, source, formulation, fingerprint),
     )
+
+
+def _problem(
+    parameters: ClassifierParameters,
+    n_rows: int,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+) -> tuple[list[Any], CSVC]:
+    """Make the two classes and the dual problem of labels and weights."""
+    classes, codes = encode_labels(labels, n_rows)
+    sample_weight = check_weights(sample_weight, n_rows)
+    return classes.tolist(), CSVC(
+        sign=np.where(codes == 1, np.int8(1), np.int8(-1)),
+        C=parameters.C,
+        class_weight=class_weights(parameters.class_weight, classes, codes),
+        sample_weight=sample_weight,
+    )
+
+
+def _provenance(
+    parameters: ClassifierParameters,
+    source: RowSource,
+    formulation: CSVC,
+    fingerprint: dict[str, str],
+) -> dict[str, Any]:
+    """List where a model comes from, as JSON can say it."""
+    unlimited = parameters.max_seconds == float("inf")
+    return {
+        "bigsvm": __version__,
+        "parameters": {
+            **asdict(parameters),
+            "max_seconds": None if unlimited else parameters.max_seconds,
+            "class_weight": list(formulation.class_weight),
+        },
+        "data": fingerprint["data"],
+        "n_rows": source.n_rows,
+        "first_index": source.first_index,
+    }
 
 
 def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
@@ -228,7 +253,12 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
 
 
 def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[np.float64] | None:
-    """Refuse weights that are negative, not finite, all zero, or not one a row."""
+    """Refuse weights that are negative, not finite, all zero, or not one a row.
+
+    Returns
+    -------
+    (n_rows,) float64, contiguous, or None
+    """
     if weights is None:
         return None
     if weights.shape != (n_rows,):
@@ -241,7 +271,7 @@ def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[n
         )
     if not weights.any():
         raise DataError("sample_weight is zero for every row; at least one must be positive")
-    return weights
+    return np.ascontiguousarray(weights, np.float64)
 
 
 def class_weights(

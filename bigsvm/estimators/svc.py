@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError
-from bigsvm.estimators.fitting import ClassifierParameters, available_threads, fit_classifier
+from bigsvm.estimators.fitting import ClassifierParameters, available_processors, fit_classifier
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
@@ -67,9 +67,11 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_time : float or None
         Limit in seconds.
     n_jobs : int or None
-        Threads; None is all processors this process may use.
+        Threads; None is all processors this process may use. A lazy prediction has as many as the
+        Dask scheduler that computes it.
     random_state : int or None
-        Seed of the random samples training starts from; None is 0, so that a fit is repeatable.
+        Seed of the random samples training starts from, and of the choice among more violating rows
+        than a working set holds; None is 0, so that a fit is repeatable.
 
     Attributes
     ----------
@@ -163,7 +165,10 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
         """
         source, labels, weights = self._training_data(X, y, sample_weight)
-        self._adopt(fit_classifier(source, labels, weights, self._parameters()))
+        # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
+        last_reference = [labels]
+        del labels
+        self._adopt(fit_classifier(source, last_reference.pop(), weights, self._parameters()))
         if not self.converged_:
             reason = StopReason(self.stop_reason_)
             gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"
@@ -255,7 +260,6 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
 
     def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
-        threads = available_threads() if self.n_jobs in (None, -1) else self.n_jobs
         if isinstance(X, str | os.PathLike | Store):
             rows = (X if isinstance(X, Store) else open_store(X)).rows
             self.model_.check_columns(rows.n_columns, rows.first_index)
@@ -265,13 +269,14 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, da.Array):
             self.model_.check_columns(X.shape[1])
             return X.map_blocks(
-                _block_values, model=self.model_, threads=threads, map_values=map_values,
+                _block_values, model=self.model_, map_values=map_values,
                 drop_axis=1, dtype=dtype, meta=np.empty(0, dtype),
             )  # fmt: skip
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=[np.float32, np.float64], reset=False,
         )  # fmt: skip
+        threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
         return map_values(self.model_.decision_function(as_row_source(X), threads=threads))
 
     def __sklearn_tags__(self) -> Any:
@@ -285,6 +290,8 @@ def _is_lazy(X: Any) -> bool:
     return isinstance(X, da.Array | zarr.Array)
 
 
-def _block_values(rows: Any, model: KernelExpansion, threads: int, map_values: Any) -> Any:
-    """Decision values of one block of a Dask array."""
-    return map_values(model.decision_function(as_row_source(rows), threads=threads))
+def _block_values(rows: Any, model: KernelExpansion, map_values: Any) -> Any:
+    """Decision values of one block of a Dask array; on one thread, as Dask runs many at once."""
+    if rows.shape[0] == 0:
+        return map_values(np.empty(0))
+    return map_values(model.decision_function(as_row_source(rows)))

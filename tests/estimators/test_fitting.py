@@ -1,9 +1,17 @@
+import os
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import ClassifierParameters, Hooks, fit_classifier
+from bigsvm.estimators.fitting import (
+    ClassifierParameters,
+    Hooks,
+    available_processors,
+    fit_classifier,
+)
 from bigsvm.training import events
 
 
@@ -40,3 +48,35 @@ def test_the_model_tells_where_it_comes_from(problem):
     assert model.provenance["data"] == source.fingerprint()
     assert model.provenance["parameters"]["C"] == 2.5
     assert model.classes == [-1.0, 1.0]
+
+
+def test_processors_are_counted_where_there_is_no_affinity(monkeypatch):
+    assert 1 <= available_processors() <= os.cpu_count()
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert available_processors() == os.cpu_count()
+
+
+def test_weights_may_be_a_column_of_a_table(problem):
+    X, y = problem
+    table = np.random.default_rng(1).random((len(y), 2))
+    lent = fit_classifier(as_row_source(X), y, table[:, 1], ClassifierParameters())
+    own = fit_classifier(as_row_source(X), y, table[:, 1].copy(), ClassifierParameters())
+    np.testing.assert_array_equal(lent.coefficients, own.coefficients)
+
+
+def test_labels_are_let_go_before_the_run(problem):
+    """The budget has no room for their 8 bytes a row."""
+    X, y = problem
+    labels = []
+    left = []
+
+    def make():
+        labels.append(weakref.ref(copy := y.copy()))
+        return copy
+
+    def listener(event):
+        if isinstance(event, events.Planned):
+            left.append(labels[0]())
+
+    fit_classifier(as_row_source(X), make(), None, ClassifierParameters(), Hooks(listener=listener))
+    assert left == [None]

@@ -1,4 +1,5 @@
 import pickle
+import weakref
 
 import dask.array as da
 import numpy as np
@@ -15,7 +16,10 @@ from sklearn.svm import SVC as PeerSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigsvm
+from bigsvm.data.store import Store
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ParameterError
+from bigsvm.models import KernelExpansion
+from bigsvm.training.decomposition import Decomposition
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +103,51 @@ def test_a_store_trains_and_predicts_lazily(moons, tmp_path):
         bigsvm.SVC().fit(X, y).decision_function(rows),
         atol=1e-6,
     )
+
+
+def test_the_labels_of_a_store_are_let_go_before_the_run(moons, tmp_path, monkeypatch):
+    store = bigsvm.write_store(tmp_path / "moons.zarr", *moons)
+    labels = weakref.ref(given := store.labels())
+    monkeypatch.setattr(Store, "labels", lambda _, held=[given]: held.pop())
+    del given
+    left = []
+    run = Decomposition.run
+
+    def watched(self):
+        left.append(labels())
+        return run(self)
+
+    monkeypatch.setattr(Decomposition, "run", watched)
+    bigsvm.SVC().fit(store)
+    assert left == [None]
+
+
+def test_blocks_of_a_lazy_prediction_have_one_thread_each(moons, monkeypatch):
+    X, y = moons
+    model = bigsvm.SVC(n_jobs=2).fit(X, y)
+    threads = []
+    decide = KernelExpansion.decision_function
+
+    def watched(self, source, *, threads=1, seen=threads):
+        seen.append(threads)
+        return decide(self, source, threads=threads)
+
+    monkeypatch.setattr(KernelExpansion, "decision_function", watched)
+    model.predict(X)
+    model.predict(da.from_array(X, chunks=(200, 2))).compute()
+    assert threads == [2, 1, 1]
+
+
+def test_blocks_without_rows_have_no_predictions(moons):
+    X, y = moons
+    model = bigsvm.SVC().fit(X, np.array(["no", "yes"])[y])
+    lazy = da.from_array(X, chunks=(100, 2))
+    some = np.arange(len(X)) < 150
+    predicted = model.predict(lazy[da.from_array(some, chunks=100)]).compute()
+    np.testing.assert_array_equal(predicted, model.predict(X[some]))
+    nothing = model.predict(lazy[da.zeros(len(X), dtype=bool, chunks=100)]).compute()
+    assert nothing.shape == (0,)
+    assert nothing.dtype == model.classes_.dtype
 
 
 @pytest.mark.parametrize("kind", ["dask", "zarr", "sparse dask"])
