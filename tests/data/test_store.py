@@ -169,6 +169,36 @@ def test_damaged_shards_name_array_and_chunk(store):
     assert not assert_refused_or_unchanged(store.path, before)
 
 
+@pytest.mark.parametrize(
+    ("raised", "expected", "message"),
+    [
+        (MemoryError(), MemoryError, None),
+        (
+            OSError(24, "Too many open files"),
+            StoreError,
+            r"cannot be read \(Too many open files\)$",
+        ),
+        (OSError(5, "Input/output error"), StoreError, r"cannot be read \(Input/output error\)$"),
+        (ValueError("bad bytes"), DataCorruptionError, "chunk 0 cannot be read .*convert"),
+    ],
+)
+def test_only_damage_is_corruption(store, monkeypatch, raised, expected, message):
+    def fail(*_, **__):
+        raise raised
+
+    monkeypatch.setattr(zarr.Array, "get_basic_selection", fail)
+    with pytest.raises(expected, match=message) as caught:
+        store.labels()
+    assert caught.type is expected
+
+
+def test_store_is_read_from_another_directory(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    again = open_store("s.zarr")
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(again.labels(), store.labels())
+
+
 def test_swapped_shards(store):
     by_array = {}
     for file in chunk_files(store.path):
