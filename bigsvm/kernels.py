@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     Values: TypeAlias = NDArray[np.float64]
 
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+"""Between them float32 holds numbers in full precision, and kernel values are computed in it."""
+
 
 class KernelCode(IntEnum):
     """How the Numba core knows a kernel; the numbers are those of LIBSVM's ``-t``."""
@@ -170,14 +173,19 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
     Raises
     ------
     ParameterError
-        Unknown name; gamma negative or not finite; coef0 not finite; degree negative or fractional.
+        Unknown name; gamma negative, not finite or not 0 and beyond float32; coef0 not finite or
+        beyond float32; degree negative or fractional.
     """
     if name not in KERNELS:
         raise ParameterError(f"kernel is {name!r}; it must be one of {', '.join(KERNELS)}")
     if not (math.isfinite(gamma) and gamma >= 0):
         raise ParameterError(f"gamma is {gamma!r}; it must be a finite number >= 0")
-    if not math.isfinite(coef0):
-        raise ParameterError(f"coef0 is {coef0!r}; it must be a finite number")
+    if gamma:
+        _check_float32(gamma, f"gamma is {gamma!r}")
+    if not abs(coef0) <= LARGEST:
+        raise ParameterError(
+            f"coef0 is {coef0!r}; it must be a finite number of at most {LARGEST:.3g}"
+        )
     if not (math.isfinite(degree) and degree >= 0 and degree == int(degree)):
         raise ParameterError(f"degree is {degree!r}; it must be a whole number >= 0")
     given = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
@@ -207,14 +215,30 @@ def resolve_gamma(gamma: float | str, *, n_features: int, variance: float) -> fl
     Raises
     ------
     ParameterError
-        Neither of these words, or a number that is negative or not finite.
+        Neither of these words, or a number that is negative, not finite, or not 0 and beyond
+        float32, as that of ``"scale"`` is where the features are extremely small or large.
     """
     if isinstance(gamma, str):
         if gamma == "scale":
-            return 1.0 / (n_features * variance) if variance > 0 else 1.0
+            if variance == 0:
+                return 1.0
+            scale = 1.0 / (n_features * variance)
+            _check_float32(scale, f"gamma='scale' is {scale:.3g}, as X.var() is {variance:.3g}")
+            return scale
         if gamma == "auto":
             return 1.0 / n_features
         raise ParameterError(f"gamma is {gamma!r}; it must be 'scale', 'auto' or a number >= 0")
     if not (math.isfinite(gamma) and gamma >= 0):
         raise ParameterError(f"gamma is {gamma!r}; it must be 'scale', 'auto' or a number >= 0")
+    if gamma:
+        _check_float32(gamma, f"gamma is {gamma!r}")
     return float(gamma)
+
+
+def _check_float32(gamma: float, what: str) -> None:
+    """Refuse a gamma that float32 would round to nothing or to infinity: kernel values of NaN."""
+    if not SMALLEST <= gamma <= LARGEST:
+        raise ParameterError(
+            f"{what}; kernel values are computed in float32, for which it must be between "
+            f"{SMALLEST:.3g} and {LARGEST:.3g}: scale the features"
+        )

@@ -70,7 +70,10 @@ def test_described_and_made_again_it_is_the_same(kernel):
     ({"name": "rbf", "gamma": -1}, ["gamma is -1", ">= 0"]),
     ({"name": "rbf", "gamma": math.nan}, ["gamma is nan"]),
     ({"name": "rbf", "gamma": math.inf}, ["gamma is inf"]),
+    ({"name": "rbf", "gamma": 1e39}, ["gamma is 1e+39", "float32", "scale the features"]),
+    ({"name": "rbf", "gamma": 1e-40}, ["gamma is 1e-40", "float32", "scale the features"]),
     ({"name": "poly", "coef0": math.inf}, ["coef0 is inf"]),
+    ({"name": "poly", "coef0": -1e39}, ["coef0 is -1e+39", "3.4e+38"]),
     ({"name": "poly", "degree": -1}, ["degree is -1"]),
     ({"name": "poly", "degree": 2.5}, ["degree is 2.5", "whole"]),
     ({"name": "poly", "degree": math.nan}, ["degree is nan"]),
@@ -98,6 +101,16 @@ def test_gamma_has_scikit_learns_meaning():
 def test_gamma_without_meaning(gamma):
     with pytest.raises(ParameterError, match="must be 'scale', 'auto' or a number >= 0"):
         resolve_gamma(gamma, n_features=3, variance=1.0)
+
+
+@pytest.mark.parametrize(("gamma", "variance"), [
+    ("scale", 1e-50), ("scale", 5e-324), ("scale", 1e50), ("scale", math.inf), ("scale", math.nan),
+    (1e39, 1.0), (1e-40, 1.0),
+])  # fmt: skip
+def test_gamma_that_float32_cannot_hold_is_refused_with_the_remedy(gamma, variance):
+    with pytest.raises(ParameterError, match=r"gamma.*float32.*scale the features"):
+        resolve_gamma(gamma, n_features=3, variance=variance)
+    assert resolve_gamma(0.0, n_features=3, variance=variance) == 0.0
 
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -274,4 +274,11 @@ def test_awkward_data_ends_at_the_optimum(X, y):
 
 def test_values_beyond_float32_distances_are_refused_with_the_remedy():
     with pytest.raises(DataError, match="scale the features"):
-        bigsvm.SVC().fit(np.array([[1e30], [-1e30], [2e30]]), np.array([0, 1, 0]))
+        bigsvm.SVC(gamma=1.0).fit(np.array([[1e30], [-1e30], [2e30]]), np.array([0, 1, 0]))
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e30])
+def test_features_whose_gamma_float32_cannot_hold_are_refused_with_the_remedy(moons, size):
+    X, y = moons
+    with pytest.raises(ParameterError, match=r"gamma='scale' is .* scale the features"):
+        bigsvm.SVC().fit(X * size, y)
