@@ -61,6 +61,8 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         assert tiles.n_evaluations == 2 * m * p
         diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
         np.testing.assert_allclose(tiles.diagonal(convert(A)), diagonal, rtol=60 * eps, atol=eps)
+        own = evaluate(tiles, convert(A), convert(A), sparse=sparse)
+        np.testing.assert_array_equal(tiles.diagonal(convert(A)), np.diag(own))
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 20])

@@ -24,7 +24,8 @@ from bigsvm.errors import MemoryBudgetError
 from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.certify import certify
-from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.conclude import conclude
+from bigsvm.training.result import StopReason
 from bigsvm.training.saving import Saver
 from bigsvm.training.start import SAMPLE_GROWTH, draw_sample, first_working_set
 from bigsvm.training.state import Counters, Limits, Phase, RowState, Stopped
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.box import BoxDual
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
+    from bigsvm.training.result import TrainingResult
 
 SAMPLE_TOL = 0.05
 """Nested samples are solved to this KKT gap only; what they lead to is swept over all rows next."""
@@ -370,51 +372,18 @@ class Decomposition:
         """Return the last point with complete outputs; else the working set's, its gap unknown."""
         state, count = self.state, self.count
         half_swept = count.phase is Phase.SWEEP and count.rows_done > 0
-        if count.n_sweeps and not half_swept:
-            alpha = state.alpha
-            if reason is StopReason.MAX_ITER:
-                at = self._certify(look=lambda: None)
-            elif self._at is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):
-                at = self._at
-            else:
-                at = self.dual.optimality(alpha, state.outputs)
-        else:
-            alpha, at = state.alpha.copy(), None
+        alpha, at = state.alpha, None
+        if not count.n_sweeps or half_swept:
+            alpha = state.alpha.copy()
             alpha[state.working_set] = state.working_alpha
-        support = np.flatnonzero(alpha)
-        box = self.dual.formulation.box(support)
-        bounded = (alpha[support] == box.upper) | (alpha[support] == box.lower)
+        elif reason is StopReason.MAX_ITER:
+            at = self._certify(look=lambda: None)
+        elif self._at is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):
+            at = self._at
+        else:
+            at = self.dual.optimality(alpha, state.outputs)
         self._account()
-        certificate = Certificate(
-            converged=reason is StopReason.CONVERGED,
-            stop_reason=reason,
-            tol=self.tol,
-            objective=at.objective if at else None,
-            gap=at.gap if at else None,
-            duality_gap=at.duality_gap if at else None,
-            n_support=len(support),
-            n_bounded=int(bounded.sum()),
-            n_sweeps=count.n_sweeps,
-            n_iter=count.n_iter,
-            n_kernel_evaluations=count.n_kernel_evaluations,
-            row_misses=count.row_misses,
-            bytes_read=count.bytes_read,
-            seconds=count.seconds,
-        )
-        intercept = at.threshold if at else self._intercept_within()
-        return TrainingResult(support, alpha[support], float(intercept), certificate)
-
-    def _intercept_within(self) -> float:
-        """Take the threshold of the sub-problem, where no sweep has been completed."""
-        state = self.state
-        _, lower, upper = self.dual.formulation.box(state.working_set)
-        gradient = state.working_gradient
-        rises, falls = state.working_alpha < upper, state.working_alpha > lower
-        if (rises & falls).any():
-            return float(gradient[rises & falls].mean())
-        if rises.any() and falls.any():
-            return 0.5 * float(gradient[rises].max() + gradient[falls].min())
-        return 0.0
+        return conclude(self.dual, state, count, reason=reason, tol=self.tol, alpha=alpha, at=at)
 
     # -- time and checkpoints --------------------------------------------------------------------
 

@@ -43,7 +43,8 @@ class Certificate:
     stop_reason : StopReason
     tol : float
     objective : float or None
-        Dual objective, maximised, recomputed in float64; None where no sweep was completed.
+        Dual objective, maximised; recomputed in float64 unless the run was interrupted or out of
+        time. None, as the gaps, where it stopped before the first sweep or in the middle of one.
     gap : float or None
         KKT gap over all rows (libsvm-2.2.txt, section 4.1, maximal violating pair).
     duality_gap : float or None

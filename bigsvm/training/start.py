@@ -58,8 +58,9 @@ def first_working_set(
         size = min(size * SAMPLE_GROWTH, len(sample))
     if _has_both(formulation, sample[:size]):
         return sample[:size], sample
+    share = min(RARE_ROWS, len(sample) // 2)
     rare = np.concatenate(
-        [np.flatnonzero(movable)[:RARE_ROWS] for movable in formulation.movable_by_class()]
+        [np.flatnonzero(movable)[:share] for movable in formulation.movable_by_class()]
     )
     rest = sample[~np.isin(sample, rare)]
     rest = rest[: max(0, min(FIRST_SAMPLE, len(sample)) - len(rare))]

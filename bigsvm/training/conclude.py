@@ -1,0 +1,76 @@
+"""What a run returns: its point, the intercept there, and the certificate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.training.result import Certificate, StopReason, TrainingResult
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.training.state import Counters, RowState
+
+
+def conclude(
+    dual: BoxDual,
+    state: RowState,
+    count: Counters,
+    *,
+    reason: StopReason,
+    tol: float,
+    alpha: NDArray[np.float64],
+    at: Optimality | None,
+) -> TrainingResult:
+    """Gather the result of a run.
+
+    Parameters
+    ----------
+    dual : BoxDual
+    state : RowState
+    count : Counters
+        Brought up to date.
+    reason : StopReason
+    tol : float
+    alpha : (n,) float64
+        The point to return.
+    at : Optimality or None
+        Where it stands; None where its outputs are not complete: before the first sweep, or in the
+        middle of one.
+    """
+    support = np.flatnonzero(alpha)
+    box = dual.formulation.box(support)
+    bounded = (alpha[support] == box.upper) | (alpha[support] == box.lower)
+    certificate = Certificate(
+        converged=reason is StopReason.CONVERGED,
+        stop_reason=reason,
+        tol=tol,
+        objective=at.objective if at else None,
+        gap=at.gap if at else None,
+        duality_gap=at.duality_gap if at else None,
+        n_support=len(support),
+        n_bounded=int(bounded.sum()),
+        n_sweeps=count.n_sweeps,
+        n_iter=count.n_iter,
+        n_kernel_evaluations=count.n_kernel_evaluations,
+        row_misses=count.row_misses,
+        bytes_read=count.bytes_read,
+        seconds=count.seconds,
+    )
+    intercept = at.threshold if at else _intercept_within(dual, state)
+    return TrainingResult(support, alpha[support], float(intercept), certificate)
+
+
+def _intercept_within(dual: BoxDual, state: RowState) -> float:
+    """Take the threshold of the sub-problem, where that of all rows is not known."""
+    _, lower, upper = dual.formulation.box(state.working_set)
+    gradient = state.working_gradient
+    rises, falls = state.working_alpha < upper, state.working_alpha > lower
+    if (rises & falls).any():
+        return float(gradient[rises & falls].mean())
+    if rises.any() and falls.any():
+        return 0.5 * float(gradient[rises].max() + gradient[falls].min())
+    return 0.0
