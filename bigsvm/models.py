@@ -7,6 +7,8 @@ a hash of everything, and a file in which any bit has changed is refused.
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +20,12 @@ import scipy.sparse as sp
 import xxhash
 
 from bigsvm.errors import BigsvmError, DataError, ModelError
-from bigsvm.files import replace_synced
+from bigsvm.files import sync_directory, sync_tree
 from bigsvm.kernels import kernel_from
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training.sweep import sweep
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
@@ -88,18 +89,15 @@ class KernelExpansion:
         source: RowSource,
         *,
         threads: int = 1,
-        dtype: type[np.float32] | type[np.float64] | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> NDArray[np.float64]:
-        """Decision values of all rows of a source, streamed in blocks.
+        """Decision values of all rows of a source, streamed in blocks, in their precision.
 
         Parameters
         ----------
         source : RowSource
             With `n_features` columns.
         threads : int
-        dtype : numpy dtype, optional
-            Of the kernel values; by default that of the rows.
         on_progress : callable, optional
             Told the rows done, several times a second; what it raises ends the pass.
 
@@ -114,7 +112,7 @@ class KernelExpansion:
         """
         self.check_columns(source.n_columns, source.first_index)
         out = np.full(source.n_rows, self.intercept)
-        kind = dtype or (np.float32 if source.dtype == np.float32 else np.float64)
+        kind = np.float32 if source.dtype == np.float32 else np.float64
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
             sweep(
@@ -176,8 +174,8 @@ class KernelExpansion:
         text = json.dumps(header, sort_keys=True)
         metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
         try:
-            replace_synced(Path(path), safetensors.numpy.save(tensors, metadata))
-        except OSError as error:
+            _replace_synced(Path(path), tensors, metadata)
+        except (OSError, safetensors.SafetensorError) as error:
             raise ModelError(f"cannot write the model {path}: {error}") from error
 
     @classmethod
@@ -204,6 +202,11 @@ class KernelExpansion:
                     f"{path} has format {header['format_version']}, newer than {FORMAT_VERSION}; "
                     "use the version of bigsvm that wrote it"
                 )
+            if header["scaler"] is not None:
+                raise ModelError(
+                    f"{path} scales the columns of its rows, which this version cannot do; use the "
+                    f"version of bigsvm that wrote it ({header['provenance'].get('bigsvm')})"
+                )
             return cls._from_parts(header, tensors)
         except ModelError:
             raise
@@ -228,9 +231,9 @@ class KernelExpansion:
         values = vectors.data if sp.issparse(vectors) else vectors
         finite = np.isfinite(values).all() and np.isfinite(tensors["coefficients"]).all()
         if vectors.shape != (n, d) or tensors["coefficients"].shape != (n,) or not finite:
-            raise ModelError("the shapes or values of its tensors contradict each other")
+            raise ValueError("the shapes or values of its tensors contradict each other")
         if len(header["classes"]) != 2 or tensors["intercepts"].shape != (1,):
-            raise ModelError("it does not have two classes and one intercept")
+            raise ValueError("it does not have two classes and one intercept")
         return cls(
             kernel=kernel_from(header["kernel"]),
             support_vectors=vectors,
@@ -240,10 +243,22 @@ class KernelExpansion:
             support=tensors["support"],
             classes=header["classes"],
             formulation=header["formulation"],
-            scaler=header["scaler"],
             certificate=header["certificate"],
             provenance=header["provenance"],
         )
+
+
+def _replace_synced(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+    """Replace a file, whole or not at all, straight from the tensors: support vectors are many."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        part = Path(folder) / path.name
+        part.touch()
+        mode = part.stat().st_mode
+        safetensors.numpy.save_file(tensors, part, metadata)
+        part.chmod(mode)  # what it writes only the owner may read
+        sync_tree(Path(folder))
+        os.replace(part, path)
+    sync_directory(path.parent)
 
 
 def _digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:

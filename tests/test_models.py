@@ -1,4 +1,6 @@
 import json
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +70,37 @@ def test_saving_replaces_whole_files_only(model, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
 
 
+def test_saving_holds_no_second_copy_of_the_support_vectors(tmp_path):
+    vectors = np.ones((40, 50_000), np.float32)
+    model = replace(expansion(), support_vectors=vectors, centre=None)
+    tracemalloc.start()
+    try:
+        model.save(tmp_path / "m")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < vectors.nbytes / 4
+
+
+def test_whoever_may_read_other_files_may_read_a_model(model, tmp_path):
+    (tmp_path / "other").touch()
+    model.save(tmp_path / "m")
+    assert (tmp_path / "m").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_full_disk_is_told_and_leaves_what_was_there(model, tmp_path, monkeypatch):
+    def full(tensors, path, metadata):
+        path.write_bytes(b"part")
+        raise safetensors.SafetensorError("No space left on device")
+
+    model.save(tmp_path / "m")
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(ModelError, match=r"cannot write the model .* No space left"):
+        model.save(tmp_path / "m")
+    KernelExpansion.load(tmp_path / "m")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
 def test_a_flipped_bit_anywhere_is_refused(model, tmp_path):
     path = tmp_path / "m.safetensors"
     model.save(path)
@@ -108,6 +141,12 @@ def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
         KernelExpansion.load(tmp_path / "m")
 
 
+def test_a_scaler_of_a_newer_version_is_refused(model, tmp_path):
+    replace(model, scaler={"scale": [2.0] * 6}).save(tmp_path / "m")
+    with pytest.raises(ModelError, match=r"/m scales the columns .* that wrote it \(0\)"):
+        KernelExpansion.load(tmp_path / "m")
+
+
 @pytest.mark.parametrize(
     ("tensor", "value"),
     [
@@ -120,23 +159,25 @@ def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
 )
 def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, tensor, value):
     """A file whose hash is right may still have been made by an enemy."""
-    real = safetensors.numpy.save
+    real = safetensors.numpy.save_file
     monkeypatch.setattr("bigsvm.models._digest", lambda text, tensors: "0")
-    monkeypatch.setattr(safetensors.numpy, "save", lambda t, m: real({**t, tensor: value}, m))
+    monkeypatch.setattr(
+        safetensors.numpy, "save_file", lambda t, path, m: real({**t, tensor: value}, path, m)
+    )
     expansion().save(tmp_path / "m")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match="/m is not a whole bigsvm model"):
         KernelExpansion.load(tmp_path / "m")
 
 
 def test_sparse_indices_out_of_range_are_refused(tmp_path, monkeypatch):
-    real = safetensors.numpy.save
+    real = safetensors.numpy.save_file
     monkeypatch.setattr("bigsvm.models._digest", lambda text, tensors: "0")
 
-    def save(tensors, metadata):
+    def save(tensors, path, metadata):
         indices = tensors["support_vectors.indices"] + 10**6
-        return real({**tensors, "support_vectors.indices": indices}, metadata)
+        return real({**tensors, "support_vectors.indices": indices}, path, metadata)
 
-    monkeypatch.setattr(safetensors.numpy, "save", save)
+    monkeypatch.setattr(safetensors.numpy, "save_file", save)
     expansion(sparse=True).save(tmp_path / "m")
     with pytest.raises(ModelError):
         KernelExpansion.load(tmp_path / "m")
