@@ -122,7 +122,7 @@ def plan_training(
     smallest_block = int(min(2, n_chunks) * chunk)
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
-    row_bytes = WORKING_ROW_COPIES * max(bytes_per_row, 4.0 * values_per_row)
+    row_bytes = (WORKING_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
     for_rows = left - gram - blocks
     size = 0
     if gram >= SMALLEST_GRAM and for_rows > 0:
@@ -149,6 +149,20 @@ def plan_training(
             f"({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
     return TrainingPlan(size, gram, blocks, projected)
+
+
+def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:
+    """Most bytes of a row among the columns of kernel tiles.
+
+    A sparse row takes there as many values as its tile has distinct features: at most the entries
+    of all its rows, in 4 MiB, or in 32 rows (`tiles.SPARSE_TILE_BYTES`, `NARROWEST_SPARSE_TILE`).
+    """
+    dense = 4.0 * n_columns
+    if bytes_per_row >= dense:
+        return dense
+    entries = bytes_per_row / 8
+    values = min(dense, max(4096 * math.sqrt(entries), 128 * entries))
+    return values * 33 / 32  # and the names of the features, once in a tile of 32 rows or more
 
 
 def _largest_square(gram_bytes: int) -> int:

@@ -3,12 +3,16 @@
 import math
 import re
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.budget import parse_bytes, plan_training, show_bytes
+from bigsvm.budget import _packed_bytes, parse_bytes, plan_training, show_bytes
 from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.kernels import make_kernel
+from bigsvm.tiles import Columns, KernelTiles
 
 
 @pytest.mark.parametrize(("text", "size"), [
@@ -126,3 +130,20 @@ def test_sparse_rows_of_a_million_columns_fit_a_gigabyte():
         10**9, n_rows=20_000, n_columns=1_355_191, bytes_per_row=5460.0, row_alignment=1, threads=2
     )
     assert plan.working_set > 1000
+
+
+@pytest.mark.parametrize(
+    ("width", "entries"), [(300, 12), (50_000, 60), (2_000_000, 3), (9000, 2000)]
+)
+def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
+    rng = np.random.default_rng(0)
+    n = 700
+    indptr = np.arange(n + 1) * entries
+    indices = np.concatenate(
+        [np.sort(rng.choice(width, entries, replace=False)) for _ in range(n)]
+    ).astype(np.int32)
+    values = np.ones(n * entries, np.float32)
+    rows = sp.csr_array((values, indices, indptr), shape=(n, width))
+    with KernelTiles(make_kernel("linear")) as tiles:
+        packed = Columns(tiles, rows, sparse_partners=True).nbytes
+    assert packed <= n * (_packed_bytes(width, 8 * entries) + 16)
