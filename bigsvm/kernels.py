@@ -67,10 +67,6 @@ class Kernel(ABC):
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         """Kernel values (m, p) from ``a·b`` (m, p), ``|a|²`` (m,) and ``|b|²`` (p,)."""
 
-    @abstractmethod
-    def diagonal(self, norms: Values) -> Values:
-        """k(a, a), (m,) float64, from ``|a|²`` (m,)."""
-
     def largest_norm(self, largest: float) -> float:
         """Largest ``|a|²`` with which no kernel value or step towards it exceeds `largest`."""
         return largest
@@ -101,9 +97,6 @@ class Linear(Kernel):
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
         return np.array(dots, dtype=np.float64)
 
-    def diagonal(self, norms: Values) -> Values:  # noqa: D102
-        return np.array(norms, dtype=np.float64)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(Kernel):
@@ -117,9 +110,6 @@ class Polynomial(Kernel):
 
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
         return (self.gamma * np.asarray(dots, np.float64) + self.coef0) ** self.degree
-
-    def diagonal(self, norms: Values) -> Values:  # noqa: D102
-        return (self.gamma * np.asarray(norms, np.float64) + self.coef0) ** self.degree
 
     def largest_norm(self, largest: float) -> float:  # noqa: D102
         if self.degree == 0 or self.gamma == 0:
@@ -141,9 +131,6 @@ class RBF(Kernel):
         squared = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
         return np.exp(-self.gamma * np.maximum(squared, 0.0))
 
-    def diagonal(self, norms: Values) -> Values:  # noqa: D102
-        return np.ones(len(norms))
-
     def largest_norm(self, largest: float) -> float:  # noqa: D102
         return largest / 4.0  # |a - b|² is four times as large at most
 
@@ -159,9 +146,6 @@ class Sigmoid(Kernel):
 
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
         return np.tanh(self.gamma * np.asarray(dots, np.float64) + self.coef0)
-
-    def diagonal(self, norms: Values) -> Values:  # noqa: D102
-        return np.tanh(self.gamma * np.asarray(norms, np.float64) + self.coef0)
 
 
 KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (Linear, Polynomial, RBF, Sigmoid)}

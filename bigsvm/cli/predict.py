@@ -67,7 +67,7 @@ def command(
     if output is not None:
         check_predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.estimators.fitting import available_threads
+        from bigsvm.estimators.fitting import available_processors
         from bigsvm.models import KernelExpansion
 
         trained = KernelExpansion.load(model)
@@ -85,7 +85,7 @@ def command(
         ):
             values = trained.decision_function(
                 rows.rows,
-                threads=threads or available_threads(),
+                threads=threads or available_processors(),
                 on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
             )
             accuracy = _accuracy(trained, values, rows.labels())

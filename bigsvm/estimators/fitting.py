@@ -98,9 +98,6 @@ def available_processors() -> int:
         return os.cpu_count() or 1
 
 
-available_threads = available_processors  # what bigsvm.cli.predict calls it
-
-
 def fit_classifier(
     source: RowSource,
     labels: NDArray[Any],

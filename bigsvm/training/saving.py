@@ -30,16 +30,18 @@ class Saver:
     ) -> None:
         self._checkpoint, self._every, self._listener = checkpoint, every, listener
         self._snapshot = self._last_look = time.monotonic()
-        self._seconds = 0.0
+        self._slices = [0.0, 0.0]  # the longest of this interval and of the one before
+        self._saves = [0.0, 0.0]
 
     def is_due(self) -> bool:
         """Whether to save now; asked between two slices of work.
 
         A save that waited for the next slice would hold work only once it is complete itself, so
-        both are counted in advance, as long as the last ones took.
+        both are counted in advance, as long as the longest of late.
         """
         now = time.monotonic()
-        complete = now + (now - self._last_look) + self._seconds
+        self._slices[0] = max(self._slices[0], now - self._last_look)
+        complete = now + max(self._slices) + max(self._saves)
         self._last_look = now
         return self._checkpoint is not None and complete - self._snapshot >= self._every
 
@@ -55,5 +57,8 @@ class Saver:
             return
         self._snapshot = time.monotonic()
         generation = self._checkpoint.save(state._asdict(), asdict(count))
-        self._seconds = time.monotonic() - self._snapshot
-        self._listener(events.Checkpointed(generation, self._seconds))
+        seconds = time.monotonic() - self._snapshot
+        self._saves = [seconds, self._saves[0]]
+        self._slices = [0.0, self._slices[0]]
+        self._last_look = time.monotonic()
+        self._listener(events.Checkpointed(generation, seconds))
