@@ -124,6 +124,16 @@ class TestConvert:
         attributes = open_store(tmp_path / "store").attributes
         assert (attributes.dtype, attributes.seed) == ("float64", 5)
 
+    def test_what_was_skipped_is_said(self, data, tmp_path):
+        text = tmp_path / "remarks.libsvm"
+        text.write_text("# both classes\n1 1:2 # one\n\n-1 qid:3 2:1\n")
+        ended = run_here("convert", text, tmp_path / "store")
+        assert "empty lines: 1, comments: 2, qids: 1" in ended.stdout
+        record = answer("convert", text, tmp_path / "again")
+        assert record["skipped"] == {"empty_lines": 1, "comments": 2, "qids": 1}
+        ended = run_here("convert", data / "test.libsvm", tmp_path / "clean")
+        assert "comments" not in ended.stdout
+
     def test_standard_input(self, tmp_path):
         run_here("convert", "-", tmp_path / "store", stdin="1 1:2\n-1 2:1\n")
         assert open_store(tmp_path / "store").rows.n_rows == 2

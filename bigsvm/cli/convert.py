@@ -3,7 +3,7 @@
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json
+
+if TYPE_CHECKING:
+    from bigsvm.data.libsvm import TextCounts
 
 
 class Layout(StrEnum):
@@ -102,6 +105,7 @@ def command(
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
     wanted = Layout.DENSE if dense else Layout.SPARSE if sparse else layout
     started = time.monotonic()
+    counts: list[TextCounts] = []
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.convert import convert
 
@@ -120,13 +124,23 @@ def command(
                 overwrite=overwrite,
                 threads=threads,
                 on_progress=watched(display, interruption),
+                on_parsed=counts.append,
             )
     from bigsvm.report.describe import store_lines, store_record
     from bigsvm.report.resources import peak_rss_bytes
 
     seconds = time.monotonic() - started
+    skipped = {
+        "empty_lines": counts[0].empty_lines,
+        "comments": counts[0].comments,
+        "qids": counts[0].qids,
+    }
     if json:
-        record = store_record(made)
+        record = {**store_record(made), "skipped": skipped}
         typer.echo(as_json({**record, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}))
-    else:
-        typer.echo(as_columns([*store_lines(made), ("converted in", f"{seconds:.1f} s")]))
+        return
+    lines = store_lines(made)
+    if any(skipped.values()):
+        named = (f"{what.replace('_', ' ')}: {n}" for what, n in skipped.items() if n)
+        lines.append(("skipped", ", ".join(named)))
+    typer.echo(as_columns([*lines, ("converted in", f"{seconds:.1f} s")]))

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import dask.array as da
     import numpy as np
@@ -65,8 +65,11 @@ class RowSource(ABC):
         """Rows ``start … stop - 1``; verified, where the source has checksums."""
 
     @abstractmethod
-    def take(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows at `indices` ((m,) int64, any order, repeats allowed), in that order."""
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices` ((m,) int64, any order, repeats allowed), in that order.
+
+        `look` is called before each chunk that is read; where it raises, the rows are given up.
+        """
 
     @abstractmethod
     def column_means(self) -> NDArray[np.float64]:

@@ -18,6 +18,8 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -108,9 +110,10 @@ class ArrayRows(RowSource):
         rows: Rows = self._rows[start:stop]
         return rows
 
-    def take(self, indices: NDArray[np.int64]) -> Rows:
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
         _check_indices(indices, self.n_rows)
+        look()
         rows: Rows = self._rows[np.asarray(indices, np.int64)]
         return rows
 
@@ -222,14 +225,15 @@ class DaskRows(RowSource):
         rows: Rows = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
         return rows
 
-    def take(self, indices: NDArray[np.int64]) -> Rows:
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`; each block is computed once, whatever their order."""
         _check_indices(indices, self.n_rows)
         rows, back = np.unique(np.asarray(indices, np.int64), return_inverse=True)
         block = np.searchsorted(self._edges, rows, side="right") - 1
-        pieces = [
-            self._block(int(i))[rows[block == i] - int(self._edges[i])] for i in np.unique(block)
-        ]
+        pieces = []
+        for i in np.unique(block):
+            look()
+            pieces.append(self._block(int(i))[rows[block == i] - int(self._edges[i])])
         found: Any = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
         rows_taken: Rows = found[back]
         return rows_taken

@@ -27,6 +27,8 @@ from bigsvm.data.statistics import Statistics
 from bigsvm.errors import DataCorruptionError, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import dask.array as da
     from numpy.typing import NDArray
 
@@ -162,7 +164,7 @@ class StoreRows(RowSource):
         end = int(np.searchsorted(indptr, indptr[start] + n_entries, side="right")) - 1
         return min(stop, max(start + 1, end))
 
-    def take(self, indices: NDArray[np.int64]) -> Rows:
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`; each chunk is read once, whatever their order."""
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
@@ -181,6 +183,7 @@ class StoreRows(RowSource):
         for a, b in spans:
             if a == b:
                 continue
+            look()
             start = int(wanted[a])
             block = self.read(start, int(wanted[b - 1]) + 1)
             if self.is_sparse:

@@ -17,11 +17,14 @@ from bigsvm.tiles import Columns, KernelTiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.box import BoxDual, Optimality
+
+    Gather: TypeAlias = Callable[[NDArray[np.int64], Callable[[], None]], Rows]
 
 EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
@@ -40,7 +43,7 @@ class Exact:
     tiles : KernelTiles
         float64.
     gather : callable
-        Rows by their indices.
+        Rows by their indices, and `look` for the while it takes.
     rows_at_once : int
     look : callable
         Called between two parts of the work; raises to end it.
@@ -50,13 +53,17 @@ class Exact:
         self,
         source: RowSource,
         tiles: KernelTiles,
-        gather: Callable[[NDArray[np.int64]], Rows],
+        gather: Gather,
         *,
         rows_at_once: int,
         look: Callable[[], None],
     ) -> None:
-        self.source, self.tiles, self.gather = source, tiles, gather
+        self.source, self.tiles, self._gather = source, tiles, gather
         self._step, self._look = max(1, min(rows_at_once, ROWS_AT_ONCE)), look
+
+    def rows(self, indices: NDArray[np.int64]) -> Rows:
+        """Rows at (m,) int64 `indices`."""
+        return self._gather(indices, self._look)
 
     def columns(self, rows: Rows) -> Columns:
         """Pack rows as partners."""
@@ -68,11 +75,11 @@ class Exact:
         support = np.flatnonzero(alpha)
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
-            columns = self.columns(self.gather(chosen))
+            columns = self.columns(self.rows(chosen))
             for first in range(0, len(rows), self._step):
                 self._look()
                 part = slice(first, first + self._step)
-                self.tiles.multiply(self.gather(rows[part]), columns, alpha[chosen], out[part])
+                self.tiles.multiply(self.rows(rows[part]), columns, alpha[chosen], out[part])
         return out
 
 
@@ -80,7 +87,7 @@ def certify(
     dual: BoxDual,
     source: RowSource,
     tiles: KernelTiles,
-    gather: Callable[[NDArray[np.int64]], Rows],
+    gather: Gather,
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
     *,
@@ -97,7 +104,7 @@ def certify(
     tiles : KernelTiles
         The run's own, float32; its kernel, centre and threads are used, its count goes on.
     gather : callable
-        Rows by their indices.
+        Rows by their indices, and `look` for the while it takes.
     alpha, outputs : (n,) float64
         Changed in place, at the end: outputs of the support rows and of those in doubt, or of all
         rows of a small problem.
@@ -175,7 +182,7 @@ def _polished(
     outputs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Polish the alpha of `rows`, all others staying as they are."""
-    values = exact.gather(rows)
+    values = exact.rows(rows)
     gram = np.empty((len(rows), len(rows)))
     exact.tiles.evaluate(values, exact.columns(values), gram)
     box = dual.formulation.box(rows)

@@ -212,8 +212,7 @@ class Decomposition:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
             self._save()
             at = self._at = self._certify()
-        if count.judged < count.n_sweeps:
-            self._count_fruitless(at)
+        count.judge(at)
         if count.fruitless >= PATIENCE and not certified:
             at = self._at = self._certify()
         self.listener(
@@ -234,21 +233,10 @@ class Decomposition:
         elif count.fruitless >= PATIENCE:
             self._stop = StopReason.STALLED
 
-    def _count_fruitless(self, at: Optimality) -> None:
-        """Count the sweeps since gap or objective last improved."""
-        count = self.count
-        better_gap = at.gap < 0.99 * count.best_gap
-        scale = max(abs(count.best_objective), 1e-300)
-        better_objective = not at.objective - count.best_objective < 1e-10 * scale
-        count.fruitless = 0 if better_gap or better_objective else count.fruitless + 1
-        count.best_gap = min(count.best_gap, at.gap)
-        count.best_objective = max(count.best_objective, at.objective)
-        count.judged = count.n_sweeps
-
     def _solve(self) -> None:
         """Pair steps on the working set, in slices, until its tolerance is reached."""
         state, count = self.state, self.count
-        rows = self._rows.gather(state.working_set)
+        rows = self._rows.gather(state.working_set, self._look)
         problem = SubProblem(
             self.dual,
             self.tiles,
@@ -310,7 +298,8 @@ class Decomposition:
         moved = state.working_alpha != 0
         outputs = np.zeros(len(grown))
         columns = self._columns(choose(rows, moved))
-        self.tiles.multiply(self._rows.gather(grown), columns, state.working_alpha[moved], outputs)
+        values = self._rows.gather(grown, self._look)
+        self.tiles.multiply(values, columns, state.working_alpha[moved], outputs)
         self.state = state._replace(
             working_set=grown,
             working_alpha=alpha,
@@ -326,7 +315,7 @@ class Decomposition:
         change = state.working_alpha - state.alpha[state.working_set]
         moved = change != 0
         if moved.any():
-            columns = self._columns(choose(self._rows.gather(state.working_set), moved))
+            columns = self._columns(choose(self._rows.gather(state.working_set, self._look), moved))
 
             def on_progress(rows_done: int) -> None:
                 count.rows_done = rows_done

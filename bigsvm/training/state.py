@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bigsvm.duals.box import Optimality
     from bigsvm.training.result import StopReason
 
 
@@ -74,6 +75,18 @@ class Counters:
     fruitless: int = 0
     judged: int = 0
     random_state: dict[str, object] = field(default_factory=dict)
+
+    def judge(self, at: Optimality) -> None:
+        """Count the sweeps since gap or objective last improved; each sweep counts once."""
+        if self.judged == self.n_sweeps:
+            return
+        better_gap = at.gap < 0.99 * self.best_gap
+        scale = max(abs(self.best_objective), 1e-300)
+        better_objective = not at.objective - self.best_objective < 1e-10 * scale
+        self.fruitless = 0 if better_gap or better_objective else self.fruitless + 1
+        self.best_gap = min(self.best_gap, at.gap)
+        self.best_objective = max(self.best_objective, at.objective)
+        self.judged = self.n_sweeps
 
 
 class Stopped(Exception):

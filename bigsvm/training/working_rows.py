@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowSource
@@ -21,16 +23,22 @@ class WorkingRows:
         self._held = np.empty(0, np.int64)
         self._rows: Rows | None = None
 
-    def gather(self, indices: NDArray[np.int64]) -> Rows:
-        """Rows `indices` ((m,) distinct int64, any order), in that order."""
+    def gather(self, indices: NDArray[np.int64], look: Callable[[], None]) -> Rows:
+        """Rows `indices` ((m,) distinct int64, any order), in that order.
+
+        `look` is called between the chunks that are read: scattered rows may take a pass over the
+        data. Where it raises, the rows held before stay.
+        """
         if self._rows is None:
-            rows = self._source.take(indices)
+            rows = self._source.take(indices, look=look)
         else:
             order = np.argsort(self._held, kind="stable")
             place = np.searchsorted(self._held, indices, sorter=order)
             place = order[np.minimum(place, len(order) - 1)]
             known = self._held[place] == indices
-            fresh = self._source.take(indices[~known]) if not known.all() else None
+            fresh = None
+            if not known.all():
+                fresh = self._source.take(indices[~known], look=look)
             rows = _merge(self._rows, place[known], fresh, known)
         self._held, self._rows = indices.copy(), rows
         return rows

@@ -123,6 +123,20 @@ class RowSourceContract:
             assert rows.dtype == matrix.dtype
             np.testing.assert_array_equal(dense(rows), matrix[indices])
 
+    def test_take_may_be_given_up_before_any_chunk(self, source):
+        looks = []
+        source.take(np.arange(1000), look=lambda: looks.append(None))
+        for nth in {1, len(looks)}:
+            remaining = iter(looks[:nth])
+
+            def look(remaining=remaining):
+                next(remaining)
+                if not remaining.__length_hint__():
+                    raise TimeoutError
+
+            with pytest.raises(TimeoutError):
+                source.take(np.arange(1000), look=look)
+
     @pytest.mark.parametrize("index", [-1, 1000])
     def test_take_refuses_rows_that_are_not_there(self, source, index):
         with pytest.raises(IndexError):

@@ -107,9 +107,9 @@ def test_working_rows_are_those_of_the_source(sparse):
     for size in (50, 50, 200, 1, 300):
         before = source.bytes_read
         wanted = rng.choice(300, size, replace=False)
-        found = rows.gather(wanted)
+        found = rows.gather(wanted, lambda: None)
         np.testing.assert_array_equal(found.toarray() if sparse else found, X[wanted])
         read = source.bytes_read
-        again = rows.gather(wanted[::-1])
+        again = rows.gather(wanted[::-1], lambda: None)
         np.testing.assert_array_equal(again.toarray() if sparse else again, X[wanted[::-1]])
         assert source.bytes_read == read >= before

@@ -125,7 +125,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
     while True:
         runs += 1
         # A slice of pair steps that was not completed is done again: stop now here, now there.
-        stop = StopAt(2 if runs < 4 else 1 + runs * 7 % 17)
+        stop = StopAt(runs + 1 if runs < 8 else 1 + runs * 7 % 17)
         with Checkpoint(tmp_path / "run", {}) as checkpoint:
             run = decomposition(
                 X, y, checkpoint=checkpoint, limits=Limits(interrupted=stop), **settings
@@ -241,6 +241,27 @@ def test_interrupted_before_the_first_sweep_no_gap_is_claimed():
     assert result.certificate.gap is None
     assert result.certificate.objective is None
     assert len(result.support) > 0
+
+
+def test_interrupted_while_rows_are_fetched_it_goes_on_from_there(problem, tmp_path, monkeypatch):
+    X, y = problem
+    store = write_store(tmp_path / "s.zarr", X, y.astype(float))
+    source, y = store.rows, store.labels()
+    take, until = source.take, Until(lambda event: False)
+
+    def interrupted_take(indices, *, look):
+        until.reached = True
+        return take(indices, look=look)
+
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        with monkeypatch.context() as patch:
+            patch.setattr(source, "take", interrupted_take)
+            limits = Limits(interrupted=until)
+            result = decomposition(source, y, limits=limits, checkpoint=checkpoint).run()
+        assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        assert result.certificate.n_iter == 0
+        assert len(result.support) == 0
+        assert decomposition(source, y, checkpoint=checkpoint).run().certificate.converged
 
 
 def test_interrupted_in_the_first_sweep_the_model_is_that_of_the_sample(monkeypatch):
