@@ -1,8 +1,9 @@
-"""The memory budget: what a run will hold is added up before it starts, and refused if too much."""
+"""What a run may use: processors, and memory, added up before it starts and refused if too much."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
 
@@ -27,6 +28,14 @@ LARGEST_BLOCKS = 128 << 20
 SMALLEST_WORKING_SET = 64
 SMALLEST_GRAM = 4 * 4 * 1024
 """Bytes of the four kernel rows, of 1024 variables at least, that a solver cannot do without."""
+
+
+def available_processors() -> int:
+    """Processors this process may run on; all there are where the system does not tell."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
 
 
 def parse_bytes(size: int | str) -> int:

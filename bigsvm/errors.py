@@ -18,7 +18,7 @@ class ParseError(DataError):
 
 
 class StoreError(BigsvmError):
-    """A path that is no store, is not complete, or has a format newer than this version reads."""
+    """A path that is no store, is incomplete, of a newer format, or that the system cannot read."""
 
 
 class DataCorruptionError(StoreError):

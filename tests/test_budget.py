@@ -1,6 +1,7 @@
 """Sizes, and plans that add up."""
 
 import math
+import os
 import re
 
 import numpy as np
@@ -9,7 +10,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.budget import _packed_bytes, parse_bytes, plan_training, show_bytes
+from bigsvm.budget import (
+    _packed_bytes,
+    available_processors,
+    parse_bytes,
+    plan_training,
+    show_bytes,
+)
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.kernels import make_kernel
 from bigsvm.tiles import Columns, KernelTiles
@@ -147,3 +154,9 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     with KernelTiles(make_kernel("linear")) as tiles:
         packed = Columns(tiles, rows, sparse_partners=True).nbytes
     assert packed <= n * (_packed_bytes(width, 8 * entries) + 16)
+
+
+def test_processors_are_counted_where_there_is_no_affinity(monkeypatch):
+    assert 1 <= available_processors() <= os.cpu_count()
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert available_processors() == os.cpu_count()

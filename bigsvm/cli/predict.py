@@ -67,7 +67,7 @@ def command(
     if output is not None:
         check_predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.estimators.fitting import available_processors
+        from bigsvm.budget import available_processors
         from bigsvm.models import KernelExpansion
 
         trained = KernelExpansion.load(model)

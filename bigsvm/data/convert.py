@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bigsvm.budget import parse_bytes
+from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
 from bigsvm.data.schema import CSR, DENSE
@@ -135,7 +135,7 @@ def convert(
     inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     budget = memory_bytes(memory)
     _check_parameters(inputs, seed, zero_based, layout, n_features, dtype, threads)
-    threads = threads or min(2, os.cpu_count() or 1)
+    threads = threads or min(2, available_processors())
     report = on_progress or (lambda _: None)
     share = budget // (8 * (threads + 2))
     reader = LibsvmReader(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import xxhash
 from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
-from bigsvm.budget import parse_bytes, plan_training
+from bigsvm.budget import available_processors, parse_bytes, plan_training
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError, ParameterError
@@ -88,14 +87,6 @@ class Hooks:
 
     listener: events.Listener = events.ignore
     interrupted: Callable[[], bool] = field(default=lambda: False)
-
-
-def available_processors() -> int:
-    """Processors this process may run on; all there are where the system does not tell."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS
-        return os.cpu_count() or 1
 
 
 def fit_classifier(

@@ -19,10 +19,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from bigsvm.budget import available_processors
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError
-from bigsvm.estimators.fitting import ClassifierParameters, available_processors, fit_classifier
+from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:

@@ -1,4 +1,3 @@
-import os
 import weakref
 
 import numpy as np
@@ -9,7 +8,6 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import (
     ClassifierParameters,
     Hooks,
-    available_processors,
     fit_classifier,
 )
 from bigsvm.training import events
@@ -48,12 +46,6 @@ def test_the_model_tells_where_it_comes_from(problem):
     assert model.provenance["data"] == source.fingerprint()
     assert model.provenance["parameters"]["C"] == 2.5
     assert model.classes == [-1.0, 1.0]
-
-
-def test_processors_are_counted_where_there_is_no_affinity(monkeypatch):
-    assert 1 <= available_processors() <= os.cpu_count()
-    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
-    assert available_processors() == os.cpu_count()
 
 
 def test_weights_may_be_a_column_of_a_table(problem):
