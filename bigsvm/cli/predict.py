@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import parse_bytes
+from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.cli.inputs import opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import check_predictions_path
@@ -67,7 +67,6 @@ def command(
     if output is not None:
         check_predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.budget import available_processors
         from bigsvm.models import KernelExpansion
 
         trained = KernelExpansion.load(model)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import parse_bytes
+from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.cli.inputs import is_standard_input, opened
 from bigsvm.cli.options import (
     CacheDir,
@@ -242,7 +242,6 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
 
 
 def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:
-    from bigsvm.budget import show_bytes
     from bigsvm.report.describe import certificate_lines
     from bigsvm.report.resources import peak_rss_bytes
 
