@@ -2,8 +2,10 @@
 
     python tools/benchmarks/parse.py [--repeats 5] [--threads 2] [--megabytes 60]
 
-Both sides read the same uncompressed file (in the page cache after the first reading) to CSR rows
-in memory, with the number of features given. Files: dense rows of decimals with six and with
+Both sides read the same uncompressed file (in the page cache after the first reading), with the
+number of features given. `chunks` is what conversion reads: CSR chunks, each given up for the next,
+so that a file of any size is read in bounded memory. `whole` puts them together in memory, as
+scikit-learn's function does; fresh memory is most of its time. The ratio is that of the chunks. Files: dense rows of decimals with six and with
 seventeen digits, sparse binary rows, and the data sets ``mnist``, ``a9a`` and ``reuters_moneyfx``
 from the folder BIGSVM_DATA, or ``../shared/data`` beside the repository, if they are there.
 """
@@ -13,17 +15,20 @@ from __future__ import annotations
 import argparse
 import gzip
 import shutil
-import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
-from common import data_folder
+from common import data_folder, machine, median_range, table
 from sklearn.datasets import load_svmlight_file
 
 from bigsvm.data.libsvm import LibsvmReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REAL = {"mnist": 784, "a9a": 123, "reuters_moneyfx": 8315}
 
@@ -72,17 +77,26 @@ def real_files(folder: Path) -> dict[str, tuple[Path, int]]:
 
 def read_ours(path: Path, n_features: int, threads: int) -> tuple[sp.csr_array, np.ndarray]:
     """Read to CSR in memory, as scikit-learn's function does."""
-    pieces, labels = [], []
+    # Room for the shortest entries and rows there can be; pages that are not filled cost nothing.
+    size = path.stat().st_size
+    indices, values = np.empty(size // 4, np.int32), np.empty(size // 4)
+    labels, indptr = np.empty(size // 2 + 1), np.zeros(size // 2 + 2, np.int64)
+    n = nnz = 0
     for rows in LibsvmReader([path], dtype=np.dtype(np.float64), threads=threads):
-        pieces.append(rows)
-        labels.append(rows.labels)
-    indices = np.concatenate([rows.indices for rows in pieces])
-    indices -= 1
-    values = np.concatenate([rows.values for rows in pieces])
-    lengths = np.concatenate([np.diff(rows.indptr) for rows in pieces])
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    matrix = sp.csr_array((values, indices, indptr), shape=(len(lengths), n_features))
-    return matrix, np.concatenate(labels)
+        m, entries = len(rows.labels), len(rows.values)
+        np.subtract(rows.indices, 1, out=indices[nnz : nnz + entries])
+        values[nnz : nnz + entries] = rows.values
+        labels[n : n + m] = rows.labels
+        np.add(rows.indptr[1:], nnz, out=indptr[n + 1 : n + m + 1])
+        n, nnz = n + m, nnz + entries
+    parts = (values[:nnz], indices[:nnz], indptr[: n + 1])
+    return sp.csr_array(parts, shape=(n, n_features)), labels[:n]
+
+
+def read_chunks(path: Path, threads: int) -> int:
+    """Read as conversion does: each chunk is given up for the next. The number of rows."""
+    reader = LibsvmReader([path], dtype=np.dtype(np.float64), threads=threads)
+    return sum(len(rows.labels) for rows in reader)
 
 
 def read_theirs(path: Path, n_features: int) -> tuple[sp.csr_matrix, np.ndarray]:
@@ -90,18 +104,23 @@ def read_theirs(path: Path, n_features: int) -> tuple[sp.csr_matrix, np.ndarray]
 
 
 def measure(path: Path, n_features: int, repeats: int, threads: int) -> list[list[float]]:
-    """Seconds of each repeat, ours and theirs, taken in turns."""
+    """Seconds of each repeat: our chunks, our whole and theirs, taken in turns."""
     ours, theirs = read_ours(path, n_features, threads), read_theirs(path, n_features)
     same = (abs(ours[0] - theirs[0]) > 0).nnz == 0 and np.array_equal(ours[1], theirs[1])
-    if not same:
+    if not same or read_chunks(path, threads) != len(ours[1]):
         raise SystemExit(f"{path.name}: the two readers disagree")
     del ours, theirs
-    seconds: list[list[float]] = [[], []]
+    readings: list[Callable[[], object]] = [
+        lambda: read_chunks(path, threads),
+        lambda: read_ours(path, n_features, threads),
+        lambda: read_theirs(path, n_features),
+    ]
+    seconds: list[list[float]] = [[] for _ in readings]
     for _ in range(repeats):
-        for i, read in enumerate((lambda: read_ours(path, n_features, threads), None)):
+        for read, taken in zip(readings, seconds, strict=True):
             start = time.perf_counter()
-            result = read() if read else read_theirs(path, n_features)
-            seconds[i].append(time.perf_counter() - start)
+            result = read()
+            taken.append(time.perf_counter() - start)
             del result
     return seconds
 
@@ -112,21 +131,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--megabytes", type=float, default=60)
     arguments = parser.parse_args()
+    print(machine(arguments.threads), end="\n\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = made_files(folder, arguments.megabytes) | real_files(folder)
-        print(
-            f"{'MB/s: min median max':<18}{'MB':>8}{'bigsvm':>22}{'scikit-learn':>22}{'ratio':>8}"
-        )
+        lines = []
         for label, (path, n_features) in files.items():
             size = path.stat().st_size / 1e6
-            seconds = measure(path, n_features, arguments.repeats, arguments.threads)
-            cells = []
-            for side in seconds:
-                rates = (size / max(side), size / statistics.median(side), size / min(side))
-                cells.append("".join(f"{rate:>7.0f}" for rate in rates))
-            ratio = statistics.median(seconds[1]) / statistics.median(seconds[0])
-            print(f"{label:<18}{size:>10.1f}{cells[0]:>22}{cells[1]:>22}{ratio:>8.1f}", flush=True)
+            sides = measure(path, n_features, arguments.repeats, arguments.threads)
+            rates = [[size / seconds for seconds in side] for side in sides]
+            ratios = [a / b for a, b in zip(rates[0], rates[2], strict=True)]
+            lines.append([label, f"{size:.1f}", *map(median_range, (*rates, ratios))])
+        header = ["file", "MB", "chunks, MB/s", "whole, MB/s", "scikit-learn, MB/s", "ratio"]
+        print(table(header, lines))
 
 
 if __name__ == "__main__":
