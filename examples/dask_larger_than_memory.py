@@ -15,14 +15,14 @@ import numpy as np
 
 import bigsvm
 
-ROWS, COLUMNS = 300_000, 64
-MEMORY = 70_000_000
+ROWS, COLUMNS = 150_000, 64
+MEMORY = 36_000_000
 
 
 def two_clouds() -> tuple[da.Array, np.ndarray]:
     """Rows around two centres, far enough apart for a few hundred support vectors."""
     y = np.random.default_rng(0).integers(0, 2, ROWS)
-    sides = da.from_array(0.4 * (2 * y - 1), chunks=20_000)
+    sides = da.from_array(0.45 * (2 * y - 1), chunks=20_000)
     noise = da.random.default_rng(1).normal(size=(ROWS, COLUMNS), chunks=(20_000, COLUMNS))
     return (noise + sides[:, None]).astype(np.float32), y
 

@@ -22,7 +22,7 @@ def test_the_first_two_blocks_are_the_main_job_and_the_tests():
     (demo_kind, demo), (tests_kind, tests) = SETUP
     assert demo_kind == tests_kind == "sh"
     assert demo.strip() == (
-        "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/bigsvm demo"
+        "python3 -m venv .venv && .venv/bin/pip install -q -e . && .venv/bin/bigsvm demo"
     )
     assert tests.strip() == (
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' "

@@ -17,13 +17,14 @@ from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, StoreError
 
 LAYOUTS = ["dense", "sparse"]
+N_ROWS = 800
 
 
 @pytest.fixture(params=LAYOUTS)
 def store(request, tmp_path, small_chunks):
-    matrix = make_matrix(1500, density=0.3)
+    matrix = make_matrix(N_ROWS, density=0.6)
     rng = np.random.default_rng(1)
-    y, weights = rng.integers(0, 3, 1500), rng.random(1500)
+    y, weights = rng.integers(0, 3, N_ROWS), rng.random(N_ROWS)
     return write_store(tmp_path / "s.zarr", matrix, y, weights, layout=request.param)
 
 
@@ -67,14 +68,14 @@ def chunk_files(path):
 
 
 def test_holds_what_was_given(store):
-    matrix = make_matrix(1500, density=0.3)
+    matrix = make_matrix(N_ROWS, density=0.6)
     rows, y, weights, original, *statistics = everything(store)
-    assert sorted(original) == list(range(1500))
-    assert original.tolist() != list(range(1500))
+    assert sorted(original) == list(range(N_ROWS))
+    assert original.tolist() != list(range(N_ROWS))
     np.testing.assert_array_equal(rows, matrix[original])
     rng = np.random.default_rng(1)
-    np.testing.assert_array_equal(y, rng.integers(0, 3, 1500)[original])
-    np.testing.assert_array_equal(weights, rng.random(1500)[original])
+    np.testing.assert_array_equal(y, rng.integers(0, 3, N_ROWS)[original])
+    np.testing.assert_array_equal(weights, rng.random(N_ROWS)[original])
     exact = matrix.astype(np.float64)
     expected = [exact.min(axis=0), exact.max(axis=0), exact.mean(axis=0), exact.var(axis=0)]
     for ours, theirs in zip(statistics, expected, strict=True):
@@ -239,7 +240,10 @@ def test_valid_chunks_of_other_values(store, name):
 def test_shard_of_another_store(store, tmp_path):
     layout = "dense" if store.attributes.layout == "dense" else "sparse"
     other = write_store(
-        tmp_path / "o.zarr", make_matrix(1500, density=0.3, seed=9), np.zeros(1500), layout=layout
+        tmp_path / "o.zarr",
+        make_matrix(N_ROWS, density=0.6, seed=9),
+        np.zeros(N_ROWS),
+        layout=layout,
     )
     name = "X" if layout == "dense" else "X/data"
     shutil.copy(chunk_files(other.path / name)[0], chunk_files(store.path / name)[0])
@@ -249,10 +253,10 @@ def test_shard_of_another_store(store, tmp_path):
 
 def test_reading_elsewhere_goes_on(store):
     name = "X" if store.attributes.layout == "dense" else "X/data"
-    expected = dense(store.rows.read(1400, 1500))
+    expected = dense(store.rows.read(N_ROWS - 100, N_ROWS))
     chunk_files(store.path / name)[0].unlink()
     again = open_store(store.path)
-    np.testing.assert_array_equal(dense(again.rows.read(1400, 1500)), expected)
+    np.testing.assert_array_equal(dense(again.rows.read(N_ROWS - 100, N_ROWS)), expected)
     with pytest.raises(DataCorruptionError):
         again.rows.read(0, 10)
     with pytest.raises(DataCorruptionError):
@@ -326,7 +330,7 @@ def test_attributes_that_were_edited(store):
         {"n_nonzero": -1},
         {"dtype": "object"},
         {"layout": "csc"},
-        {"n_rows": 1499},
+        {"n_rows": N_ROWS - 1},
         {"n_columns": 24},
         {"dtype": "float64"},
         {"manifest": {}},

@@ -90,7 +90,7 @@ def test_data_set_is_read_with_its_width_and_two_classes(tmp_path):
 
 def test_child_reports_answer_threads_and_memory():
     program = (
-        "import json, os; x = bytearray(200_000_000); "
+        "import json, os; x = bytearray(100_000_000); "
         "x[::1024] = b'1' * len(x[::1024]); "
         "print('talk'); print(json.dumps({'threads': os.environ['OMP_NUM_THREADS']})); "
         "import time; time.sleep(1)"
@@ -98,16 +98,16 @@ def test_child_reports_answer_threads_and_memory():
     finished = common.run_child([sys.executable, "-c", program], threads=2)
     assert finished.returncode == 0
     assert finished.answer == {"threads": "2"}
-    assert 200_000_000 < finished.peak_rss < 600_000_000
+    assert 100_000_000 < finished.peak_rss < 300_000_000
     assert finished.seconds > 0
 
 
 def test_peak_of_a_child_is_not_that_of_a_larger_parent():
-    x = bytearray(700_000_000)
-    x[::1024] = b"1" * len(x[::1024])
+    x = bytearray(250_000_000)
+    x[::4096] = b"1" * len(x[::4096])
     finished = common.run_child([sys.executable, "-c", "import time; time.sleep(1)"], threads=1)
-    assert 1_000_000 < finished.peak_rss < 300_000_000
-    assert len(x) == 700_000_000
+    assert 1_000_000 < finished.peak_rss < 150_000_000
+    assert len(x) == 250_000_000
 
 
 def test_child_that_takes_too_long_is_given_up():

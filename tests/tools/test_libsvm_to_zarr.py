@@ -1,8 +1,11 @@
 """The tool is `bigsvm convert` under another name: same options, same store, same errors."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from bigsvm.data.convert import convert
 from bigsvm.data.store import open_store
@@ -10,24 +13,22 @@ from bigsvm.data.store import open_store
 TOOL = Path(__file__).parents[2] / "tools" / "libsvm_to_zarr.py"
 
 
-def run(*arguments):
-    command = [sys.executable, str(TOOL), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_it_makes_the_store_that_convert_makes(tmp_path):
     text = tmp_path / "text.libsvm"
     text.write_text("+1 1:0.5 3:2\n-1 2:1\n+1 1:4\n-1 3:0.25\n")
-    ended = run(text, tmp_path / "tool.zarr", "--features", "5")
+    command = [sys.executable, str(TOOL), str(text), str(tmp_path / "tool.zarr"), "--features", "5"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     expected = convert(text, tmp_path / "function.zarr", n_features=5)
     made = open_store(tmp_path / "tool.zarr")
     assert made.rows.fingerprint() == expected.rows.fingerprint()
 
 
-def test_a_bad_line_is_named(tmp_path):
+def test_a_bad_line_is_named(tmp_path, monkeypatch, capsys):
     text = tmp_path / "text.libsvm"
     text.write_text("+1 1:0.5\n+1 1:x\n")
-    ended = run(text, tmp_path / "tool.zarr")
-    assert ended.returncode != 0
-    assert f"{text}:2:" in ended.stderr.replace("\n", "")
+    monkeypatch.setattr(sys, "argv", [str(TOOL), str(text), str(tmp_path / "tool.zarr")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOOL), run_name="__main__")
+    assert ended.value.code == 2
+    assert f"{text}:2:" in capsys.readouterr().err.replace("\n", "")

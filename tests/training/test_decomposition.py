@@ -332,7 +332,7 @@ def test_resumed_in_less_memory_within_a_sweep_it_asks_for_more(tmp_path, monkey
 def test_a_tolerance_beyond_float32_stalls_and_says_so(problem):
     X, y = problem
     result = decomposition(
-        np.tile(X, (14, 1)), np.tile(y, 14), tol=1e-12, C=0.1, working_set=2000
+        np.tile(X, (6, 1)), np.tile(y, 6), tol=1e-12, C=0.1, working_set=1000
     ).run()
     assert result.certificate.stop_reason is StopReason.STALLED
     assert not result.certificate.converged

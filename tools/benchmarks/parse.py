@@ -5,9 +5,11 @@
 Both sides read the same uncompressed file (in the page cache after the first reading), with the
 number of features given. `chunks` is what conversion reads: CSR chunks, each given up for the next,
 so that a file of any size is read in bounded memory. `whole` puts them together in memory, as
-scikit-learn's function does; fresh memory is most of its time. The ratio is that of the chunks. Files: dense rows of decimals with six and with
-seventeen digits, sparse binary rows, and the data sets ``mnist``, ``a9a`` and ``reuters_moneyfx``
-from the folder BIGSVM_DATA, or ``../shared/data`` beside the repository, if they are there.
+scikit-learn's function does; fresh memory is most of its time. The ratio is that of the chunks.
+
+Files: dense rows of decimals with six and with seventeen digits, sparse binary rows, and the data
+sets ``mnist``, ``a9a`` and ``reuters_moneyfx`` from the folder BIGSVM_DATA, or ``../shared/data``
+beside the repository, if they are there.
 """
 
 from __future__ import annotations
