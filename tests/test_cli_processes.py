@@ -136,7 +136,9 @@ class TestKilled:
 
 class TestSignals:
     @pytest.mark.parametrize(
-        ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+        ("signum", "code"),
+        [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)],
+        ids=["INT", "TERM"],
     )
     def test_a_signal_ends_training_with_a_checkpoint_and_a_model(
         self, store, uninterrupted, tmp_path, signum, code

@@ -221,4 +221,4 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCacheAgainstADict = CacheMachine.TestCase
-TestCacheAgainstADict.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCacheAgainstADict.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -85,7 +85,7 @@ texts = st.lists(st.one_of(lines, st.sampled_from(["", "  ", "# all"])), max_siz
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(texts, st.integers(0, 1), st.sampled_from([FLOAT32, FLOAT64]))
 @example(b"1 1:2 qid:3\n", 0, FLOAT64)
 @example(b"1 1:3.4028235677973366e38\n", 0, FLOAT32)
@@ -95,7 +95,7 @@ def test_agrees_with_the_naive_parser(text, smallest_index, dtype):
     assert_agrees(text, dtype=dtype, smallest_index=smallest_index)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.binary(max_size=60))
 def test_agrees_on_any_bytes(data):
     assert_agrees(data + b"\n")
@@ -113,7 +113,7 @@ def test_numbers_are_those_of_float(values, form):
     assert chunk.rows.values.tolist() == [float(w) for w in written]
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=400)
 @given(st.integers(0, 10**18 - 1), st.integers(-30, 30))
 @example(2**53, -22)
 @example(9007199254740993, 0)

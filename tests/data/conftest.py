@@ -1,8 +1,7 @@
 import os
 
 import pytest
-
-from bigsvm.data import schema, writer
+from row_contracts import make_chunks_small
 
 
 @pytest.fixture(autouse=True)
@@ -14,8 +13,4 @@ def no_flushing(monkeypatch):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Make stores of small data have many chunks in several shards."""
-    monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 12)
-    monkeypatch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 9)
-    monkeypatch.setattr(writer, "_SHARD_BYTES", 1 << 15)
-    monkeypatch.setattr(writer, "_VECTOR_SHARD_BYTES", 3 << 12)
-    monkeypatch.setattr(writer, "_BLOCK_BYTES", 1 << 12)
+    make_chunks_small(monkeypatch)

@@ -8,6 +8,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from bigsvm.data import schema, writer
+
+
+def make_chunks_small(patch):
+    """Set the sizes of chunks and shards through a `pytest.MonkeyPatch`."""
+    patch.setattr(schema, "CHUNK_BYTES", 1 << 12)
+    patch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 9)
+    patch.setattr(writer, "_SHARD_BYTES", 1 << 15)
+    patch.setattr(writer, "_VECTOR_SHARD_BYTES", 3 << 12)
+    patch.setattr(writer, "_BLOCK_BYTES", 1 << 12)
+
 
 def make_matrix(n_rows=1000, n_columns=23, density=0.4, dtype=np.float32, seed=0):
     """Dense array with zeros, a column of zeros, a row of zeros, and an offset."""

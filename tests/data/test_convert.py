@@ -68,7 +68,7 @@ def test_holds_the_rows_of_the_text(text, tmp_path, layout, dtype, mixed):
 def test_is_the_same_whatever_the_memory_chunks_and_threads(
     text, tmp_path, monkeypatch, small_chunks
 ):
-    path = text(n_rows=1500)
+    path = text(n_rows=700)
     expected = convert(path, tmp_path / "s.zarr").attributes
     for i, (bits, memory, chunk, threads) in enumerate(
         [
@@ -490,7 +490,7 @@ def test_memory_is_bounded(tmp_path, text, density):
     assert (peak - before) * 1024 < 100e6
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(
     st.lists(
         st.tuples(

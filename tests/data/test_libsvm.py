@@ -251,7 +251,7 @@ def test_source_that_is_not_there(tmp_path):
 GOOD = b"\xef\xbb\xbf+1 1:0.5 3:1e-5 # c\r\n-1 qid:4 2:17 9:123456789.123456789\n\n0.5\t4:-.5 \n"
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=4),
     st.integers(0, len(GOOD)),

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 import shutil
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from row_contracts import dense, make_matrix
+from row_contracts import dense, make_chunks_small, make_matrix
 
 from bigsvm.data import schema
 from bigsvm.data.store import open_store
@@ -20,12 +21,24 @@ LAYOUTS = ["dense", "sparse"]
 N_ROWS = 800
 
 
-@pytest.fixture(params=LAYOUTS)
-def store(request, tmp_path, small_chunks):
+@pytest.fixture(scope="module", params=LAYOUTS)
+def original(request, tmp_path_factory):
+    """A store that nobody changes."""
     matrix = make_matrix(N_ROWS, density=0.6)
     rng = np.random.default_rng(1)
     y, weights = rng.integers(0, 3, N_ROWS), rng.random(N_ROWS)
-    return write_store(tmp_path / "s.zarr", matrix, y, weights, layout=request.param)
+    path = tmp_path_factory.mktemp("original") / "s.zarr"
+    with pytest.MonkeyPatch.context() as patch:
+        make_chunks_small(patch)
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        write_store(path, matrix, y, weights, layout=request.param)
+    return path
+
+
+@pytest.fixture
+def store(original, tmp_path):
+    """A copy of it, to be damaged."""
+    return open_store(shutil.copytree(original, tmp_path / "s.zarr"))
 
 
 def everything(store):
@@ -96,6 +109,20 @@ def test_has_many_chunks_in_several_shards(store):
     assert 1 < len(files) < len(store.attributes.manifest[name])
 
 
+def test_the_sparse_layout_is_a_csr_matrix_of_anndata(tmp_path):
+    matrix = make_matrix(200)
+    store = write_store(tmp_path / "s.zarr", matrix, np.zeros(200), layout="sparse", shuffle=False)
+    group = zarr.open_group(store.path, mode="r")["X"]
+    assert group.attrs["encoding-type"] == "csr_matrix"
+    assert group.attrs["encoding-version"] == "0.1.0"
+    parts = (group["data"][...], group["indices"][...], group["indptr"][...])
+    rows = sp.csr_array(parts, shape=tuple(group.attrs["shape"]))
+    np.testing.assert_array_equal(rows.toarray(), matrix)
+    assert group["indptr"].dtype == np.int64
+    assert group["indices"].dtype == np.int32
+
+
+@pytest.mark.slow
 def test_anndata_reads_the_sparse_layout(tmp_path):
     anndata_io = pytest.importorskip("anndata.io")
     matrix = make_matrix(200)
@@ -104,8 +131,6 @@ def test_anndata_reads_the_sparse_layout(tmp_path):
     lazy = anndata_io.sparse_dataset(group)
     np.testing.assert_array_equal(lazy[10:20].toarray(), matrix[10:20])
     np.testing.assert_array_equal(anndata_io.read_elem(group).toarray(), matrix)
-    assert group["indptr"].dtype == np.int64
-    assert group["indices"].dtype == np.int32
 
 
 def test_chunks_do_not_depend_on_memory(tmp_path, small_chunks):

@@ -70,6 +70,7 @@ def test_a9a_peer(real):
     assert peer.score(X_test, y_test) == pytest.approx(PEER_ACCURACY_ON_A9A, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_w8a(real, tmp_path):
     store = bigsvm.convert([real("w8a")], tmp_path / "w.zarr", n_features=300)
     fitted = bigsvm.SVC(C=8, gamma=0.05, memory="500MB").fit(store)
