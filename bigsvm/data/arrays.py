@@ -23,8 +23,9 @@ _CHUNKS_PER_READ = 4
 """Chunks asked of zarr at once: enough for its threads. Whole shards of 64 MiB were read at half
 the speed (0.55 GB/s against 1.1), as their bytes leave the caches before they are decoded."""
 _LEAST_BYTES_PER_READ = 1 << 16
-"""More chunks are asked for where they are smaller than this together: a call of zarr's takes as
-long as decoding some of it."""
+"""More chunks are asked for where four are smaller than this together: a call of zarr's waits for
+its threads some 5 ms on a busy machine, whatever the size. Chunks of 0.5 to 4 kB, 80 verifications
+of a damaged store: 16 s instead of 31, one run each."""
 
 
 class ArrayWriter:
@@ -42,8 +43,7 @@ class ArrayWriter:
     """
 
     def __init__(self, group: zarr.Group, name: str, spec: ArraySpec, *, shard_bytes: int) -> None:
-        chunk_bytes = max(spec.chunk_rows * spec.row_bytes, 1)
-        chunks = min(max(1, shard_bytes // chunk_bytes), max(1, spec.n_chunks))
+        chunks = min(max(1, shard_bytes // max(spec.chunk_bytes, 1)), max(1, spec.n_chunks))
         self._spec = spec
         self._rows = spec.chunk_rows * chunks
         self._buffer = np.empty((self._rows, *spec.shape[1:]), spec.dtype)
@@ -126,8 +126,8 @@ class VerifiedArray:
         self._array = array
         self._where = where
         self._hashes = hashes
-        chunk_bytes = max(spec.chunk_rows * spec.row_bytes, 1)
-        self._chunks_per_read = max(_CHUNKS_PER_READ, _LEAST_BYTES_PER_READ // chunk_bytes)
+        small = _LEAST_BYTES_PER_READ // max(spec.chunk_bytes, 1)
+        self._chunks_per_read = max(_CHUNKS_PER_READ, small)
         self._last: tuple[int, NDArray[Any]] | None = None
         self._lock = Lock()
         self._bytes_read = 0

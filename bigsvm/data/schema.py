@@ -82,6 +82,11 @@ class ArraySpec(NamedTuple):
         """Bytes of one row, decoded."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
 
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a whole chunk, decoded."""
+        return self.chunk_rows * self.row_bytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreAttributes:
@@ -369,9 +374,9 @@ def check_array(path: Path, name: str, expected: ArraySpec, n_hashes: int) -> Ar
         spec = expected._replace(chunk_rows=_chunk_rows(metadata, shape))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataCorruptionError(f"{where} is not as written ({error}); {REMEDY}") from error
-    if spec.chunk_rows * spec.row_bytes > MAX_CHUNK_BYTES:
+    if spec.chunk_bytes > MAX_CHUNK_BYTES:
         raise DataCorruptionError(
-            f"{where} has chunks of {spec.chunk_rows * spec.row_bytes} bytes, more than the limit "
+            f"{where} has chunks of {spec.chunk_bytes} bytes, more than the limit "
             f"{MAX_CHUNK_BYTES}; {REMEDY}"
         )
     if spec.n_chunks != n_hashes:
