@@ -89,12 +89,12 @@ def command(
     """  # noqa: D301
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
-        stack.enter_context(interruption.raising())
         if directory is None:
             name = stack.enter_context(tempfile.TemporaryDirectory(prefix="bigsvm-demo-"))
             directory = Path(name)
         else:
             _check_empty(directory)
+        stack.enter_context(interruption.raising())
         say = (lambda _: None) if json else typer.echo
         record = _run(Demo(directory.absolute(), say, quiet), rows)
     if json:

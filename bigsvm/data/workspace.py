@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import glob
 import os
+import secrets
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm.data.schema import is_store
@@ -20,6 +19,7 @@ from bigsvm.errors import StoreError
 from bigsvm.files import sync_directory, sync_tree, try_lock
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
 
@@ -61,14 +61,20 @@ class Workspace:
             for left in sorted(parent.glob(f"{glob.escape(prefix)}*")):
                 self._discard(left)
             self._check_target()
-            self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
-            lock = try_lock(self.path / "lock")
+            # Named before it is made, so that a signal that comes in between can remove it.
+            self.path = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
+            self.store = self.path / "store"
+            try:
+                self.path.mkdir(mode=0o700)
+                lock = try_lock(self.path / "lock")
+            except BaseException:
+                shutil.rmtree(self.path, ignore_errors=True)
+                raise
         except OSError as error:
             raise StoreError(f"{self.target}: cannot be written ({error.strerror})") from error
         if lock is None:
             raise StoreError(f"{self.target}: another process just began to make it")
         self._descriptor = lock
-        self.store = self.path / "store"
         return self
 
     def __exit__(

@@ -420,6 +420,20 @@ def test_store_that_cannot_be_put_back_is_not_removed(text, tmp_path, monkeypatc
     assert sorted(os.listdir(tmp_path)) == ["s.zarr", "x.libsvm"]
 
 
+def test_stopped_as_soon_as_the_work_folder_is_made(text, tmp_path, monkeypatch):
+    make = Path.mkdir
+
+    def stop(self, **options):
+        make(self, **options)
+        raise KeyboardInterrupt
+
+    path = text()
+    monkeypatch.setattr(Path, "mkdir", stop)
+    with pytest.raises(KeyboardInterrupt):
+        convert(path, tmp_path / "s.zarr")
+    assert os.listdir(tmp_path) == ["x.libsvm"]
+
+
 def test_leftovers_of_a_name_with_brackets_are_removed(text, tmp_path):
     left = tmp_path / ".data[v2].zarr.partial-1-abc"
     left.mkdir()
