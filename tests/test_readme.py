@@ -70,10 +70,6 @@ def test_predictions_are_in_the_order_of_the_text(folder):
     assert right / len(truth) > 0.9
 
 
-def test_the_json_of_training_is_that_of_a_converged_run(folder):
-    assert json.loads((folder / "trained.json").read_text())["converged"] is True
-
-
 def test_every_option_it_names_exists():
     root = get_command(app)
     options = {
