@@ -1,7 +1,6 @@
 """Every example runs, from another folder, and says what it is there to show."""
 
-import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -22,16 +21,12 @@ def test_every_example_is_run():
 
 
 @pytest.mark.parametrize("name", SHOWS)
-def test_example(name, tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", str(REPOSITORY / "examples" / name)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
+def test_example(name, tmp_path, monkeypatch, capsys):
+    path = str(REPOSITORY / "examples" / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [path])
+    runpy.run_path(path, run_name="__main__")
+    out, err = capsys.readouterr()
+    assert err == ""
     for words in SHOWS[name]:
-        assert words in ended.stdout
+        assert words in out

@@ -43,15 +43,22 @@ def folder(tmp_path_factory):
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
     }
-    for kind, text in GUIDE:
-        line = ["bash", "-euo", "pipefail", "-c", text]
-        if kind == "python":
-            line = [sys.executable, "-W", "error", "-c", text]
-        ended = subprocess.run(
-            line, capture_output=True, text=True, check=False, cwd=place, env=environment
-        )
-        assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
-        assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for kind, text in GUIDE:
+            if kind == "python":
+                # Each block imports all it uses.
+                exec(compile(text, "README.md", "exec"), {"__name__": "__main__"})
+                continue
+            ended = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=environment,
+            )
+            assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
+            assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
     return place
 
 

@@ -1,7 +1,6 @@
 """The tool is `bigsvm convert` under another name: same options, same store, same errors."""
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,12 +12,18 @@ from bigsvm.data.store import open_store
 TOOL = Path(__file__).parents[2] / "tools" / "libsvm_to_zarr.py"
 
 
-def test_it_makes_the_store_that_convert_makes(tmp_path):
+def run(monkeypatch, *arguments):
+    """Run the tool as a script; its exit code."""
+    monkeypatch.setattr(sys, "argv", [str(TOOL), *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOOL), run_name="__main__")
+    return ended.value.code
+
+
+def test_it_makes_the_store_that_convert_makes(tmp_path, monkeypatch):
     text = tmp_path / "text.libsvm"
     text.write_text("+1 1:0.5 3:2\n-1 2:1\n+1 1:4\n-1 3:0.25\n")
-    command = [sys.executable, str(TOOL), str(text), str(tmp_path / "tool.zarr"), "--features", "5"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    assert run(monkeypatch, text, tmp_path / "tool.zarr", "--features", "5") == 0
     expected = convert(text, tmp_path / "function.zarr", n_features=5)
     made = open_store(tmp_path / "tool.zarr")
     assert made.rows.fingerprint() == expected.rows.fingerprint()
@@ -27,8 +32,5 @@ def test_it_makes_the_store_that_convert_makes(tmp_path):
 def test_a_bad_line_is_named(tmp_path, monkeypatch, capsys):
     text = tmp_path / "text.libsvm"
     text.write_text("+1 1:0.5\n+1 1:x\n")
-    monkeypatch.setattr(sys, "argv", [str(TOOL), str(text), str(tmp_path / "tool.zarr")])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(TOOL), run_name="__main__")
-    assert ended.value.code == 2
+    assert run(monkeypatch, text, tmp_path / "tool.zarr") == 2
     assert f"{text}:2:" in capsys.readouterr().err.replace("\n", "")
