@@ -165,6 +165,11 @@ def test_a_competitor_given_up_is_a_lower_bound():
     assert peers.patience("sklearn", measured, setting) == 20.0
     assert peers.patience("sklearnex", measured, setting) is None
     assert peers.patience("sklearn", [], setting) is None
+    stores = [
+        peers.Measured("store", layout, 0, finished(seconds, objective=1.0, n_support=10), 0.1)
+        for layout, seconds in (("dense", 5.0), ("csr", 3.0))
+    ]
+    assert peers.patience("sklearn", measured + stores, setting) == 60.0
 
 
 def test_a_competitor_that_is_not_installed_is_left_out(monkeypatch, capsys):

@@ -6,9 +6,9 @@ Each measurement is a process of its own, and the competitors take turns (A B C 
 the machine's speed drifts. The first round tries every competitor with dense and with CSR rows; the
 faster layout is kept for the rounds after it; scikit-learn's SVC, the slowest by far, gets the
 last layout alone: CSR by default (a9a: 28 s, against 41 s dense). It is given up after `--give-up`
-times the seconds of ``memory``, start-up included, and its figures are then lower bounds, ">": what
-the fit itself had taken until then. Ratios are taken within a round. A competitor that is not
-installed is left out; ``pip install 'bigsvm[bench]'`` has them all.
+times the seconds of the slower of ``store`` and ``memory``, start-up included, and its figures are
+then lower bounds, ">": what the fit itself had taken until then. Ratios are taken within a round. A
+competitor that is not installed is left out; ``pip install 'bigsvm[bench]'`` has them all.
 
 store      ``bigsvm train`` of a Zarr store, out of core; its own count of seconds
 memory     ``bigsvm.SVC().fit`` of float32 arrays
@@ -158,8 +158,9 @@ def interleave(
 
 def patience(peer: str, measured: Sequence[Measured], setting: Setting) -> float | None:
     """Seconds that scikit-learn is given, start-up included; None is for ever."""
-    ours = [m.seconds for m in measured if m.peer == "memory"]
-    return setting.give_up * min(ours) if peer == "sklearn" and ours else None
+    ours = [[m.seconds for m in measured if m.peer == own] for own in ("store", "memory")]
+    slower = max((min(seconds) for seconds in ours if seconds), default=None)
+    return None if slower is None or peer != "sklearn" else setting.give_up * slower
 
 
 def floors(measured: Measured, n_rows: int) -> str:
