@@ -51,6 +51,6 @@ def test_what_a_kill_costs_is_at_most_an_interval(monkeypatch, slices, saves):
         for taken, complete in zip(checkpoint.taken[:-1], checkpoint.complete[1:], strict=True)
     ]
     # The first intervals know nothing yet of how long slices and saves may take.
-    assert max(costs[3:]) <= 6.0 + 1e-9
+    assert max(costs[3:]) <= 0.9 * 6.0 + 1e-9
     assert len(costs) > 20
     assert min(costs[3:]) > 2.0
