@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from bigsvm.cli import app
+from bigsvm.models import KernelExpansion
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -75,6 +76,10 @@ def test_predictions_are_in_the_order_of_the_text(folder):
     assert [value > 0 for value in values] == [label == "1" for label in predicted]
     assert right / len(truth) == json.loads((folder / "predicted.json").read_text())["accuracy"]
     assert right / len(truth) > 0.9
+
+
+def test_the_model_is_that_of_a_converged_run(folder):
+    assert KernelExpansion.load(folder / "model.safetensors").certificate["converged"] is True
 
 
 def test_every_option_it_names_exists():
