@@ -1,11 +1,15 @@
 """Speed of reading LIBSVM text, beside scikit-learn's `load_svmlight_file` on the same files.
 
-    python tools/benchmarks/parse.py [--repeats 5] [--threads 2] [--megabytes 60]
+    python tools/benchmarks/parse.py [--repeats 5] [--threads 2] [--megabytes 60] [--fresh-memory]
 
 Both sides read the same uncompressed file (in the page cache after the first reading), with the
 number of features given. `chunks` is what conversion reads: CSR chunks, each given up for the next,
 so that a file of any size is read in bounded memory. `whole` puts them together in memory, as
-scikit-learn's function does; on a machine where fresh memory is slow, that is most of its time.
+scikit-learn's function does.
+
+On a virtual machine the first touch of a page can cost more than parsing what is put there. So each
+side's memory stays with the process for its next reading, after one that is not timed; with
+``--fresh-memory`` it goes back to the system before every reading, and both sides pay for it.
 
 Files: dense rows of decimals with six and with seventeen digits, sparse binary rows, and the data
 sets ``mnist``, ``a9a`` and ``reuters_moneyfx`` from the folder BIGSVM_DATA, or ``../shared/data``
@@ -15,6 +19,7 @@ beside the repository, if they are there.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gzip
 import shutil
 import tempfile
@@ -101,12 +106,25 @@ def read_chunks(path: Path, threads: int) -> int:
     return sum(len(rows.labels) for rows in reader)
 
 
+def keep_memory() -> Callable[[], object]:
+    """Let malloc keep what is freed, from now on; what it returns gives all of that back."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        raise SystemExit("this benchmark needs the GNU C library: it measures parsing, not malloc")
+    trim_threshold, mmap_max = -1, -4  # the GNU C library's names for them begin with M_
+    if not (libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1)):
+        raise SystemExit("mallopt refused: the readings would not be comparable")
+    return lambda: libc.malloc_trim(0)
+
+
 def read_theirs(path: Path, n_features: int) -> tuple[sp.csr_matrix, np.ndarray]:
     return load_svmlight_file(str(path), n_features=n_features, zero_based=False)
 
 
-def measure(path: Path, n_features: int, repeats: int, threads: int) -> list[list[float]]:
-    """Seconds of each repeat: our chunks, our whole and theirs, taken in turns."""
+def measure(
+    path: Path, n_features: int, repeats: int, threads: int, before: Callable[[], object]
+) -> list[list[float]]:
+    """Seconds of each repeat: our chunks, our whole and theirs, in turns, `before` not counted."""
     ours, theirs = read_ours(path, n_features, threads), read_theirs(path, n_features)
     same = (abs(ours[0] - theirs[0]) > 0).nnz == 0 and np.array_equal(ours[1], theirs[1])
     if not same or read_chunks(path, threads) != len(ours[1]):
@@ -120,6 +138,7 @@ def measure(path: Path, n_features: int, repeats: int, threads: int) -> list[lis
     seconds: list[list[float]] = [[] for _ in readings]
     for _ in range(repeats):
         for read, taken in zip(readings, seconds, strict=True):
+            before()
             start = time.perf_counter()
             result = read()
             taken.append(time.perf_counter() - start)
@@ -132,15 +151,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--megabytes", type=float, default=60)
+    parser.add_argument("--fresh-memory", action="store_true")
     arguments = parser.parse_args()
     print(machine(arguments.threads), end="\n\n")
+    give_back = keep_memory()
+    before = give_back if arguments.fresh_memory else lambda: None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = made_files(folder, arguments.megabytes) | real_files(folder)
         lines = []
         for label, (path, n_features) in files.items():
             size = path.stat().st_size / 1e6
-            sides = measure(path, n_features, arguments.repeats, arguments.threads)
+            sides = measure(path, n_features, arguments.repeats, arguments.threads, before)
             rates = [[size / seconds for seconds in side] for side in sides]
             chunks, whole, theirs = rates
             ratios = [
