@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 
 REPOSITORY = Path(__file__).parents[1]
 
+LITTLE = ("--gamma", "0.3", "--memory", "10MB", "--max-iter", "1")
+"""Too little memory for `many` rows at once, so that the first sweep finds work left to do."""
+
 
 def run_here(*arguments, code=0, stdin=None):
     """Run a command in this process, and hold it to an exit code."""
@@ -68,3 +71,12 @@ def libsvm_text(X, y, *, first_index=1):
         entries = [f"{j + first_index}:{float(v)!r}" for j, v in enumerate(row) if v]
         lines.append(" ".join([f"{label:g}", *entries]))
     return "\n".join(lines) + "\n"
+
+
+def error_of(*arguments):
+    """Run a command that must fail for a reason of the user's; that reason, a single line."""
+    ended = run_here(*arguments, code=2)
+    assert ended.stdout == ""
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("bigsvm: error: ")
+    return last

@@ -1,37 +1,12 @@
 """What every `RowSource` must do: one class, inherited once for each implementation."""
 
-import hashlib
 import itertools
 import threading
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-
-from bigsvm.data import schema, writer
-
-
-def make_chunks_small(patch):
-    """Set the sizes of chunks and shards through a `pytest.MonkeyPatch`."""
-    patch.setattr(schema, "CHUNK_BYTES", 1 << 12)
-    patch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 9)
-    patch.setattr(writer, "_SHARD_BYTES", 1 << 15)
-    patch.setattr(writer, "_VECTOR_SHARD_BYTES", 3 << 12)
-    patch.setattr(writer, "_BLOCK_BYTES", 1 << 12)
-
-
-def make_matrix(n_rows=1000, n_columns=23, density=0.4, dtype=np.float32, seed=0):
-    """Dense array with zeros, a column of zeros, a row of zeros, and an offset."""
-    rng = np.random.default_rng(seed)
-    matrix = rng.standard_normal((n_rows, n_columns)).astype(dtype) + dtype(3)
-    matrix[rng.random(matrix.shape) > density] = 0
-    matrix[:, 5:6] = 0
-    matrix[7] = 0
-    return matrix
-
-
-def dense(rows):
-    return rows.toarray() if sp.issparse(rows) else rows
+from stores import dense, make_matrix
 
 
 class RowSourceContract:
@@ -209,11 +184,3 @@ class RowSourceContract:
         for thread in threads:
             thread.join()
         assert sorted(done) == [0, 1, 2, 3]
-
-
-def folder_digest(path):
-    """Hash of names and contents of all files below a folder."""
-    digest = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        digest.update(str(file.relative_to(path)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from row_contracts import RowSourceContract, dense, make_matrix
+from row_contracts import RowSourceContract
+from stores import dense, make_matrix
 
 from bigsvm.data.sources import ArrayRows, DaskRows, as_row_source
 from bigsvm.data.store import StoreRows

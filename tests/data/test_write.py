@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from row_contracts import dense, make_matrix
+from stores import dense, make_matrix
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.write import write_store

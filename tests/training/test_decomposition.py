@@ -142,7 +142,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
     assert 300 in sizes  # a nested sample
 
 
-@pytest.mark.slow  # what test_cli_processes.py does to the command
+@pytest.mark.slow  # what tests/cli/test_processes.py does to the command
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has got on a little."""
     code = textwrap.dedent(

@@ -1,0 +1,78 @@
+"""`bigsvm convert`, run in this process."""
+
+import numpy as np
+import pytest
+from command_line import answer, error_of, run_here
+
+from bigsvm import open_store
+
+
+class TestConvert:
+    def test_the_store_holds_what_the_text_says(self, data, rows):
+        store = open_store(data / "train.zarr")
+        X, y = rows
+        original = store.original_rows()
+        assert np.array_equal(store.rows.read(0, 300), X[original])
+        assert np.array_equal(store.labels(), y[original])
+
+    def test_json(self, data, tmp_path):
+        record = answer("convert", data / "train.libsvm", data / "test.libsvm", tmp_path / "both")
+        assert (record["n_rows"], record["n_columns"], record["layout"]) == (400, 6, "dense")
+        assert record["sources"] == ["train.libsvm", "test.libsvm"]
+        assert sum(item["rows"] for item in record["label_counts"]) == 400
+        assert record["seconds"] > 0
+        assert record["peak_rss_bytes"] > 1e7
+
+    @pytest.mark.parametrize(
+        ("options", "layout", "shuffled", "n_columns"),
+        [
+            (["--sparse"], "csr", True, 6),
+            (["--layout", "sparse", "--features", "9"], "csr", True, 9),
+            (["--dense", "--no-shuffle", "--zero-based", "yes"], "dense", False, 7),
+        ],
+    )
+    def test_options(self, data, tmp_path, options, layout, shuffled, n_columns):
+        run_here("convert", data / "train.libsvm", tmp_path / "store", *options)
+        attributes = open_store(tmp_path / "store").attributes
+        assert (attributes.layout, attributes.shuffled) == (layout, shuffled)
+        assert attributes.n_columns == n_columns
+
+    def test_dtype_seed_and_overwrite(self, data, tmp_path):
+        run_here("convert", data / "train.libsvm", tmp_path / "store")
+        options = ("--overwrite", "--dtype", "float64", "--seed", "5")
+        run_here("convert", data / "train.libsvm", tmp_path / "store", *options)
+        attributes = open_store(tmp_path / "store").attributes
+        assert (attributes.dtype, attributes.seed) == ("float64", 5)
+
+    def test_what_was_skipped_is_said(self, data, tmp_path):
+        text = tmp_path / "remarks.libsvm"
+        text.write_text("# both classes\n1 1:2 # one\n\n-1 qid:3 2:1\n")
+        ended = run_here("convert", text, tmp_path / "store")
+        assert "empty lines: 1, comments: 2, qids: 1" in ended.stdout
+        record = answer("convert", text, tmp_path / "again")
+        assert record["skipped"] == {"empty_lines": 1, "comments": 2, "qids": 1}
+        ended = run_here("convert", data / "test.libsvm", tmp_path / "clean")
+        assert "comments" not in ended.stdout
+
+    def test_standard_input(self, tmp_path):
+        run_here("convert", "-", tmp_path / "store", stdin="1 1:2\n-1 2:1\n")
+        assert open_store(tmp_path / "store").rows.n_rows == 2
+
+    def test_a_bad_line_is_named_with_its_place(self, tmp_path):
+        text = tmp_path / "bad.libsvm"
+        text.write_text("1 1:2\n1 1:x\n")
+        assert f"{text}:2:5" in error_of("convert", text, tmp_path / "store")
+        assert [path.name for path in tmp_path.iterdir()] == ["bad.libsvm"]
+
+    def test_an_existing_store_stays(self, data):
+        assert "already exists" in error_of("convert", data / "test.libsvm", data / "train.zarr")
+
+    def test_two_layouts_are_one_too_many(self, data, tmp_path):
+        ended = run_here(
+            "convert", data / "train.libsvm", tmp_path / "s", "--dense", "--sparse", code=2
+        )
+        assert "one of" in ended.stderr
+
+    def test_quiet(self, data, tmp_path):
+        ended = run_here("convert", data / "train.libsvm", tmp_path / "store", "--quiet")
+        assert ended.stderr == ""

@@ -1,0 +1,43 @@
+"""`bigsvm info`, run in this process."""
+
+from command_line import LITTLE, answer, error_of, run_here
+
+
+class TestInfo:
+    def test_store(self, data):
+        record = answer("info", data / "train.zarr")
+        assert (record["kind"], record["n_rows"]) == ("store", 300)
+        assert record["statistics"]["minimum"] < 0 < record["statistics"]["maximum"]
+        assert record["bytes_on_disk"] > 0
+        shown = run_here("info", data / "train.zarr").stdout
+        assert record["fingerprint"] in shown
+        assert "300, 6" in shown
+
+    def test_model(self, data):
+        record = answer("info", data / "model")
+        assert record["kind"] == "model"
+        assert record["kernel"] == {"name": "rbf", "gamma": 0.3}
+        assert record["certificate"]["converged"] is True
+        assert "rbf, gamma 0.3" in run_here("info", data / "model").stdout
+
+    def test_run(self, many, tmp_path):
+        source = many / "many.zarr"
+        run_here("train", source, tmp_path / "m", *LITTLE, "--checkpoint", tmp_path / "run")
+        record = answer("info", tmp_path / "run")
+        assert (record["kind"], record["source"]) == ("run", str(source))
+        assert record["progress"]["n_sweeps"] == 1
+        assert record["progress"]["gap"] > 1e-3
+        shown = run_here("info", tmp_path / "run").stdout
+        assert f"bigsvm train --resume {tmp_path / 'run'}" in shown
+
+    def test_a_run_without_a_whole_generation(self, data, tmp_path):
+        run_here("train", data / "train.zarr", tmp_path / "m", "--checkpoint", tmp_path / "run")
+        for manifest in tmp_path.glob("run/generation-*/manifest.json"):
+            manifest.write_bytes(b"damaged")
+        assert answer("info", tmp_path / "run")["progress"] is None
+        assert "nothing saved yet" in run_here("info", tmp_path / "run").stdout
+
+    def test_neither(self, data, tmp_path):
+        assert "no such store, model or run" in error_of("info", tmp_path / "none")
+        assert "not a store" in error_of("info", tmp_path)
+        assert "not a whole bigsvm model" in error_of("info", data / "train.libsvm")

@@ -1,0 +1,99 @@
+"""`bigsvm predict`, run in this process."""
+
+import json
+
+import numpy as np
+import pytest
+from command_line import answer, error_of, run_here
+
+from bigsvm import KernelExpansion
+from bigsvm.data.sources import as_row_source
+
+
+class TestPredict:
+    def expected(self, data, X):
+        model = KernelExpansion.load(data / "model")
+        return model.decision_function(as_row_source(X))
+
+    @pytest.mark.parametrize("source", ["test.zarr", "test.libsvm"])
+    def test_decision_values_in_the_order_of_the_input(self, data, tmp_path, rows, source):
+        options = ("--decision-function", "--output", tmp_path / "values")
+        run_here("predict", data / source, data / "model", *options)
+        values = np.loadtxt(tmp_path / "values")
+        np.testing.assert_allclose(values, self.expected(data, rows[0][300:]), atol=1e-5)
+
+    def test_labels_and_accuracy(self, data, tmp_path, rows):
+        record = answer("predict", data / "test.zarr", data / "model", "-o", tmp_path / "labels")
+        lines = (tmp_path / "labels").read_text().splitlines()
+        X, y = rows[0][300:], rows[1][300:]
+        positive = self.expected(data, X) > 0
+        assert lines == ["1" if p else "-1" for p in positive]
+        assert record["accuracy"] == pytest.approx((positive == (y > 0)).mean())
+        assert record["n_rows"] == 100
+        assert record["seconds"] > 0
+
+    def test_a_person_sees_the_accuracy(self, data):
+        ended = run_here("predict", data / "test.zarr", data / "model")
+        assert "of 100)" in ended.stdout
+        assert "%" in ended.stdout
+
+    def test_text_may_lack_the_last_columns_but_not_have_more(self, data, tmp_path):
+        (tmp_path / "few").write_text("1 1:1\n-1 2:1\n")
+        assert answer("predict", tmp_path / "few", data / "model")["n_rows"] == 2
+        (tmp_path / "many").write_text("1 1:1 7:1\n")
+        message = error_of("predict", tmp_path / "many", data / "model")
+        assert "past the 6 columns that the model was trained on" in message
+
+    def test_a_store_of_other_columns_is_refused(self, data, tmp_path):
+        run_here("convert", data / "test.libsvm", tmp_path / "wide", "--features", "9")
+        assert "9 columns" in error_of("predict", tmp_path / "wide", data / "model")
+
+    def test_text_is_numbered_as_the_training_text_was(self, tmp_path):
+        """No row of the test text has index 0, so that alone it would seem to start at 1."""
+        train, test, model = tmp_path / "train", tmp_path / "test", tmp_path / "model"
+        train.write_text("1 0:1 2:2\n-1 1:1\n1 0:2\n-1 2:1\n")
+        test.write_text("1 2:2\n-1 1:1\n")
+        run_here("train", train, model, "--gamma", "1")
+        run_here("predict", test, model, "--decision-function", "-o", tmp_path / "values")
+        expected = self.expected(tmp_path, np.array([[0, 0, 2.0], [0, 1, 0]], np.float32))
+        np.testing.assert_allclose(np.loadtxt(tmp_path / "values"), expected, atol=1e-5)
+        run_here("convert", test, tmp_path / "test.zarr", "--features", "3")
+        assert "--zero-based yes" in error_of("predict", tmp_path / "test.zarr", model)
+
+    def test_labels_that_are_no_classes_give_no_accuracy(self, data, tmp_path):
+        (tmp_path / "unknown").write_text("0 1:1\n0 2:1\n")
+        assert answer("predict", tmp_path / "unknown", data / "model")["accuracy"] is None
+        ended = run_here("predict", tmp_path / "unknown", data / "model")
+        assert "no labels to compare with" in ended.stdout
+
+    def test_standard_input(self, data):
+        ended = run_here("predict", "-", data / "model", "--json", stdin="1 1:1\n")
+        assert json.loads(ended.stdout)["n_rows"] == 1
+
+    @pytest.mark.parametrize(
+        ("output", "words"),
+        [
+            ("no/f", "no is not a folder that can be written to"),
+            ("model/f", "model is not a folder that can be written to"),
+            (".", "is a folder"),
+            ("test.libsvm", "is part of the input"),
+            ("model", "is part of the input"),
+        ],
+    )
+    def test_an_output_that_cannot_be_written_is_found_before_any_reading(
+        self, tmp_path, output, words
+    ):
+        for name in ("test.libsvm", "model"):
+            (tmp_path / name).write_text("neither")
+        arguments = ("predict", tmp_path / "test.libsvm", tmp_path / "model")
+        assert words in error_of(*arguments, "-o", tmp_path / output)
+        assert (tmp_path / "model").read_text() == "neither"
+
+    def test_predictions_do_not_go_into_the_store(self, data):
+        output = data / "test.zarr" / "zarr.json"
+        message = error_of("predict", data / "test.zarr", data / "model", "-o", output)
+        assert "is part of the input" in message
+
+    def test_what_is_no_model(self, data):
+        message = error_of("predict", data / "test.zarr", data / "train.libsvm")
+        assert "not a whole bigsvm model" in message

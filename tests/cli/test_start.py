@@ -1,0 +1,41 @@
+"""The program itself: it starts at once, names its commands and says how they are used."""
+
+import subprocess
+import sys
+
+import pytest
+from command_line import REPOSITORY, run_here
+
+from bigsvm import __version__
+
+COMMANDS = ("convert", "info", "train", "predict", "demo")
+SLOW_MODULES = ("numba", "sklearn", "dask", "zarr", "scipy", "numpy", "rich.progress")
+
+
+class TestStart:
+    def test_starts_without_the_modules_that_take_long_to_import(self):
+        code = f"""
+import sys
+import bigsvm.cli
+print([name for name in {SLOW_MODULES} if name in sys.modules])
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY
+        )
+        assert ended.stdout.strip() == "[]"
+
+    def test_version(self):
+        assert run_here("--version").stdout == f"bigsvm {__version__}\n"
+
+    def test_help_names_every_command(self):
+        shown = run_here("--help").stdout
+        assert all(command in shown for command in COMMANDS)
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_help_of_a_command_has_examples(self, command):
+        shown = run_here(command, "--help").stdout
+        assert f"Examples:\n    bigsvm {command}" in shown or f"\n    bigsvm {command}" in shown
+        assert "\x1b" not in shown
+
+    def test_an_unknown_option_is_wrong_usage(self):
+        assert "--nonsense" in run_here("train", "--nonsense", code=2).stderr
