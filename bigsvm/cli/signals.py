@@ -48,9 +48,12 @@ class Interruption:
             self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if kind is KeyboardInterrupt:
+            # From work with nothing to save, which knows of a signal but not which it was.
+            self.check()
 
     def requested(self) -> bool:
         """Whether a signal has come."""
