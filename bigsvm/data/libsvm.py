@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 22
 """Text parsed at once by one thread: its arrays stay below the size from which malloc returns
 memory to the system, so that pages are not faulted in again for every chunk. A quarter of it made
-the conversion of mnist (69 MB) a tenth slower: 6.4 to 8.7 instead of 5.8 to 6.0 s."""
+the conversion of mnist (69 MB) slower: 6.4, 7.0 and 8.7 s instead of 5.8, 5.9 and 6.0."""
 
 MAX_LINE_BYTES = 64 << 20
 """A file without newlines is refused here, instead of being read into memory whole; it is room for
