@@ -1,0 +1,650 @@
+"""DiskRows: kernel rows in one preallocated file, between the memory tier and their computation.
+
+The file lies in the cache folder and is named after the digest of what its rows are valid for:
+
+    header     whole pages   a line of what this is, the digest of the text, the text (JSON: format,
+                             dtype, n_variables, fingerprint), zeros
+    group 0    table         one page: 256 entries (variable + 1, hash), little-endian uint64
+               rows          256 slots of n_variables float32
+    group 1    …             the last group ends with its last slot
+
+The hash is xxh3 (64 bits) of a row's bytes, seeded with its variable and the digest, and compared
+at every read: a damaged row, one of another variable and one half written when the process was
+killed are each a miss. Nothing else is trusted, so nothing needs to be synced. An entry of zeros is
+a free slot. Where a slot is does not depend on how many there are: a file is used with another
+capacity as well, without the rows that do not fit. It is read and written at offsets, never mapped:
+a mapped file that is truncated, or a full disk below it, would end the process.
+
+No error of the disk is an error of the run: it is logged, and rows are computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import math
+import os
+import random
+import struct
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import xxhash
+
+from bigsvm.files import try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.cache.resident import RowTier
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+PAGE = 4096
+ENTRY = struct.Struct("<QQ")
+GROUP = PAGE // ENTRY.size
+"""Slots per table: the tables of 100 GB of rows are read in a few hundred reads when reopened."""
+ADMITTED = 0.25
+"""Chance of a row offered to a full file to look for a slot; see `DiskRows`."""
+LONGEST_QUEUE = 64
+PROBE_BATCH = 12
+"""Rows computed together when measuring: what a full memory tier asks for (`EVICTING_BATCH`)."""
+PROBE_BATCHES = 3
+PROBE_SECONDS = 0.2
+PROBE_BYTES = 16 << 20
+"""Most bytes written and read back when measuring: 60 ms at the 0.28 GB/s of a slow disk."""
+WORTH_KEEPING = 1.5
+"""Times as long that computing a row must take. Handing a row over to be written cost about what
+reading it once costs (80 kB: 0.04 ms beside 0.06); from here on two or three reads pay for it."""
+
+
+class Decision(NamedTuple):
+    """What a kernel row costs, in seconds, and whether rows are kept on disk.
+
+    `read_seconds` is that of a row which the system has not in memory: what the system keeps beside
+    the process is not this program's to count on. A time that was not measured is NaN.
+    """
+
+    compute_seconds: float
+    read_seconds: float
+    write_seconds: float
+    keep: bool
+    reason: str
+
+
+def decide(*, compute_seconds: float, read_seconds: float, write_seconds: float) -> Decision:
+    """Keep rows if reading one is clearly cheaper than computing it; all times per row."""
+    keep = compute_seconds >= WORTH_KEEPING * read_seconds
+    reason = (
+        f"a kernel row takes {1e3 * compute_seconds:.2g} ms to compute and "
+        f"{1e3 * read_seconds:.2g} ms to read: rows are "
+        f"{'kept on disk' if keep else 'computed again, not kept on disk'}"
+    )
+    return Decision(compute_seconds, read_seconds, write_seconds, keep, reason)
+
+
+class RowFile:
+    """The file of a `DiskRows`: slots of rows at offsets, owned by this process until closed.
+
+    Parameters
+    ----------
+    folder : path
+        Made if absent.
+    fingerprint : mapping of str to str, or str
+    n_variables : int
+    capacity_bytes : int
+
+    Attributes
+    ----------
+    digests : (n_slots,) uint64
+    is_new : bool
+        Whether the file held nothing that could be used.
+
+    Raises
+    ------
+    OSError
+        The file cannot be made, is in use by another process, or does not fit disk or capacity.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: Mapping[str, str] | str,
+        *,
+        n_variables: int,
+        capacity_bytes: int,
+    ) -> None:
+        valid_for = {
+            "format": FORMAT_VERSION,
+            "dtype": np.dtype(np.float32).str,
+            "n_variables": n_variables,
+            "fingerprint": fingerprint if isinstance(fingerprint, str) else dict(fingerprint),
+        }
+        text = json.dumps(valid_for, sort_keys=True)
+        digest = xxhash.xxh3_128(text.encode())
+        self._seed = digest.intdigest() & 0xFFFFFFFFFFFFFFFF
+        header = f"bigsvm kernel rows\n{digest.hexdigest()}\n{text}\n".encode()
+        self._header = header + bytes(-len(header) % PAGE)
+        self.row_bytes = 4 * n_variables
+        self.n_slots = min(self._slots_within(capacity_bytes), n_variables)
+        if self.n_slots < 1:
+            raise OSError(f"{capacity_bytes} bytes hold no row of {self.row_bytes} bytes")
+        self.path = folder / f"kernel-rows-{digest.hexdigest()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = try_lock(self.path)
+        if descriptor is None:
+            raise BlockingIOError(errno.EWOULDBLOCK, "in use by another process", str(self.path))
+        self._descriptor = descriptor
+        try:
+            self.is_new = self._begin()
+        except BaseException:
+            self.close()
+            raise
+        self.digests = np.zeros(self.n_slots, np.uint64)
+
+    def _slots_within(self, capacity_bytes: int) -> int:
+        room = max(capacity_bytes - len(self._header), 0)
+        groups, rest = divmod(room, PAGE + GROUP * self.row_bytes)
+        return groups * GROUP + max(rest - PAGE, 0) // self.row_bytes
+
+    def _begin(self) -> bool:
+        """Make the file as long as it may get; whether it had to be begun anew."""
+        before = os.fstat(self._descriptor).st_size
+        anew = os.pread(self._descriptor, len(self._header), 0) != self._header
+        if anew and before:
+            logger.warning("%s: the header is damaged; the file is begun anew", self.path)
+        size = self._row_offset(self.n_slots - 1) + self.row_bytes
+        os.ftruncate(self._descriptor, 0 if anew else min(before, size))
+        try:
+            _allocate(self._descriptor, size)
+            if anew:
+                _write_all(self._descriptor, self._header, 0)
+            elif before > size:
+                # With more room again these slots are free, not damaged.
+                free = bytes(-self.n_slots % GROUP * ENTRY.size)
+                _write_all(
+                    self._descriptor, free, self._entry_offset(self.n_slots - 1) + ENTRY.size
+                )
+        except OSError:
+            # What a full disk has given so far is given back; the rows there were are not lost.
+            os.ftruncate(self._descriptor, 0 if anew else min(before, size))
+            if anew:
+                self.path.unlink()
+            raise
+        return anew
+
+    def close(self, *, remove: bool = False) -> None:
+        """Give the file up and, to `remove` it, its place on the disk."""
+        with contextlib.suppress(OSError):
+            if remove:
+                self.path.unlink()
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def _table_offset(self, group: int) -> int:
+        return len(self._header) + group * (PAGE + GROUP * self.row_bytes)
+
+    def _entry_offset(self, slot: int) -> int:
+        return self._table_offset(slot // GROUP) + slot % GROUP * ENTRY.size
+
+    def _row_offset(self, slot: int) -> int:
+        return self._table_offset(slot // GROUP) + PAGE + slot % GROUP * self.row_bytes
+
+    def _digest(self, variable: int, row: NDArray[np.float32]) -> int:
+        return xxhash.xxh3_64_intdigest(row.data, (self._seed + variable) & 0xFFFFFFFFFFFFFFFF)
+
+    def owners(self) -> NDArray[np.int64]:
+        """Read the tables: the variable of each slot, (n_slots,) int64, or what damage made of it.
+
+        A free slot has −1.
+        """
+        owners = np.empty(self.n_slots, np.int64)
+        for group in range(-(-self.n_slots // GROUP)):
+            page = os.pread(self._descriptor, PAGE, self._table_offset(group)).ljust(PAGE, b"\0")
+            slots = slice(group * GROUP, (group + 1) * GROUP)
+            entries = np.frombuffer(page, "<u8").reshape(GROUP, 2)[: len(owners[slots])]
+            owners[slots] = entries[:, 0].astype(np.int64) - 1
+            self.digests[slots] = entries[:, 1]
+        return owners
+
+    def read(self, slot: int, variable: int, out: NDArray[np.float32]) -> bool:
+        """Read a row to `out` (n_variables,); False if it is not the row of `variable` as written.
+
+        Raises
+        ------
+        OSError
+            The disk fails.
+        """
+        rest, offset = out.data.cast("B"), self._row_offset(slot)
+        while rest:
+            count = os.preadv(self._descriptor, [rest], offset)
+            if count == 0:
+                return False
+            rest, offset = rest[count:], offset + count
+        return self._digest(variable, out) == int(self.digests[slot])
+
+    def write(self, slot: int, variable: int, row: NDArray[np.float32]) -> None:
+        """Write `row` (n_variables,), then its entry.
+
+        Raises
+        ------
+        OSError
+            The disk is full or fails.
+        """
+        digest = self._digest(variable, row)
+        _write_all(self._descriptor, row.data.cast("B"), self._row_offset(slot))
+        entry = ENTRY.pack(variable + 1, digest)
+        _write_all(self._descriptor, entry, self._entry_offset(slot))
+        self.digests[slot] = digest
+
+    def prefetch(self, slot: int) -> None:
+        """Have the disk begin to read a row; of several, 1.1 GB/s became 1.5."""
+        if sys.platform == "linux":
+            offset = self._row_offset(slot)
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._descriptor, offset, self.row_bytes, os.POSIX_FADV_WILLNEED)
+
+    def push_out(self) -> None:
+        """Have what was written on the disk only, not in the system's memory as well."""
+        os.fsync(self._descriptor)
+        if sys.platform == "linux":
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class DiskRows:
+    """The disk tier: rows that memory gives up are kept in a file and read back.
+
+    A row is written when it is offered and not yet there: the tier above offers what it evicts and
+    may, at the end, offer what it holds, in parts with `drain` between them. `offer` copies rows
+    into a queue that a thread writes; with a full queue a row is dropped, as waiting would cost
+    more than computing it again. `fetch` reads in another thread while the tier below computes what
+    is missing, in one batch. Fetch and offer from one thread only.
+
+    While the file has room it takes every row. Once full, a row offered gets in with a chance of
+    1/4, in place of a random row that was not read since it was last looked at (second chance). The
+    least recently used row would be the wrong one to give up: rows are asked for in cycles, and the
+    oldest is the one needed next. Hit rates, simulated with 300 slots and the same in a file of 100:
+
+        variables in turn / slots        1.01   1.1   1.5     2     4
+        least recently used goes         0      0     0       0     0
+        a random row goes                0.98   0.83  0.43    0.20  0.02
+        this rule                        0.99   0.91  0.66    0.49  0.21
+        the best there is                0.99   0.91  0.67    0.50  0.25
+
+    Of rows drawn at random by Zipf's law it hits 0.80 (least recently used: 0.79), and after a move
+    to other variables half of the new rows are in after 10 cycles.
+
+    Parameters
+    ----------
+    below : RowTier
+        Brings the rows that are not on disk.
+    folder : path
+        Where the file is; made if absent. A local disk, as locks are not reliable elsewhere.
+    n_variables : int
+        Rows there are, n ≥ 1; each is n float32 long.
+    capacity_bytes : int
+        Most bytes of the file, all in all.
+    fingerprint : mapping of str to str, or str
+        What the rows are valid for: data, kernel, dtype, variables; not C, not labels.
+    decision : Decision, optional
+        Whether to keep rows. Measured here if not given, with at most 37 rows that are computed
+        for it and stay in the file; without `keep` the tier hands everything on.
+    queue_bytes : int
+        Memory for rows that wait to be written, at least one row and at most 64 of them. Rows are
+        also measured in it: with fewer than 12 computing looks more expensive than it is.
+    seed : int
+        Of the choice of rows to give up, which changes no value.
+
+    Attributes
+    ----------
+    decision : Decision
+    n_hits, n_misses : int
+        Rows fetched that came from the disk or its queue, and from below.
+    n_damaged : int
+        Rows on disk that were not as written, and slots that named no variable.
+    n_dropped : int
+        Rows offered while the queue was full.
+    bytes_read, bytes_written : int
+    """
+
+    def __init__(
+        self,
+        below: RowTier,
+        folder: str | os.PathLike[str],
+        *,
+        n_variables: int,
+        capacity_bytes: int,
+        fingerprint: Mapping[str, str] | str,
+        decision: Decision | None = None,
+        queue_bytes: int = 64 << 20,
+        seed: int = 0,
+    ) -> None:
+        self._below = below
+        self._n = n_variables
+        self._file: RowFile | None = None
+        self.n_hits = self.n_misses = self.n_damaged = self.n_dropped = 0
+        self.bytes_read = self.bytes_written = 0
+        if decision is not None and not decision.keep:
+            self.decision = decision
+            return
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="bigsvm-disk-read")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="bigsvm-disk-write")
+        try:
+            self.decision = self._open(
+                Path(folder), fingerprint, capacity_bytes, queue_bytes, decision
+            )
+        except BaseException:
+            self.close()
+            raise
+        if not self.decision.keep:
+            self._leave()
+
+    def _open(
+        self,
+        folder: Path,
+        fingerprint: Mapping[str, str] | str,
+        capacity_bytes: int,
+        queue_bytes: int,
+        decision: Decision | None,
+    ) -> Decision:
+        try:
+            file = self._file = RowFile(
+                folder, fingerprint, n_variables=self._n, capacity_bytes=capacity_bytes
+            )
+            self._take_stock(file, queue_bytes)
+        except OSError as error:
+            return _unusable(error)
+        return self._measure(file) if decision is None else decision
+
+    def _take_stock(self, file: RowFile, queue_bytes: int) -> None:
+        """Find out which rows are in the file; ready the queue."""
+        owners = file.owners()
+        named, first = np.unique(owners, return_index=True)
+        first = first[(named >= 0) & (named < self._n)]
+        n_used = int(np.count_nonzero(owners != -1))
+        self._slots = np.full(self._n, -1, np.int32)
+        self._slots[owners[first]] = first
+        self._owner = np.full(file.n_slots, -1, np.int32)
+        self._owner[first] = owners[first]
+        self._used = np.zeros(file.n_slots, np.bool_)
+        self._n_begun = int(first.max(initial=-1)) + 1
+        self._holes = np.flatnonzero(self._owner[: self._n_begun] < 0).tolist()
+        if n_used > len(first):
+            self.n_damaged += n_used - len(first)
+            logger.warning("%s: %d slots are damaged", file.path, n_used - len(first))
+        n_buffers = min(max(queue_bytes // file.row_bytes, 1), LONGEST_QUEUE)
+        self._buffers = np.empty((n_buffers, self._n), np.float32)
+        self._idle = list(range(n_buffers))
+        self._pending: dict[int, int] = {}
+        self._writing = True
+
+    def _measure(self, file: RowFile) -> Decision:
+        """Compute rows that are not on disk, write them, read them back, and decide."""
+        n_few = max(PROBE_BYTES // file.row_bytes, 1)
+        n_rows = min(max(n_few, PROBE_BATCH), PROBE_BATCH * PROBE_BATCHES, len(self._buffers))
+        variables = np.flatnonzero(self._slots < 0)[:n_rows]
+        if len(variables) == 0:
+            variables = np.arange(min(n_rows, self._n))
+        n_computed, compute = self._time_computing(variables)
+        try:
+            write, read = self._time_disk(file, variables[: min(n_computed, n_few)])
+        except OSError as error:
+            return _unusable(error)
+        return decide(compute_seconds=compute, read_seconds=read, write_seconds=write)
+
+    def _time_computing(self, variables: NDArray[np.int64]) -> tuple[int, float]:
+        """Compute rows to the queue's memory; how many there was time for, and seconds per row."""
+        rows, size = self._buffers, min(PROBE_BATCH, len(variables))
+        rows[: len(variables)] = 0  # or the first use of the memory counts as computing
+        self._below.fetch(variables[:1], rows[:1])  # the first may compile, or start threads
+        n_computed, spent, best = 0, 0.0, math.inf
+        while spent < PROBE_SECONDS and n_computed + size <= len(variables):
+            batch = slice(n_computed, n_computed + size)
+            begun = time.perf_counter()
+            self._below.fetch(variables[batch], rows[batch])
+            seconds = time.perf_counter() - begun
+            n_computed, spent, best = n_computed + size, spent + seconds, min(best, seconds / size)
+        return n_computed, best
+
+    def _time_disk(self, file: RowFile, variables: NDArray[np.int64]) -> tuple[float, float]:
+        """Write the rows just computed, read them back; seconds per row of either."""
+        begun = time.perf_counter()
+        written = []
+        for variable, row in zip(variables.tolist(), self._buffers, strict=False):
+            if self._slots[variable] < 0 and (slot := self._free_slot()) >= 0:
+                file.write(slot, variable, row)
+                self._slots[variable], self._owner[slot] = slot, variable
+                self.bytes_written += file.row_bytes
+                written.append(variable)
+        file.push_out()
+        write = (time.perf_counter() - begun) / len(written) if written else math.nan
+        held = np.array(written or np.flatnonzero(self._slots >= 0)[: len(variables)])
+        read = math.inf
+        for part in np.array_split(held, min(PROBE_BATCHES, len(held))):
+            begun = time.perf_counter()
+            self._read(file, part, self._buffers)
+            read = min(read, (time.perf_counter() - begun) / len(part))
+        if not self._writing:
+            raise OSError("what was written cannot be read")
+        return write, read
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory: what waits to be written, and what is known of variables and slots."""
+        if self._file is None:
+            return 0
+        known = (self._slots, self._owner, self._used, self._file.digests, self._buffers)
+        return sum(array.nbytes for array in known)
+
+    @property
+    def n_held(self) -> int:
+        """Rows on disk or on their way."""
+        return 0 if self._file is None else int(np.count_nonzero(self._slots >= 0))
+
+    def _leave(self) -> None:
+        """Do without the file; one that had no rows before is removed."""
+        if self._file is not None:
+            self._file.close(remove=self._file.is_new)
+            self._file = None
+
+    def close(self) -> None:
+        """Write what is queued and give the file up; from then on rows come from below."""
+        file, self._file = self._file, None
+        if file is not None:
+            self._reader.shutdown()
+            # By the thread that writes: were this one interrupted here and the file closed, the
+            # rest of the queue would go to whatever is opened next.
+            self._writer.submit(file.close)
+            self._writer.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def drain(self) -> None:
+        """Wait until the queue is empty, so that as many rows may be offered again."""
+        if self._file is not None:
+            self._writer.submit(int).result()
+
+    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+        """Write the rows of `variables` (q,) to `out` (q, ≥ n), whose rows are contiguous."""
+        file = self._file
+        held = np.zeros(0, np.bool_) if file is None else self._slots[variables] >= 0
+        if file is None or not held.any():
+            self._below.fetch(variables, out)
+            self.n_misses += len(variables)
+            return
+        # The first rows of `out` are computed, the others read. Where that is not where they are
+        # wanted, one of these and one of those change places: no memory for a batch is needed.
+        n_missing = len(held) - int(np.count_nonzero(held))
+        guests = np.flatnonzero(held[:n_missing])
+        strays = np.flatnonzero(~held[n_missing:]) + n_missing
+        order = np.arange(len(held))
+        order[guests], order[strays] = strays, guests
+        come = variables[order]
+        if n_missing == 0:
+            unread = self._read(file, come, out)
+        else:
+            reading = self._reader.submit(self._read, file, come[n_missing:], out[n_missing:])
+            try:
+                self._below.fetch(come[:n_missing], out[:n_missing])
+            finally:
+                unread = reading.result()  # `out` is the caller's again only then
+        for a, b in zip(guests, strays, strict=True):
+            row = out[a, : self._n].copy()
+            out[a, : self._n] = out[b, : self._n]
+            out[b, : self._n] = row
+        for i in order[n_missing:][unread]:
+            self._below.fetch(variables[i : i + 1], out[i : i + 1])
+        self.n_misses += n_missing + len(unread)
+        self.n_hits += len(held) - n_missing - len(unread)
+
+    def _read(
+        self, file: RowFile, variables: NDArray[np.int64], out: NDArray[np.float32]
+    ) -> list[int]:
+        """Read the rows of `variables`, and list the places of those that cannot be."""
+        slots = self._slots[variables]
+        for slot in slots[slots >= 0].tolist():
+            file.prefetch(slot)
+        unread, n_damaged = [], self.n_damaged
+        for i, variable in enumerate(variables.tolist()):
+            if not self._read_row(file, variable, out[i, : self._n]):
+                unread.append(i)
+        if self.n_damaged > n_damaged:
+            damaged = ", ".join(str(variables[i]) for i in unread)
+            logger.warning("%s: damaged, so computed again: rows %s", file.path, damaged)
+        return unread
+
+    def _read_row(self, file: RowFile, variable: int, out: NDArray[np.float32]) -> bool:
+        with self._lock:
+            slot = int(self._slots[variable])
+            if slot < 0:
+                return False  # since it was looked for, the disk has failed
+            self._used[slot] = True
+            buffer = self._pending.get(variable)
+            if buffer is not None:
+                out[:] = self._buffers[buffer]
+                return True
+        try:
+            if file.read(slot, variable, out):
+                self.bytes_read += file.row_bytes
+                return True
+            self.n_damaged += 1
+            self._forget(variable, slot)
+        except OSError as error:
+            # Nothing is read or written any more: a disk that fails takes its time to fail again.
+            logger.warning("%s: %s; kernel rows are computed from now on", file.path, error)
+            with self._lock:
+                self._writing = False
+                self._slots.fill(-1)
+        return False
+
+    def _forget(self, variable: int, slot: int) -> None:
+        with self._lock:
+            if self._slots[variable] == slot:
+                self._slots[variable] = self._owner[slot] = -1
+                self._holes.append(slot)
+
+    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Copy rows (q, n) that are not on disk to the queue, as far as there is room."""
+        file = self._file
+        if file is None:
+            return
+        for variable, row in zip(variables.tolist(), rows, strict=True):
+            if not self._writing:
+                return
+            if self._slots[variable] >= 0:
+                continue
+            if not self._idle:
+                self.n_dropped += 1
+                continue
+            if (slot := self._free_slot()) < 0 and (slot := self._given_up_slot()) < 0:
+                continue
+            buffer = self._idle.pop()
+            self._buffers[buffer] = row
+            with self._lock:
+                self._slots[variable], self._owner[slot] = slot, variable
+                self._used[slot] = False
+                self._pending[variable] = buffer
+            self._writer.submit(self._write, file, variable, slot, buffer)
+
+    def _free_slot(self) -> int:
+        """Take a slot that holds nothing; −1 where there is none."""
+        if self._holes:
+            return self._holes.pop()
+        self._n_begun += 1
+        if self._n_begun <= len(self._owner):
+            return self._n_begun - 1
+        self._n_begun = len(self._owner)
+        return -1
+
+    def _given_up_slot(self) -> int:
+        """Take the slot of a row that is worth less than a new one; −1 where chance is against."""
+        slot = self._random.randrange(len(self._owner))
+        if self._random.random() >= ADMITTED:
+            return -1
+        with self._lock:
+            owner = self._owner[slot]
+            if owner < 0 or self._used[slot]:
+                self._used[slot] = False
+                return -1
+            self._slots[owner] = -1
+        return slot
+
+    def _write(self, file: RowFile, variable: int, slot: int, buffer: int) -> None:
+        """In the writing thread: write a row; without a disk that takes it, forget it."""
+        written = False
+        try:
+            if self._writing:
+                file.write(slot, variable, self._buffers[buffer])
+                written = True
+                self.bytes_written += file.row_bytes
+        except OSError as error:
+            self._writing = False
+            logger.warning("%s: %s; no more rows are written", file.path, error)
+        finally:
+            if not written:
+                self._forget(variable, slot)
+            with self._lock:
+                if self._pending.get(variable) == buffer:
+                    del self._pending[variable]
+            self._idle.append(buffer)
+
+
+def _unusable(error: OSError) -> Decision:
+    reason = f"the disk cannot be used ({error}): kernel rows are computed again"
+    logger.warning("%s", reason)
+    return Decision(math.nan, math.nan, math.nan, keep=False, reason=reason)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    """Have the disk give the bytes now; where it cannot promise them, be full later on."""
+    if sys.platform == "linux":
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            return
+        except OSError as error:
+            if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
+                raise
+    os.ftruncate(descriptor, size)
+
+
+def _write_all(descriptor: int, data: memoryview | bytes, offset: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        count = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[count:], offset + count
