@@ -273,7 +273,7 @@ class DiskRows:
     While the file has room it takes every row. Once full, a row offered gets in with a chance of
     1/4, in place of a random row that was not read since it was last looked at (second chance). The
     least recently used row would be the wrong one to give up: rows are asked for in cycles, and the
-    oldest is the one needed next. Hit rates, simulated with 300 slots and the same in a file of 100:
+    oldest is the one needed next. Hit rates, simulated (300 slots) and the same in a file (100):
 
         variables in turn / slots        1.01   1.1   1.5     2     4
         least recently used goes         0      0     0       0     0
