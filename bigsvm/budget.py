@@ -16,8 +16,8 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 ROW_STATE_BYTES = 33
 """Bytes a training row takes for the whole run: alpha 8, outputs 8, sign 1, scores and their
 partition 8, and while a model is being read or a store opened its label or its row pointer 8."""
-WORKING_ROW_COPIES = 4
-"""A working set's rows exist as read, as kept from the last set, packed, and while being packed."""
+ACTIVE_ROW_COPIES = 4
+"""Active rows exist as read, as kept from the last time, packed, and while being packed."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
 BLOCK_SHARE = 0.15
@@ -75,6 +75,8 @@ class TrainingPlan:
     ----------
     working_set : int
         Most variables of a working set.
+    active_rows : int
+        Most rows that are kept current between two sweeps, at least as many.
     gram_bytes : int
         Bytes of kernel rows in memory.
     block_bytes : int
@@ -84,6 +86,7 @@ class TrainingPlan:
     """
 
     working_set: int
+    active_rows: int
     gram_bytes: int
     block_bytes: int
     projected: dict[str, int]
@@ -131,11 +134,12 @@ def plan_training(
     smallest_block = int(min(2, n_chunks) * chunk)
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
-    row_bytes = (WORKING_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
+    row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
     for_rows = left - gram - blocks
-    size = 0
+    size = active = 0
     if gram >= SMALLEST_GRAM and for_rows > 0:
-        size = int(min(n_rows, _largest_square(gram), for_rows / row_bytes))
+        active = int(min(n_rows, for_rows / row_bytes))
+        size = min(active, _largest_square(gram))
     # Nothing smaller than the whole problem needs more than its square.
     gram = max(min(gram, 4 * _padded(size) * size), 0)
     projected = {
@@ -143,7 +147,7 @@ def plan_training(
         "scratch of threads and reader": scratch,
         "blocks read ahead": blocks,
         "kernel rows": gram,
-        "rows of the working set": int(row_bytes * size),
+        "active rows": int(row_bytes * active),
     }
     if size < min(SMALLEST_WORKING_SET, n_rows):
         rows = row_bytes * SMALLEST_WORKING_SET
@@ -157,7 +161,7 @@ def plan_training(
             f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns "
             f"({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
-    return TrainingPlan(size, gram, blocks, projected)
+    return TrainingPlan(size, active, gram, blocks, projected)
 
 
 def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:

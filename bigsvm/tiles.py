@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -39,6 +40,8 @@ ROWS_PER_TILE = 252
 """Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
 COLUMNS_PER_TILE = 512
 """With 252 rows of float32 products half a megabyte: half of a second-level cache."""
+WORTH_SHARING = 1e5
+"""Kernel values of one call below which other threads are not woken: 0.1 ms of work."""
 SPARSE_TILE_BYTES = 4 << 20
 """A tile over many distinct features is made narrower until its vectors take no more than this."""
 NARROWEST_SPARSE_TILE = 32
@@ -259,43 +262,81 @@ class KernelTiles:
     def _for_each_tile(self, rows: Rows, columns: Columns, use: Use) -> None:
         """Compute the dot products of every tile and hand them to `use`, on all threads."""
         m = rows.shape[0]
-        spans = [slice(a, min(a + ROWS_PER_TILE, m)) for a in range(0, m, ROWS_PER_TILE)]
-        work = self._sparse_span if columns.sparse_partners else self._dense_span
-
-        def one(span: slice) -> None:
-            work(rows, columns, span, use)
-
-        if len(spans) == 1 or self.threads == 1:
-            for span in spans:
-                one(span)
+        # Few rows are shared out as well: a batch of 256 would be one tile of 252 and one of 4.
+        share = -(-m // (self.threads * products.MR)) * products.MR
+        step = max(1, min(ROWS_PER_TILE, share))
+        spans = [slice(a, min(a + step, m)) for a in range(0, m, step)]
+        if columns.sparse_partners:
+            one = self._sparse_work(sp.csr_array(rows), columns, use)
         else:
-            for _ in self._pool.map(one, spans):
-                pass
+            one = self._dense_work(rows, columns, use)
+        helpers = min(self.threads, len(spans)) - 1
+        if m * columns.n < WORTH_SHARING:
+            helpers = 0
+        self._share_out(one, deque(spans), helpers)
         self.n_evaluations += m * columns.n
 
-    def _dense_span(self, rows: Rows, columns: Columns, span: slice, use: Use) -> None:
-        values = self.dense(rows[span])
-        groups = -(-len(values) // products.MR)
-        packed = self._buffer("rows", (groups, values.shape[1], products.MR))
-        products.pack_rows(values, packed)
-        norms = np.empty(len(values), self.dtype)
-        products.squared_norms(packed, norms)
-        self._check(norms)
-        for tile in columns:
-            width = tile.vectors.shape[0] * tile.vectors.shape[2]
-            dots = self._buffer("dots", (groups * products.MR, width))
-            products.multiply_packed(packed, tile.vectors, dots)
-            use(span, tile, dots[: len(values), : tile.stop - tile.start], norms)
+    def _share_out(self, one: Callable[[slice], None], spans: deque[slice], n_helpers: int) -> None:
+        """Do all spans, in this thread and in `n_helpers` of the pool.
 
-    def _sparse_span(self, rows: Rows, columns: Columns, span: slice, use: Use) -> None:
-        part = sp.csr_array(rows[span])
-        data = part.data.astype(self.dtype, copy=False)
-        norms = self.squared_norms(part)
-        place = self._feature_places(part.shape[1])
-        for tile in columns:
-            dots = self._buffer("dots", (part.shape[0], tile.stop - tile.start))
-            gram.csr_products(data, part.indices, part.indptr, tile.used, place, tile.vectors, dots)
-            use(span, tile, dots, norms)
+        This thread works too, because another one takes 0.1 to 0.3 ms to wake up: as long as a
+        batch of kernel rows.
+        """
+
+        def work() -> None:
+            while spans:
+                try:
+                    span = spans.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                one(span)
+
+        helpers = [self._pool.submit(work) for _ in range(n_helpers)]
+        try:
+            work()
+        finally:
+            spans.clear()
+            awake = [helper for helper in helpers if not helper.cancel()]
+            wait(awake)
+        for helper in awake:
+            helper.result()
+
+    def _dense_work(self, rows: Rows, columns: Columns, use: Use) -> Callable[[slice], None]:
+        def one(span: slice) -> None:
+            values = self.dense(rows[span])
+            groups = -(-len(values) // products.MR)
+            packed = self._buffer("rows", (groups, values.shape[1], products.MR))
+            products.pack_rows(values, packed)
+            norms = np.empty(len(values), self.dtype)
+            products.squared_norms(packed, norms)
+            self._check(norms)
+            for tile in columns:
+                width = tile.vectors.shape[0] * tile.vectors.shape[2]
+                dots = self._buffer("dots", (groups * products.MR, width))
+                products.multiply_packed(packed, tile.vectors, dots)
+                use(span, tile, dots[: len(values), : tile.stop - tile.start], norms)
+
+        return one
+
+    def _sparse_work(
+        self, rows: sp.csr_array, columns: Columns, use: Use
+    ) -> Callable[[slice], None]:
+        # Spans by their part of indptr: slicing a scipy matrix takes as long as half of a tile.
+        data, indices, indptr = rows.data.astype(self.dtype, copy=False), rows.indices, rows.indptr
+        n_features = rows.shape[1]
+
+        def one(span: slice) -> None:
+            part = indptr[span.start : span.stop + 1]
+            norms = np.empty(span.stop - span.start, self.dtype)
+            gram.csr_squared_norms(data, part, norms)
+            self._check(norms)
+            place = self._feature_places(n_features)
+            for tile in columns:
+                dots = self._buffer("dots", (len(norms), tile.stop - tile.start))
+                gram.csr_products(data, indices, part, tile.used, place, tile.vectors, dots)
+                use(span, tile, dots, norms)
+
+        return one
 
     def _buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
         """Give a scratch array of this thread: fresh pages would cost as much as the product."""

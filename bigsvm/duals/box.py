@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache
 from bigsvm.core import smo
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
     from bigsvm.duals.formulations import CSVC
-    from bigsvm.tiles import KernelTiles
 
 SCAN_ROWS = 1 << 15
 """Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
@@ -58,14 +54,6 @@ class SelectionRule(IntEnum):
             ) from None
 
 
-class Progress(IntEnum):
-    """Why `SubProblem.advance` returned."""
-
-    CONVERGED = smo.CONVERGED
-    STEPS_SPENT = smo.STEPS_SPENT
-    STALLED = smo.STALLED
-
-
 class Optimality(NamedTuple):
     """Where a point stands, from the gradients of all rows.
 
@@ -74,7 +62,8 @@ class Optimality(NamedTuple):
     max_up, min_low : float
         Extremes of the gradient over the variables that may rise and that may fall.
     threshold : float
-        The intercept: mean gradient of the free variables, or the middle of the two extremes.
+        The intercept: mean gradient of the free variables, or the middle of the two extremes, or
+        the one there is.
     n_support, n_bounded, n_free : int
     linear_term : float
         ``linearᵀα``.
@@ -110,13 +99,35 @@ class Optimality(NamedTuple):
         return self.slack + self.outputs_term - self.linear_term
 
 
-def _spans(n: int) -> Iterator[slice]:
-    return (slice(a, min(a + SCAN_ROWS, n)) for a in range(0, n, SCAN_ROWS))
+class _Part(NamedTuple):
+    """Some consecutive variables of those that are looked at: place, box, where they stand."""
+
+    start: int
+    stop: int
+    linear: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    alpha: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+
+    @property
+    def gradient(self) -> NDArray[np.float64]:
+        return self.linear - self.outputs
+
+    @property
+    def rises(self) -> NDArray[np.bool_]:
+        return self.alpha < self.upper
+
+    @property
+    def falls(self) -> NDArray[np.bool_]:
+        return self.alpha > self.lower
 
 
 @dataclass(frozen=True)
 class BoxDual:
     """The scoring and selecting half of a training problem, over row-sized arrays.
+
+    Every method looks at the first rows, as many as alpha has, or at the rows listed.
 
     Parameters
     ----------
@@ -127,8 +138,26 @@ class BoxDual:
     formulation: CSVC
     rule: SelectionRule = SelectionRule.SECOND_ORDER
 
-    def optimality(self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]) -> Optimality:
-        """Look at all rows; alpha, outputs (n,) float64.
+    def _parts(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        rows: NDArray[np.int64] | None,
+    ) -> Iterator[_Part]:
+        for start in range(0, len(alpha), SCAN_ROWS):
+            stop = min(start + SCAN_ROWS, len(alpha))
+            span = slice(start, stop)
+            box = self.formulation.box(span if rows is None else rows[span])
+            yield _Part(start, stop, *box, alpha[span], outputs[span])
+
+    def optimality(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        *,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Optimality:
+        """Look at alpha, outputs (m,) float64 of the first m rows, or of `rows`, (m,) int64.
 
         Raises
         ------
@@ -138,31 +167,32 @@ class BoxDual:
         max_up, min_low = -np.inf, np.inf
         free_sum = linear_term = outputs_term = 0.0
         n_free = n_support = 0
-        for rows in _spans(len(alpha)):
-            linear, lower, upper = self.formulation.box(rows)
-            a, f = alpha[rows], outputs[rows]
+        for part in self._parts(alpha, outputs, rows):
+            a, f = part.alpha, part.outputs
             if not np.isfinite(f).all():
-                row = rows.start + int(np.flatnonzero(~np.isfinite(f))[0])
+                place = part.start + int(np.flatnonzero(~np.isfinite(f))[0])
+                row = place if rows is None else int(rows[place])
                 raise DataError(
-                    f"the sum of kernel values of row {row} is {outputs[row]}: too large for "
+                    f"the sum of kernel values of row {row} is {outputs[place]}: too large for "
                     "float32; scale the features, or lower C"
                 )
-            gradient = linear - f
-            rises, falls = a < upper, a > lower
+            gradient, rises, falls = part.gradient, part.rises, part.falls
             max_up = max(max_up, gradient[rises].max(initial=-np.inf))
             min_low = min(min_low, gradient[falls].min(initial=np.inf))
             free = rises & falls
             n_free += int(free.sum())
             free_sum += float(gradient[free].sum())
             n_support += int(np.count_nonzero(a))
-            linear_term += float(linear @ a)
+            linear_term += float(part.linear @ a)
             outputs_term += float(a @ f)
-        threshold = free_sum / n_free if n_free else float(0.5 * (max_up + min_low))
+        extremes = [g for g in (float(max_up), float(min_low)) if np.isfinite(g)]
+        threshold = sum(extremes) / max(len(extremes), 1)
+        if n_free:
+            threshold = free_sum / n_free
         slack = 0.0
-        for rows in _spans(len(alpha)):
-            linear, lower, upper = self.formulation.box(rows)
-            excess = linear - outputs[rows] - threshold
-            slack += float(np.maximum(excess, 0) @ upper + np.minimum(excess, 0) @ lower)
+        for part in self._parts(alpha, outputs, rows):
+            excess = part.gradient - threshold
+            slack += float(np.maximum(excess, 0) @ part.upper + np.minimum(excess, 0) @ part.lower)
         return Optimality(
             float(max_up), float(min_low), threshold, n_support, n_support - n_free, n_free,
             linear_term, outputs_term, slack,
@@ -178,14 +208,19 @@ class BoxDual:
         smallest: int,
         fill: float,
         rng: np.random.Generator,
+        tol: float = 0.0,
+        band: tuple[int, int] = (0, 0),
+        margin: float = 0.0,
+        rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Choose a working set: free rows, worst violators, then the next closest to violating.
+        """Choose what to work on: free rows, worst violators, then the next closest to violating.
 
-        With violators alone the gap merely halves per sweep; as many again that nearly violate
-        save half of the sweeps (w8a: 6 instead of 14). Where the violators are more than there is
-        room for, the worst are often near copies of one another, so each counts by a random part of
-        its violation: 8 sweeps instead of 10 on digits made many, 8 instead of 9 on w8a in 300 MB.
-        The worst pair of all is always chosen, without which a sub-problem might have no step.
+        With violators alone the gap merely halves per sweep; some more that nearly violate save
+        half of the sweeps (w8a: 6 instead of 14). Where the violators are more than there is room
+        for, each counts by a random part of its violation, as the worst are often near copies of
+        one another (8 sweeps instead of 10 on digits made many), and half of them come from either
+        side of the threshold: of one side alone hardly any could move (a9a: 12 working sets instead
+        of 55). The worst pair of all is always chosen, without which there might be no step.
 
         Parameters
         ----------
@@ -198,42 +233,47 @@ class BoxDual:
         fill : float
             Size as a multiple of the free and violating rows.
         rng : numpy.random.Generator
+        tol : float
+            A row violates if its gradient is beyond the threshold by more than this.
+        band : tuple
+            Fewest and most rows that are made up by those close to violating.
+        margin : float
+            How close, in the gradient.
+        rows : (n,) int64, optional
+            The rows that alpha and outputs are of.
 
         Returns
         -------
-        (m,) int64, ascending
+        (m,) int64
+            Ascending places in alpha.
         """
         n = len(alpha)
-        scores = np.empty(n, np.float32)
+        scores, above = np.empty(n, np.float32), np.empty(n, np.bool_)
         wanted = 0
         worst: list[list[int]] = [[], []]
-        for rows in _spans(n):
-            linear, lower, upper = self.formulation.box(rows)
-            a = alpha[rows]
-            gradient = linear - outputs[rows]
-            rises, falls = a < upper, a > lower
+        for part in self._parts(alpha, outputs, rows):
+            span = slice(part.start, part.stop)
+            gradient, rises, falls = part.gradient, part.rises, part.falls
             distance = gradient - at.threshold
             score = np.maximum(
                 np.where(rises, distance, -np.inf), np.where(falls, -distance, -np.inf)
             )
             free = rises & falls
-            wanted += int(np.count_nonzero(free | (score > 0)))
+            wanted += int(np.count_nonzero(free | (score > tol)))
             if 2 * at.n_free <= capacity:
                 score[free] = np.inf
-            scores[rows] = score
+            scores[span], above[span] = score, distance > 0
             extremes = (rises & (gradient == at.max_up), falls & (gradient == at.min_low))
             for found, extreme in zip(worst, extremes, strict=True):
                 if not found:
-                    found.extend(rows.start + np.flatnonzero(extreme)[:1])
+                    found.extend(part.start + np.flatnonzero(extreme)[:1])
         size = int(min(n, capacity, max(smallest, fill * wanted)))
+        near = max(band[0], int(np.count_nonzero(scores > -margin)))
+        size = max(size, min(near, band[1]))
         if size == n:
             return np.arange(n)
         if size < wanted:
-            for rows in _spans(n):
-                score = scores[rows]
-                violates = (score > 0) & np.isfinite(score)
-                score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
-            scores[worst[0] + worst[1]] = np.inf
+            _crowd(scores, above, worst[0] + worst[1], size, rng)
         last = np.partition(scores, n - size)[n - size]
         chosen = np.flatnonzero(scores > last)
         ties = np.flatnonzero(scores == last)[: size - len(chosen)]
@@ -249,11 +289,10 @@ class BoxDual:
     ) -> NDArray[np.int64]:
         """Rows that are free, or whose gradient is within `margin` of the threshold; ascending."""
         chosen = []
-        for rows in _spans(len(alpha)):
-            linear, lower, upper = self.formulation.box(rows)
-            free = (alpha[rows] < upper) & (alpha[rows] > lower)
-            near = np.abs(linear - outputs[rows] - at.threshold) <= margin
-            chosen.append(rows.start + np.flatnonzero((free | near) & (lower < upper)))
+        for part in self._parts(alpha, outputs, None):
+            near = np.abs(part.gradient - at.threshold) <= margin
+            near |= part.rises & part.falls
+            chosen.append(part.start + np.flatnonzero(near & (part.lower < part.upper)))
         return np.concatenate(chosen)
 
     def doubtful(
@@ -275,125 +314,32 @@ class BoxDual:
         at = self.optimality(alpha, outputs)
         limit = tol - 2 * error
         chosen = []
-        for rows in _spans(len(alpha)):
-            linear, lower, upper = self.formulation.box(rows)
-            gradient, a = linear - outputs[rows], alpha[rows]
-            rises = (a < upper) & (gradient - at.min_low > limit)
-            falls = (a > lower) & (at.max_up - gradient > limit)
-            chosen.append(rows.start + np.flatnonzero((rises | falls) & (a == 0)))
+        for part in self._parts(alpha, outputs, None):
+            gradient = part.gradient
+            rises = part.rises & (gradient - at.min_low > limit)
+            falls = part.falls & (at.max_up - gradient > limit)
+            chosen.append(part.start + np.flatnonzero((rises | falls) & (part.alpha == 0)))
         return np.concatenate(chosen)
 
 
-class SubProblem:
-    """The dual restricted to a working set, solved by pair steps on kernel rows made on demand.
-
-    Parameters
-    ----------
-    dual : BoxDual
-    tiles : KernelTiles
-    rows : Rows
-        The working set's rows, (m, d).
-    working_set : (m,) int64
-    alpha, gradient : (m,) float64
-        Where to start.
-    buffer : float32
-        Memory for kernel rows.
-    pair : (2,) int64, optional
-        The last pair of an interrupted run, which HMG goes on from.
-    steps : int
-        Steps already done.
-    """
-
-    def __init__(
-        self,
-        dual: BoxDual,
-        tiles: KernelTiles,
-        rows: Rows,
-        working_set: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        *,
-        buffer: NDArray[np.float32],
-        pair: NDArray[np.int64] | None = None,
-        steps: int = 0,
-    ) -> None:
-        self.size = len(working_set)
-        self.rule = dual.rule
-        self.columns = Columns(tiles, rows, sparse_partners=not isinstance(rows, np.ndarray))
-        _, lower, upper = dual.formulation.box(working_set)
-        self.state = smo.make_state(alpha, gradient, lower, upper, tiles.diagonal(rows))
-        if pair is not None:
-            self.state.pair[:] = pair
-        self.state.counters[0] = steps
-        self.cache = KernelRowCache(
-            ComputedRows(tiles, rows, self.columns),
-            n_variables=self.size,
-            width=len(self.state.alpha),
-            buffer=buffer,
-        )
-
-    @property
-    def alpha(self) -> NDArray[np.float64]:
-        """(m,) float64, as far as it has got."""
-        return self.state.alpha[: self.size]
-
-    @property
-    def gradient(self) -> NDArray[np.float64]:
-        """(m,) float64, within the working set."""
-        return self.state.gradient[: self.size]
-
-    @property
-    def gap(self) -> float:
-        """KKT gap within the working set; 0 where nothing may rise, or nothing fall."""
-        i, j = smo.exact_extremes(self.state)
-        if i < 0 or j < 0:
-            return 0.0
-        return float(max(self.state.gradient[i] - self.state.gradient[j], 0.0))
-
-    @property
-    def steps(self) -> int:
-        """Pair steps done."""
-        return int(self.state.counters[0])
-
-    def advance(
-        self,
-        *,
-        tol: float,
-        max_steps: int = smo.REFRESH,
-        look: Callable[[], None] = lambda: None,
-    ) -> Progress:
-        """Take up to `max_steps` pair steps, fetching rows as asked for.
-
-        `look` is called before rows are computed; where it raises, the slice is not done.
-        """
-        s, cache = self.state, self.cache
-        goal = self.steps + max_steps
-        while True:
-            status, row = smo.run(
-                s, cache.rows, cache.slots, cache.used, int(self.rule), tol, goal - self.steps
-            )
-            if status != smo.NEED_ROW:
-                return Progress(status)
-            look()
-            wanted, quiet = self._most_wanted(row)
-            cache.ensure(wanted, stamp=int(s.counters[1]), quiet=quiet)
-
-    def _most_wanted(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """List the row asked for, then the worst violators without a row, up to a batch.
-
-        And say which variables are quiet: at a bound, and pushed against it.
-        """
-        s, m = self.state, self.size
-        alpha, gradient = s.alpha[:m], s.gradient[:m]
-        rises, falls = alpha < s.upper[:m], alpha > s.lower[:m]
-        middle = 0.5 * (gradient[rises].max() + gradient[falls].min())
-        score = np.maximum(
-            np.where(rises, gradient - middle, -np.inf), np.where(falls, middle - gradient, -np.inf)
-        )
-        quiet = score < 0
-        score[self.cache.slots[:m] >= 0] = -np.inf
-        score[row] = np.inf
-        room = min(BATCH, self.cache.largest_batch(quiet))
-        count = min(room, max(1, int(np.count_nonzero(score > 0))))
-        best = np.argpartition(score, m - count)[m - count :]
-        return best[np.argsort(-score[best], kind="stable")], quiet
+def _crowd(
+    scores: NDArray[np.float32],
+    above: NDArray[np.bool_],
+    worst: list[int],
+    size: int,
+    rng: np.random.Generator,
+) -> None:
+    """Make the scores of too many violators random, and no more than half of `size` of a side."""
+    for start in range(0, len(scores), SCAN_ROWS):
+        score = scores[start : start + SCAN_ROWS]
+        violates = (score > 0) & np.isfinite(score)
+        score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
+    scores[worst] = np.inf
+    open_places = size - int(np.count_nonzero(np.isposinf(scores)))
+    sides = [np.flatnonzero((scores > 0) & np.isfinite(scores) & (above == s)) for s in (0, 1)]
+    fewer = min(len(side) for side in sides)
+    quota = max(-(-open_places // 2), open_places - fewer)
+    for side in sides:
+        if len(side) > quota:
+            order = np.argpartition(scores[side], len(side) - quota)
+            scores[side[order[: len(side) - quota]]] = 0

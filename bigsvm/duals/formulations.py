@@ -7,7 +7,7 @@ with ``α_i = y_i a_i`` for LIBSVM's unsigned a, so that a kernel row carries no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -73,6 +73,17 @@ class CSVC:
         """Which rows of the negative and of the positive class have a variable, (n,) each."""
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
         return (self.sign < 0) & weighted, (self.sign > 0) & weighted
+
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> CSVC:
+        """Restrict the problem to `rows`, in their order."""
+        weights = self.sample_weight
+        return replace(
+            self, sign=self.sign[rows], sample_weight=None if weights is None else weights[rows]
+        )
+
+    def weighted(self, sample_weight: NDArray[np.float64]) -> CSVC:
+        """Return the same problem with other weights of the rows."""
+        return replace(self, sample_weight=sample_weight)
 
     def box(self, rows: Selection) -> Box:
         """Linear term and bounds of the variables of `rows`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from bigsvm.budget import available_processors, parse_bytes, plan_training
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.variables import make_variables
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowSource
     from bigsvm.kernels import Kernel
+    from bigsvm.training.result import Certificate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,8 @@ def fit_classifier(
     centred = kernel.is_shift_invariant and not source.is_sparse
     centre = source.column_means() if centred else None
     fingerprint = _fingerprint(source, formulation, kernel)
+    # From here on rows have the order they are trained in.
+    variables = make_variables(source, formulation)
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         tiles = stack.enter_context(KernelTiles(kernel, centre=centre, threads=threads))
@@ -151,8 +155,8 @@ def fit_classifier(
         if parameters.checkpoint is not None:
             checkpoint = stack.enter_context(Checkpoint(parameters.checkpoint, fingerprint))
         result = Decomposition(
-            source,
-            BoxDual(formulation, SelectionRule.from_name(parameters.selection)),
+            variables.source,
+            BoxDual(variables.formulation, SelectionRule.from_name(parameters.selection)),
             tiles,
             plan,
             tol=parameters.tol,
@@ -166,17 +170,31 @@ def fit_classifier(
             checkpoint_every=parameters.checkpoint_every,
             listener=hooks.listener,
         ).run()
+    support, coefficients = variables.spread(formulation, result.support, result.coefficients)
     return KernelExpansion(
         kernel=kernel,
-        support_vectors=source.take(result.support),
-        coefficients=result.coefficients,
+        support_vectors=source.take(support),
+        coefficients=coefficients,
         intercept=result.intercept,
         centre=centre,
-        support=result.support,
+        support=support,
         classes=classes,
-        certificate=result.certificate.as_dict(),
+        certificate=_of_rows(result.certificate, formulation, support, coefficients),
         provenance=_provenance(parameters, source, formulation, fingerprint),
     )
+
+
+def _of_rows(
+    certificate: Certificate,
+    formulation: CSVC,
+    support: NDArray[np.int64],
+    coefficients: NDArray[np.float64],
+) -> dict[str, Any]:
+    """Count support vectors by rows: several may have been one variable."""
+    box = formulation.box(support)
+    bounded = (coefficients == box.upper) | (coefficients == box.lower)
+    counted = replace(certificate, n_support=len(support), n_bounded=int(bounded.sum()))
+    return counted.as_dict()
 
 
 def _problem(

@@ -60,17 +60,18 @@ def conclude(
         bytes_read=count.bytes_read,
         seconds=count.seconds,
     )
-    intercept = at.threshold if at else _intercept_within(dual, state)
+    intercept = at.threshold if at else _intercept_within(dual, state, count.scope)
     return TrainingResult(support, alpha[support], float(intercept), certificate)
 
 
-def _intercept_within(dual: BoxDual, state: RowState) -> float:
-    """Take the threshold of the sub-problem, where that of all rows is not known."""
-    _, lower, upper = dual.formulation.box(state.working_set)
-    gradient = state.working_gradient
-    rises, falls = state.working_alpha < upper, state.working_alpha > lower
-    if (rises & falls).any():
-        return float(gradient[rises & falls].mean())
-    if rises.any() and falls.any():
-        return 0.5 * float(gradient[rises].max() + gradient[falls].min())
-    return 0.0
+def _intercept_within(dual: BoxDual, state: RowState, scope: int) -> float:
+    """Take the threshold of the rows last solved, where that of all rows is not known."""
+    if len(state.working):
+        rows = state.active[state.working]
+        outputs = dual.formulation.box(rows).linear - state.working_gradient
+        return dual.optimality(state.working_alpha, outputs, rows=rows).threshold
+    if len(state.active):
+        return dual.optimality(
+            state.active_alpha, state.active_outputs, rows=state.active
+        ).threshold
+    return dual.optimality(state.alpha[:scope], state.outputs[:scope]).threshold

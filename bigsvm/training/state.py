@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from bigsvm.duals.box import Optimality
@@ -22,6 +23,7 @@ class Phase(StrEnum):
     SELECT = "select"
     SOLVE = "solve"
     SWEEP = "sweep"
+    GROW = "grow"
 
 
 class RowState(NamedTuple):
@@ -30,38 +32,83 @@ class RowState(NamedTuple):
     Attributes
     ----------
     alpha, outputs : (n,) float64
-        The point before the working set was changed, and f there. In the middle of a sweep the rows
-        done have their f of after it.
-    sample : (s,) int64
-        Random rows for the nested samples of the start.
-    working_set : (m,) int64
+        The point of the last sweep, and f there for the rows of the scope; both are 0 beyond it. In
+        the middle of a sweep the rows done have their f of after it.
+    active : (b,) int64
+        Ascending rows of the scope whose alpha has moved on since, or may.
+    active_alpha, active_outputs : (b,) float64
+        Where they stand now; f of exactly this alpha.
+    working : (m,) int64
+        Ascending places in `active`: the working set in progress, empty between two.
     working_alpha, working_gradient : (m,) float64
-        The sub-problem in progress; Δbeta of a sweep is ``working_alpha − alpha[working_set]``.
+        The sub-problem in progress.
     pair : (2,) int64
-        Last pair of the sub-problem.
+        Its last pair.
     """
 
     alpha: NDArray[np.float64]
     outputs: NDArray[np.float64]
-    sample: NDArray[np.int64]
-    working_set: NDArray[np.int64]
+    active: NDArray[np.int64]
+    active_alpha: NDArray[np.float64]
+    active_outputs: NDArray[np.float64]
+    working: NDArray[np.int64]
     working_alpha: NDArray[np.float64]
     working_gradient: NDArray[np.float64]
     pair: NDArray[np.int64]
+
+    def without_working_set(self) -> RowState:
+        """Return the state between two working sets."""
+        nothing = np.empty(0)
+        return self._replace(
+            working=np.empty(0, np.int64),
+            working_alpha=nothing,
+            working_gradient=nothing,
+            pair=np.full(2, -1, np.int64),
+        )
+
+    def current_alpha(self) -> NDArray[np.float64]:
+        """(n,) float64: alpha with all that the active rows and the working set have moved."""
+        alpha = self.alpha.copy()
+        alpha[self.active] = self.active_alpha
+        alpha[self.active[self.working]] = self.working_alpha
+        return alpha
+
+
+def first_state(n_rows: int) -> RowState:
+    """Begin at alpha = 0, where f = 0 is exact for every row."""
+    nothing = np.empty(0)
+    return RowState(
+        np.zeros(n_rows),
+        np.zeros(n_rows),
+        np.empty(0, np.int64),
+        nothing,
+        nothing,
+        np.empty(0, np.int64),
+        nothing,
+        nothing,
+        np.full(2, -1, np.int64),
+    )
 
 
 @dataclass
 class Counters:
     """Where the loop is and what it has cost; stored beside the arrays.
 
-    `gap` and `objective` are of the last complete sweep. The best ones, of certified outputs where
-    a certificate was tried, and `fruitless` tell a run that has stalled; `judged` sweeps are in it.
+    Rows before `scope` take part; `rows_done` of a sweep are done, with `pieces_done` whole parts
+    of the support vectors where they are too many at once. `rows_swept` counts all rows that sweeps
+    have passed over, `n_sweeps` those over all rows. `gap` and `objective` are of the last complete
+    sweep. The best ones, of certified outputs where a certificate was tried, and `fruitless` tell a
+    run that has stalled; `judged` sweeps are in it.
     """
 
     phase: Phase = Phase.SELECT
-    sampling: bool = True
+    scope: int = 0
     rows_done: int = 0
+    pieces_done: int = 0
     sub_steps: int = 0
+    sub_tol: float = 0.0
+    n_working_sets: int = 0
+    rows_swept: int = 0
     n_sweeps: int = 0
     n_iter: int = 0
     n_kernel_evaluations: int = 0

@@ -7,7 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bigsvm.cache.resident import EVICTING_BATCH, FEWEST_SLOTS, ComputedRows, KernelRowCache
+from bigsvm.cache.resident import (
+    EVICTING_BATCH,
+    FEWEST_SLOTS,
+    ComputedRows,
+    KernelRowCache,
+    RowBuffer,
+)
 from bigsvm.kernels import RBF
 from bigsvm.tiles import Columns, KernelTiles
 
@@ -41,7 +47,8 @@ class NumberedRows:
 
 def make_cache(n_variables=20, n_slots=5, width=32):
     below = NumberedRows(n_variables)
-    buffer = np.full(n_slots * width + width // 2, np.nan, np.float32)
+    buffer = RowBuffer(4 * (n_slots * width + width // 2))
+    buffer.values[:] = np.nan
     return below, KernelRowCache(below, n_variables=n_variables, width=width, buffer=buffer)
 
 
@@ -146,12 +153,37 @@ def test_too_small_a_buffer_is_refused():
 
 
 def test_memory_of_the_last_working_set_is_used_again():
-    buffer = np.full(4 * 32, 77, np.float32)
+    buffer = RowBuffer(4 * 32 * 4)
+    buffer.values[:] = 77
     cache = KernelRowCache(NumberedRows(20), n_variables=20, width=32, buffer=buffer)
-    assert np.shares_memory(cache.rows, buffer)
+    assert np.shares_memory(cache.rows, buffer.values)
     ensure(cache, 4, stamp=1)
-    assert not buffer[20:32].any()
-    np.testing.assert_array_equal(buffer[:20], 4)
+    assert not buffer.values[20:32].any()
+    np.testing.assert_array_equal(buffer.values[:20], 4)
+    assert buffer.n_touched == 32
+    ensure(cache, 5, 6, stamp=2)
+    assert buffer.n_touched == 96
+    KernelRowCache(NumberedRows(20), n_variables=20, width=32, buffer=buffer)
+    assert buffer.n_touched == 96
+
+
+@pytest.mark.parametrize("cheap", [False, True])
+def test_where_rows_are_cheap_quiet_ones_make_room_before_fresh_memory_is_begun(cheap):
+    buffer = RowBuffer(4 * 32 * 24)
+    below = NumberedRows(20)
+    cache = KernelRowCache(below, n_variables=20, width=32, buffer=buffer, cheap=cheap)
+    for stamp, v in enumerate(range(10), 1):
+        ensure(cache, v, stamp=stamp)
+    quiet = np.arange(20) < 5
+    cache.ensure(np.array([15, 16]), stamp=11, quiet=quiet)
+    assert below.offered == ([0, 1] if cheap else [])
+    touched = buffer.n_touched
+    # What has been begun already is as good as quiet slots, and nothing has to go for it.
+    again = KernelRowCache(NumberedRows(20), n_variables=20, width=32, buffer=buffer, cheap=True)
+    for stamp, v in enumerate(range(9), 1):
+        again.ensure(np.array([v]), stamp=stamp, quiet=np.arange(20) < 9)
+    assert again.below.offered == []
+    assert buffer.n_touched == touched
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -161,12 +193,11 @@ class CacheMachine(RuleBasedStateMachine):
     def begin(self, n, slots):
         self.n = n
         self.width = 32
-        self.buffer = np.full(slots * self.width + 7, np.nan, np.float32)
+        self.buffer = RowBuffer(4 * (slots * self.width + 7))
+        self.buffer.values[:] = np.nan
         self.below = NumberedRows(n)
-        self.cache = KernelRowCache(
-            self.below, n_variables=n, width=self.width, buffer=self.buffer[: slots * self.width]
-        )
-        self.limit = n if slots >= n else slots - slots // 8
+        self.cache = KernelRowCache(self.below, n_variables=n, width=self.width, buffer=self.buffer)
+        self.limit = n if slots == n else min(n, slots - slots // 8)
         self.uses = {}
         self.stamp = 0
 
@@ -215,9 +246,9 @@ class CacheMachine(RuleBasedStateMachine):
             assert not cache.rows[cache.slots[v], self.n :].any()
             assert cache.used[cache.slots[v]] == self.uses[v]
         assert cache.n_misses == len(self.below.fetched)
-        assert np.isnan(self.buffer[-7:]).all()
-        assert np.shares_memory(cache.rows, self.buffer)
-        assert cache.rows.nbytes <= self.buffer.nbytes
+        assert np.isnan(self.buffer.values[-7:]).all()
+        assert np.shares_memory(cache.rows, self.buffer.values)
+        assert cache.rows.nbytes <= self.buffer.values.nbytes
 
 
 TestCacheAgainstADict = CacheMachine.TestCase

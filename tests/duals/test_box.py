@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import smo
 from bigsvm.duals import box as module
-from bigsvm.duals.box import BoxDual, Optimality, Progress, SelectionRule, SubProblem
+from bigsvm.duals.box import BoxDual, Optimality, SelectionRule
 from bigsvm.duals.formulations import CSVC
+from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
@@ -235,7 +237,7 @@ def sub_problem(X, K, formulation, alpha, tiles, *, rule="mvp", slots=None, chos
     chosen = np.arange(len(X)) if chosen is None else chosen
     rows = sp.csr_array(X[chosen]) if options.pop("sparse", False) else X[chosen]
     gradient = formulation.sign[chosen] - (K @ alpha)[chosen]
-    buffer = np.empty(1024 * (slots or len(chosen)), np.float32)
+    buffer = RowBuffer(4096 * (slots or len(chosen)))
     dual = BoxDual(formulation, SelectionRule.from_name(rule))
     return SubProblem(dual, tiles, rows, chosen, alpha[chosen], gradient, buffer=buffer, **options)
 
@@ -304,7 +306,7 @@ def test_resumed_it_gives_the_same_bits(rule, tiles):
         problem = SubProblem(
             BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
             problem.alpha.copy(), problem.gradient.copy(),
-            buffer=np.empty(1024 * (80 + pieces), np.float32),
+            buffer=RowBuffer(4096 * (80 + pieces)),
             pair=problem.state.pair.copy(), steps=problem.steps,
         )  # fmt: skip
     assert pieces > 1
@@ -337,14 +339,14 @@ def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles):
     gradient = box.linear - K @ alpha
     middle = 0.5 * (gradient[alpha < box.upper].max() + gradient[alpha > box.lower].min())
     scores, _ = violations(formulation, alpha, K @ alpha, middle)
-    wanted, quiet = problem._most_wanted(17)
+    wanted, quiet = problem._most_wanted(17, 0.0)
     assert quiet.tolist() == (scores < 0).tolist()
     assert wanted[0] == 17
     others = [v for v in np.argsort(-scores, kind="stable") if scores[v] > 0 and v != 17]
     assert wanted[1:].tolist() == others
     problem.cache.ensure(np.array(others[:3]), stamp=1)
-    assert problem._most_wanted(17)[0][1:].tolist() == others[3:]
+    assert problem._most_wanted(17, 0.0)[0][1:].tolist() == others[3:]
     problem.cache.ensure(
         np.array([v for v in range(50) if v != 17 and v not in others[:3]]), stamp=1
     )
-    assert problem._most_wanted(17)[0].tolist() == [17]
+    assert problem._most_wanted(17, 0.0)[0].tolist() == [17]

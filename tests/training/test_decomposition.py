@@ -113,14 +113,16 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
     monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
     monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
     monkeypatch.setattr("bigsvm.training.certify.ROWS_AT_ONCE", 450)
-    monkeypatch.setattr("bigsvm.training.start.FIRST_SAMPLE", 100)
+    monkeypatch.setattr("bigsvm.training.start.FIRST_SCOPE", 300)
     monkeypatch.setattr("bigsvm.training.start.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.start.SAMPLE_SHARE", 0.7)
-    X, y = blobs(1200, overlap=1.5)
-    settings = {"C": 3e3, "working_set": 900, "rule": rule}
+    monkeypatch.setattr("bigsvm.training.decomposition.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.training.decomposition.SMALLEST_SET", 100)
+    monkeypatch.setattr("bigsvm.training.decomposition.BAND", (0.6, 0.7))
+    X, y = blobs(1200, overlap=0.7)
+    settings = {"C": 30.0, "working_set": 450, "active_rows": 900, "rule": rule}
     whole = decomposition(X, y, **settings).run()
     phases = set()
-    sizes = set()
+    scopes, within = set(), set()
     runs = 0
     while True:
         runs += 1
@@ -132,14 +134,17 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
             )
             result = run.run()
         phases.add(str(run.count.phase))
-        sizes.add(len(run.state.working_set))
+        scopes.add(run.count.scope)
+        if len(run.state.working):
+            within.add(len(run.state.working) < len(run.state.active))
         if result.certificate.converged:
             break
         assert result.certificate.stop_reason is StopReason.INTERRUPTED
     assert_same_bits(result, whole)
     assert runs > 20
-    assert phases == {"select", "solve", "sweep"}
-    assert 300 in sizes  # a nested sample
+    assert phases == {"select", "solve", "sweep", "grow"}
+    assert scopes == {300, 450, 675, 1200}
+    assert within == {False, True}
 
 
 @pytest.mark.slow  # what tests/cli/test_processes.py does to the command
@@ -305,12 +310,12 @@ def test_resumed_in_less_memory_a_large_working_set_is_given_up(tmp_path):
             limits=Limits(interrupted=until), listener=until.listen,
         )  # fmt: skip
         run.run()
-        assert len(run.state.working_set) > 300
+        assert len(run.state.active) > 300
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
         run = decomposition(X, y, C=1e3, working_set=300, checkpoint=checkpoint)
         result = run.run()
     assert result.certificate.converged
-    assert len(run.state.working_set) <= 300
+    assert len(run.state.active) <= 300
 
 
 def test_resumed_in_less_memory_within_a_sweep_it_asks_for_more(tmp_path, monkeypatch):

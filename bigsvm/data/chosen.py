@@ -1,0 +1,73 @@
+"""ChosenRows: some rows of another source, in any order, as a source of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xxhash
+
+from bigsvm.data.rows import RowSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.duplicates import Indices
+    from bigsvm.data.rows import Rows
+
+
+class ChosenRows(RowSource):
+    """Rows `chosen` of a source whose rows are cheap to take one by one.
+
+    Parameters
+    ----------
+    source : RowSource
+        With `row_alignment` 1.
+    chosen : (n_rows,) integers
+        Distinct rows, in the order they get here.
+    """
+
+    def __init__(self, source: RowSource, chosen: Indices) -> None:
+        self._source, self._chosen = source, chosen
+        self.n_rows, self.n_columns = len(chosen), source.n_columns
+        self.dtype = source.dtype
+        self.is_sparse = source.is_sparse
+        self.is_shuffled = True
+        self.bytes_per_row = source.bytes_per_row
+        self.row_alignment = source.row_alignment
+        self.first_index = source.first_index
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        return self._source.take(self._chosen[start:stop].astype(np.int64))
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        return self._source.take(self._chosen[indices].astype(np.int64), look=look)
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column, of all rows of the source."""
+        return self._source.column_means()
+
+    def total_variance(self) -> float:
+        """Variance of all entries of the source."""
+        return self._source.total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the source's and of the choice."""
+        chosen = xxhash.xxh3_128_hexdigest(self._chosen.data)
+        return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {chosen}".encode())
+
+    def as_dask(self) -> da.Array:
+        """Rows as a Dask array."""
+        return self._source.as_dask()[self._chosen]
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered from outside this process's memory."""
+        return self._source.bytes_read

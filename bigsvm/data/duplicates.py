@@ -1,0 +1,83 @@
+"""Rows that are equal bit by bit, found in one pass over rows in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm.core import duplicates as core
+from bigsvm.data.blocks import is_sparse
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+
+    Indices: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+
+KEY_SEED = 20
+
+
+class Groups(NamedTuple):
+    """Rows by groups of equal ones.
+
+    Attributes
+    ----------
+    rows : (m,) integers
+        Members of the first group, ascending, then of the second, …
+    starts : (n_groups + 1,) int64
+        Where each group begins in `rows`, and where the last one ends.
+    """
+
+    rows: Indices
+    starts: NDArray[np.int64]
+
+    @property
+    def first(self) -> Indices:
+        """(n_groups,) the first row of each group."""
+        return self.rows[self.starts[:-1]]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+def equal_rows(values: Rows, kind: NDArray[np.int8], candidates: Indices) -> Groups:
+    """Group those of the rows `candidates` that are equal and of one kind.
+
+    Zero and negative zero differ, as do rows that store a zero and those that do not: what is not
+    found equal is merely kept twice.
+
+    Parameters
+    ----------
+    values : (n, d)
+        Dense, or CSR with sorted indices.
+    kind : (n,) int8
+        Rows of two kinds (labels) are never equal.
+    candidates : (m,) integers, ascending
+    """
+    keys = np.random.default_rng(KEY_SEED).integers(0, 1 << 64, values.shape[1], np.uint64) | 1
+    hashes = np.empty(values.shape[0], np.uint64)
+    rows: Any = values
+    if is_sparse(rows):
+        bits = rows.data.view(f"u{rows.data.itemsize}")
+        core.hash_sparse(bits, rows.indices, rows.indptr, keys, hashes)
+    else:
+        bits = rows.view(f"u{rows.itemsize}")
+        core.hash_dense(bits, keys, hashes)
+    hashes ^= kind.view(np.uint8)
+    order = candidates[np.argsort(hashes[candidates], kind="stable")]
+    before, after = order[:-1], order[1:]
+    same = hashes[before] == hashes[after]
+    same &= kind[before] == kind[after]
+    pairs = np.flatnonzero(same)
+    equal = np.empty(len(pairs), np.bool_)
+    if is_sparse(rows):
+        core.same_sparse(bits, rows.indices, rows.indptr, before[pairs], after[pairs], equal)
+    else:
+        core.same_dense(bits, before[pairs], after[pairs], equal)
+    same[pairs] = equal
+    starts = np.flatnonzero(np.concatenate([[True], ~same, [True]]))
+    return Groups(order, starts)
