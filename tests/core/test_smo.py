@@ -1,5 +1,10 @@
 """Pair steps: an oracle's optimum, and the bits of an undisturbed run."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import naive
 import numpy as np
 import pytest
@@ -90,8 +95,10 @@ def test_a_step_is_the_clipped_optimum(seed):
     alpha = feasible(problem, seed)
     state = start(problem, alpha)
     i, j = naive.mvp_pair(K, linear - K @ alpha, alpha, lower, upper)
-    rows, _, _ = all_rows(problem, state)
-    assert smo._step(state, i, j, rows[i], rows[j])
+    rows, slots, _ = all_rows(problem, state)
+    mu = smo._move_pair(state, i, j, rows[i, j])
+    assert mu > 0
+    smo._move_gradient(state, rows, slots, i, j, mu)
     gain = naive.objective(K, linear, state.alpha[:12]) - naive.objective(K, linear, alpha)
     expected = naive.pair_gain(K, linear - K @ alpha, alpha, lower, upper, i, j)
     assert gain == pytest.approx(expected, rel=1e-6)
@@ -158,6 +165,34 @@ def test_resumed_from_what_a_checkpoint_holds_it_gives_the_same_bits(rule):
     np.testing.assert_array_equal(state.alpha, whole.alpha)
     np.testing.assert_array_equal(state.gradient, whole.gradient)
     assert state.counters[0] == whole.counters[0]
+
+
+BITS = """
+import hashlib
+from smo_problems import RULES, classifier, run, start
+problem = classifier(1500, 1, C=100.0)
+for rule in RULES.values():
+    state = start(problem)
+    run(problem, state, rule)
+    print(hashlib.sha256(state.alpha.tobytes() + state.gradient.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not JIT, reason="the interpreter has no vectors")
+def test_bits_do_not_depend_on_the_instructions_of_the_processor(tmp_path):
+    """Whole runs for this processor, and for the least of its family: no AVX, no FMA."""
+    path = os.pathsep.join(p for p in [str(Path(__file__).parent), *sys.path] if p)
+    environment = {**os.environ, "PYTHONPATH": path}
+    least = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": tmp_path}
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", BITS], env=given, capture_output=True, text=True, check=True
+        ).stdout
+        for given in (environment, {**environment, **least})
+    ]
+    assert len(printed[0].split()) == len(RULES)
+    assert printed[0] == printed[1]
 
 
 # -- rows that are not in memory ------------------------------------------------------------------

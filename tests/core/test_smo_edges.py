@@ -190,9 +190,10 @@ def test_candidates_that_the_float64_gradient_denies_do_not_leave_the_box(rule):
     state.pair[:] = 0, 3
     rows, slots, used = all_rows(problem, state)
     if rule == smo.SECOND_ORDER:
-        assert smo._best_partner(state, rows[0], 0, rule)[0] == 1
+        assert smo._second_order_partner(state, rows, slots[0], 0) == 1
     else:
-        assert smo._select_by_gain(state, rows, slots, rule)[:2] != (1, 0)
+        assert smo._gain_partner(state, rows, slots) != (1, 0)
+    assert not smo._may_step(state, 0, 1)
     status, _ = smo.run(state, rows, slots, used, rule, 1e-3, STEPS)
     assert status == smo.CONVERGED
     assert_in_box(problem, state)

@@ -4,9 +4,12 @@ import naive
 import numpy as np
 import pytest
 from smo_problems import (
+    JIT,
+    STEPS,
     all_rows,
     classifier,
     feasible,
+    run,
     start,
 )
 
@@ -41,8 +44,9 @@ def test_partner_is_second_order(n, seed):
     g = linear - K @ alpha
     i, j = naive.second_order_pair(K, g, alpha, lower, upper)
     rows, slots, _ = all_rows(problem, state)
-    partner, _ = smo._best_partner(state, rows[slots[i]], i, smo.SECOND_ORDER)
-    assert partner == j
+    assert smo._second_order_partner(state, rows, slots[i], i) == j
+    assert run(problem, state, smo.SECOND_ORDER, tol=0.0, max_steps=1)[0] == smo.STEPS_SPENT
+    assert tuple(state.pair) == (i, j)
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -55,14 +59,16 @@ def test_hmg_is_maximum_gain(n, seed):
     rng = np.random.default_rng(seed)
     last = rng.choice(n, 2, replace=False)
     state.pair[:] = last
-    rows, slots, _ = all_rows(problem, state)
-    i, j, missing = smo._select_by_gain(state, rows, slots, smo.HMG)
-    assert missing == -1
     g = linear - K @ alpha
     at_bound = all(alpha[b] in (lower[b], upper[b]) for b in last)
     best = naive.gain_pair(K, g, alpha, lower, upper, last)
+    mvp = naive.mvp_pair(K, g, alpha, lower, upper)
+    if run(problem, state, smo.HMG, tol=0.0, max_steps=1)[0] == smo.CONVERGED:
+        assert g[mvp[0]] <= g[mvp[1]]
+        return
+    i, j = (int(v) for v in state.pair)
     if at_bound or best is None:
-        assert i == -1
+        assert (i, j) == mvp
     else:
         found = naive.pair_gain(K, g, alpha, lower, upper, i, j)
         most = naive.pair_gain(K, g, alpha, lower, upper, *best)
@@ -85,8 +91,8 @@ def test_hmg_takes_mvp_within_the_margin_of_a_bound_only():
         alpha[a], alpha[b] = distance, -distance
         state = start(problem, alpha)
         state.pair[:] = a, b
-        rows, slots, _ = all_rows(problem, state)
-        assert (smo._select_by_gain(state, rows, slots, smo.HMG)[0] >= 0) == by_gain
+        assert smo._chooses_by_gain(state, smo.HMG) == by_gain
+        assert smo._chooses_by_gain(state, smo.GAIN)
 
 
 def test_hmg_asks_for_the_last_pair_first():
@@ -94,11 +100,13 @@ def test_hmg_asks_for_the_last_pair_first():
     state = start(problem, feasible(problem, 1))
     free = np.flatnonzero((state.alpha > state.lower) & (state.alpha < state.upper))[:2]
     state.pair[:] = free
-    rows, slots, _ = all_rows(problem, state)
+    rows, slots, used = all_rows(problem, state)
     slots[:] = -1
-    assert smo._select_by_gain(state, rows, slots, smo.HMG)[2] == free[0]
-    slots[free[0]] = 0
-    assert smo._select_by_gain(state, rows, slots, smo.HMG)[2] == free[1]
+    for v in free:
+        asked = smo.run(state, rows, slots, used, smo.HMG, 1e-3, STEPS)
+        assert asked == (smo.NEED_ROW, v)
+        slots[v] = v
+    assert state.counters[0] == 0
 
 
 def test_first_of_equals_is_taken():
@@ -107,8 +115,23 @@ def test_first_of_equals_is_taken():
     problem[3][3:] = 0
     state = start(problem)
     assert smo._extremes(state) == (0, 3)
-    rows, _, _ = all_rows(problem, state)
-    assert smo._best_partner(state, rows[0], 0, smo.SECOND_ORDER)[0] == 3
+    rows, slots, _ = all_rows(problem, state)
+    assert smo._second_order_partner(state, rows, slots[0], 0) == 3
+    for pair, chosen in (((1, 4), (1, 3)), ((4, 1), (4, 0))):
+        state.pair[:] = pair
+        assert smo._gain_partner(state, rows, slots) == chosen
+
+
+def test_first_of_equals_is_taken_from_the_first_block():
+    n = 3 * smo.BLOCK
+    y = np.where(np.arange(n) % 2, -1.0, 1.0)
+    problem = np.eye(n), y, np.minimum(y, 0), np.maximum(y, 0)
+    state = start(problem)
+    rows, slots, _ = all_rows(problem, state)
+    assert smo._extremes(state) == (0, 1)
+    assert smo._second_order_partner(state, rows, slots[n - 2], n - 2) == 1
+    state.pair[:] = n - 2, n - 1
+    assert smo._gain_partner(state, rows, slots) == (n - 2, 1)
 
 
 @pytest.mark.parametrize("n", [1, 7, 8])
@@ -121,9 +144,29 @@ def test_padding_is_never_selected(n):
         i, j = smo._extremes(state)
         assert 0 <= i < len(problem[0])
         assert 0 <= j < len(problem[0])
-        rows, _, _ = all_rows(problem, state)
-        for rule in (smo.SECOND_ORDER, smo.HMG):
-            assert smo._best_partner(state, rows[i], i, rule)[0] < len(problem[0])
+        rows, slots, _ = all_rows(problem, state)
+        assert smo._second_order_partner(state, rows, slots[i], i) < len(problem[0])
+        state.pair[:] = i, j
+        assert smo._gain_partner(state, rows, slots)[1] < len(problem[0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_selection_over_many_blocks(seed):
+    """The best of all may be in any block, the prefetched ones and the last, part padding."""
+    n = smo.AHEAD + 5 * smo.BLOCK + 7 if JIT else 3 * smo.BLOCK + 7
+    problem = classifier(n, seed)
+    K, linear, lower, upper = problem
+    alpha = feasible(problem, seed)
+    state = start(problem, alpha)
+    g = linear - K @ alpha
+    assert smo._extremes(state) == naive.mvp_pair(K, g, alpha, lower, upper)
+    rows, slots, _ = all_rows(problem, state)
+    i, j = naive.second_order_pair(K, g, alpha, lower, upper)
+    assert smo._second_order_partner(state, rows, slots[i], i) == j
+    last = np.random.default_rng(seed).choice(n, 2, replace=False)
+    state.pair[:] = last
+    best = naive.gain_pair(K, g, alpha, lower, upper, last)
+    assert set(smo._gain_partner(state, rows, slots)) == set(best)
 
 
 def test_nobody_to_select():
