@@ -1,46 +1,34 @@
-"""DiskRows: kernel rows in one preallocated file, between the memory tier and their computation.
-
-The file lies in the cache folder and is named after the digest of what its rows are valid for:
-
-    header     whole pages   a line of what this is, the digest of the text, the text (JSON: format,
-                             dtype, n_variables, fingerprint), zeros
-    group 0    table         one page: 256 entries (variable + 1, hash), little-endian uint64
-               rows          256 slots of n_variables float32
-    group 1    …             the last group ends with its last slot
-
-The hash is xxh3 (64 bits) of a row's bytes, seeded with its variable and the digest, and compared
-at every read: a damaged row, one of another variable and one half written when the process was
-killed are each a miss. Nothing else is trusted, so nothing needs to be synced. An entry of zeros is
-a free slot. Where a slot is does not depend on how many there are: a file is used with another
-capacity as well, without the rows that do not fit. It is read and written at offsets, never mapped:
-a mapped file that is truncated, or a full disk below it, would end the process.
+"""DiskRows: kernel rows in a `RowFile`, between the memory tier and their computation.
 
 No error of the disk is an error of the run: it is logged, and rows are computed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import json
 import logging
 import math
-import os
 import random
-import struct
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import xxhash
 
-from bigsvm.files import try_lock
+from bigsvm.cache.costs import (
+    PROBE_BATCH,
+    PROBE_BATCHES,
+    PROBE_BYTES,
+    Decision,
+    decide,
+    not_kept,
+    time_computing,
+)
+from bigsvm.cache.row_file import RowFile
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
@@ -49,216 +37,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
-PAGE = 4096
-ENTRY = struct.Struct("<QQ")
-GROUP = PAGE // ENTRY.size
-"""Slots per table: the tables of 100 GB of rows are read in a few hundred reads when reopened."""
 ADMITTED = 0.25
 """Chance of a row offered to a full file to look for a slot; see `DiskRows`."""
 LONGEST_QUEUE = 64
-PROBE_BATCH = 12
-"""Rows computed together when measuring: what a full memory tier asks for (`EVICTING_BATCH`)."""
-PROBE_BATCHES = 3
-PROBE_SECONDS = 0.2
-PROBE_BYTES = 16 << 20
-"""Most bytes written and read back when measuring: 60 ms at the 0.28 GB/s of a slow disk."""
-WORTH_KEEPING = 1.5
-"""Times as long that computing a row must take. Handing a row over to be written cost about what
-reading it once costs (80 kB: 0.04 ms beside 0.06); from here on two or three reads pay for it."""
-
-
-class Decision(NamedTuple):
-    """What a kernel row costs, in seconds, and whether rows are kept on disk.
-
-    `read_seconds` is that of a row which the system has not in memory: what the system keeps beside
-    the process is not this program's to count on. A time that was not measured is NaN.
-    """
-
-    compute_seconds: float
-    read_seconds: float
-    write_seconds: float
-    keep: bool
-    reason: str
-
-
-def decide(*, compute_seconds: float, read_seconds: float, write_seconds: float) -> Decision:
-    """Keep rows if reading one is clearly cheaper than computing it; all times per row."""
-    keep = compute_seconds >= WORTH_KEEPING * read_seconds
-    reason = (
-        f"a kernel row takes {1e3 * compute_seconds:.2g} ms to compute and "
-        f"{1e3 * read_seconds:.2g} ms to read: rows are "
-        f"{'kept on disk' if keep else 'computed again, not kept on disk'}"
-    )
-    return Decision(compute_seconds, read_seconds, write_seconds, keep, reason)
-
-
-class RowFile:
-    """The file of a `DiskRows`: slots of rows at offsets, owned by this process until closed.
-
-    Parameters
-    ----------
-    folder : path
-        Made if absent.
-    fingerprint : mapping of str to str, or str
-    n_variables : int
-    capacity_bytes : int
-
-    Attributes
-    ----------
-    digests : (n_slots,) uint64
-    is_new : bool
-        Whether the file held nothing that could be used.
-
-    Raises
-    ------
-    OSError
-        The file cannot be made, is in use by another process, or does not fit disk or capacity.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        fingerprint: Mapping[str, str] | str,
-        *,
-        n_variables: int,
-        capacity_bytes: int,
-    ) -> None:
-        valid_for = {
-            "format": FORMAT_VERSION,
-            "dtype": np.dtype(np.float32).str,
-            "n_variables": n_variables,
-            "fingerprint": fingerprint if isinstance(fingerprint, str) else dict(fingerprint),
-        }
-        text = json.dumps(valid_for, sort_keys=True)
-        digest = xxhash.xxh3_128(text.encode())
-        self._seed = digest.intdigest() & 0xFFFFFFFFFFFFFFFF
-        header = f"bigsvm kernel rows\n{digest.hexdigest()}\n{text}\n".encode()
-        self._header = header + bytes(-len(header) % PAGE)
-        self.row_bytes = 4 * n_variables
-        self.n_slots = min(self._slots_within(capacity_bytes), n_variables)
-        if self.n_slots < 1:
-            raise OSError(f"{capacity_bytes} bytes hold no row of {self.row_bytes} bytes")
-        self.path = folder / f"kernel-rows-{digest.hexdigest()}"
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = try_lock(self.path)
-        if descriptor is None:
-            raise BlockingIOError(errno.EWOULDBLOCK, "in use by another process", str(self.path))
-        self._descriptor = descriptor
-        try:
-            self.is_new = self._begin()
-        except BaseException:
-            self.close()
-            raise
-        self.digests = np.zeros(self.n_slots, np.uint64)
-
-    def _slots_within(self, capacity_bytes: int) -> int:
-        room = max(capacity_bytes - len(self._header), 0)
-        groups, rest = divmod(room, PAGE + GROUP * self.row_bytes)
-        return groups * GROUP + max(rest - PAGE, 0) // self.row_bytes
-
-    def _begin(self) -> bool:
-        """Make the file as long as it may get; whether it had to be begun anew."""
-        before = os.fstat(self._descriptor).st_size
-        anew = os.pread(self._descriptor, len(self._header), 0) != self._header
-        if anew and before:
-            logger.warning("%s: the header is damaged; the file is begun anew", self.path)
-        size = self._row_offset(self.n_slots - 1) + self.row_bytes
-        os.ftruncate(self._descriptor, 0 if anew else min(before, size))
-        try:
-            _allocate(self._descriptor, size)
-            if anew:
-                _write_all(self._descriptor, self._header, 0)
-            elif before > size:
-                # With more room again these slots are free, not damaged.
-                free = bytes(-self.n_slots % GROUP * ENTRY.size)
-                _write_all(
-                    self._descriptor, free, self._entry_offset(self.n_slots - 1) + ENTRY.size
-                )
-        except OSError:
-            # What a full disk has given so far is given back; the rows there were are not lost.
-            os.ftruncate(self._descriptor, 0 if anew else min(before, size))
-            if anew:
-                self.path.unlink()
-            raise
-        return anew
-
-    def close(self, *, remove: bool = False) -> None:
-        """Give the file up and, to `remove` it, its place on the disk."""
-        with contextlib.suppress(OSError):
-            if remove:
-                self.path.unlink()
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
-
-    def _table_offset(self, group: int) -> int:
-        return len(self._header) + group * (PAGE + GROUP * self.row_bytes)
-
-    def _entry_offset(self, slot: int) -> int:
-        return self._table_offset(slot // GROUP) + slot % GROUP * ENTRY.size
-
-    def _row_offset(self, slot: int) -> int:
-        return self._table_offset(slot // GROUP) + PAGE + slot % GROUP * self.row_bytes
-
-    def _digest(self, variable: int, row: NDArray[np.float32]) -> int:
-        return xxhash.xxh3_64_intdigest(row.data, (self._seed + variable) & 0xFFFFFFFFFFFFFFFF)
-
-    def owners(self) -> NDArray[np.int64]:
-        """Read the tables: the variable of each slot, (n_slots,) int64, or what damage made of it.
-
-        A free slot has −1.
-        """
-        owners = np.empty(self.n_slots, np.int64)
-        for group in range(-(-self.n_slots // GROUP)):
-            page = os.pread(self._descriptor, PAGE, self._table_offset(group)).ljust(PAGE, b"\0")
-            slots = slice(group * GROUP, (group + 1) * GROUP)
-            entries = np.frombuffer(page, "<u8").reshape(GROUP, 2)[: len(owners[slots])]
-            owners[slots] = entries[:, 0].astype(np.int64) - 1
-            self.digests[slots] = entries[:, 1]
-        return owners
-
-    def read(self, slot: int, variable: int, out: NDArray[np.float32]) -> bool:
-        """Read a row to `out` (n_variables,); False if it is not the row of `variable` as written.
-
-        Raises
-        ------
-        OSError
-            The disk fails.
-        """
-        rest, offset = out.data.cast("B"), self._row_offset(slot)
-        while rest:
-            count = os.preadv(self._descriptor, [rest], offset)
-            if count == 0:
-                return False
-            rest, offset = rest[count:], offset + count
-        return self._digest(variable, out) == int(self.digests[slot])
-
-    def write(self, slot: int, variable: int, row: NDArray[np.float32]) -> None:
-        """Write `row` (n_variables,), then its entry.
-
-        Raises
-        ------
-        OSError
-            The disk is full or fails.
-        """
-        digest = self._digest(variable, row)
-        _write_all(self._descriptor, row.data.cast("B"), self._row_offset(slot))
-        entry = ENTRY.pack(variable + 1, digest)
-        _write_all(self._descriptor, entry, self._entry_offset(slot))
-        self.digests[slot] = digest
-
-    def prefetch(self, slot: int) -> None:
-        """Have the disk begin to read a row; of several, 1.1 GB/s became 1.5."""
-        if sys.platform == "linux":
-            offset = self._row_offset(slot)
-            with contextlib.suppress(OSError):
-                os.posix_fadvise(self._descriptor, offset, self.row_bytes, os.POSIX_FADV_WILLNEED)
-
-    def push_out(self) -> None:
-        """Have what was written on the disk only, not in the system's memory as well."""
-        os.fsync(self._descriptor)
-        if sys.platform == "linux":
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+MOST_WARNINGS = 5
+"""Of damaged rows, in a run: a file that was overwritten has one in every batch."""
 
 
 class DiskRows:
@@ -333,7 +116,7 @@ class DiskRows:
         self._n = n_variables
         self._file: RowFile | None = None
         self.n_hits = self.n_misses = self.n_damaged = self.n_dropped = 0
-        self.bytes_read = self.bytes_written = 0
+        self.bytes_read = self.bytes_written = self._n_warnings = 0
         if decision is not None and not decision.keep:
             self.decision = decision
             return
@@ -365,7 +148,7 @@ class DiskRows:
             )
             self._take_stock(file, queue_bytes)
         except OSError as error:
-            return _unusable(error)
+            return not_kept(error)
         return self._measure(file) if decision is None else decision
 
     def _take_stock(self, file: RowFile, queue_bytes: int) -> None:
@@ -397,26 +180,12 @@ class DiskRows:
         variables = np.flatnonzero(self._slots < 0)[:n_rows]
         if len(variables) == 0:
             variables = np.arange(min(n_rows, self._n))
-        n_computed, compute = self._time_computing(variables)
+        n_computed, compute = time_computing(self._below, variables, self._buffers)
         try:
             write, read = self._time_disk(file, variables[: min(n_computed, n_few)])
         except OSError as error:
-            return _unusable(error)
+            return not_kept(error)
         return decide(compute_seconds=compute, read_seconds=read, write_seconds=write)
-
-    def _time_computing(self, variables: NDArray[np.int64]) -> tuple[int, float]:
-        """Compute rows to the queue's memory; how many there was time for, and seconds per row."""
-        rows, size = self._buffers, min(PROBE_BATCH, len(variables))
-        rows[: len(variables)] = 0  # or the first use of the memory counts as computing
-        self._below.fetch(variables[:1], rows[:1])  # the first may compile, or start threads
-        n_computed, spent, best = 0, 0.0, math.inf
-        while spent < PROBE_SECONDS and n_computed + size <= len(variables):
-            batch = slice(n_computed, n_computed + size)
-            begun = time.perf_counter()
-            self._below.fetch(variables[batch], rows[batch])
-            seconds = time.perf_counter() - begun
-            n_computed, spent, best = n_computed + size, spent + seconds, min(best, seconds / size)
-        return n_computed, best
 
     def _time_disk(self, file: RowFile, variables: NDArray[np.int64]) -> tuple[float, float]:
         """Write the rows just computed, read them back; seconds per row of either."""
@@ -468,6 +237,10 @@ class DiskRows:
             # rest of the queue would go to whatever is opened next.
             self._writer.submit(file.close)
             self._writer.shutdown()
+            if self._n_warnings > MOST_WARNINGS:
+                logger.warning(
+                    "%s: %d rows or slots were damaged in all", file.path, self.n_damaged
+                )
 
     def __enter__(self) -> Self:
         return self
@@ -525,8 +298,10 @@ class DiskRows:
             if not self._read_row(file, variable, out[i, : self._n]):
                 unread.append(i)
         if self.n_damaged > n_damaged:
-            damaged = ", ".join(str(variables[i]) for i in unread)
-            logger.warning("%s: damaged, so computed again: rows %s", file.path, damaged)
+            self._n_warnings += 1
+            if self._n_warnings <= MOST_WARNINGS:
+                damaged = ", ".join(str(variables[i]) for i in unread)
+                logger.warning("%s: damaged, so computed again: rows %s", file.path, damaged)
         return unread
 
     def _read_row(self, file: RowFile, variable: int, out: NDArray[np.float32]) -> bool:
@@ -623,28 +398,3 @@ class DiskRows:
                 if self._pending.get(variable) == buffer:
                     del self._pending[variable]
             self._idle.append(buffer)
-
-
-def _unusable(error: OSError) -> Decision:
-    reason = f"the disk cannot be used ({error}): kernel rows are computed again"
-    logger.warning("%s", reason)
-    return Decision(math.nan, math.nan, math.nan, keep=False, reason=reason)
-
-
-def _allocate(descriptor: int, size: int) -> None:
-    """Have the disk give the bytes now; where it cannot promise them, be full later on."""
-    if sys.platform == "linux":
-        try:
-            os.posix_fallocate(descriptor, 0, size)
-            return
-        except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
-                raise
-    os.ftruncate(descriptor, size)
-
-
-def _write_all(descriptor: int, data: memoryview | bytes, offset: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        count = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[count:], offset + count

@@ -1,0 +1,83 @@
+"""What a kernel row costs, and whether keeping it on disk is cheaper than computing it again."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bigsvm.cache.resident import RowTier
+
+logger = logging.getLogger(__name__)
+
+PROBE_BATCH = 12
+"""Rows computed together when measuring: what a full memory tier asks for (`EVICTING_BATCH`)."""
+PROBE_BATCHES = 3
+PROBE_SECONDS = 0.2
+PROBE_BYTES = 16 << 20
+"""Most bytes written and read back when measuring: 60 ms at the 0.28 GB/s of a slow disk."""
+WORTH_KEEPING = 1.5
+"""Times as long that computing a row must take. Handing a row over to be written cost about what
+reading it once costs (80 kB: 0.04 ms beside 0.06); from here on two or three reads pay for it."""
+
+
+class Decision(NamedTuple):
+    """What a kernel row costs, in seconds, and whether rows are kept on disk.
+
+    `read_seconds` is that of a row which the system has not in memory: what the system keeps beside
+    the process is not this program's to count on. A time that was not measured is NaN.
+    """
+
+    compute_seconds: float
+    read_seconds: float
+    write_seconds: float
+    keep: bool
+    reason: str
+
+
+def decide(*, compute_seconds: float, read_seconds: float, write_seconds: float) -> Decision:
+    """Keep rows if reading one is clearly cheaper than computing it; all times per row."""
+    keep = compute_seconds >= WORTH_KEEPING * read_seconds
+    reason = (
+        f"a kernel row takes {1e3 * compute_seconds:.2g} ms to compute and "
+        f"{1e3 * read_seconds:.2g} ms to read: rows are "
+        f"{'kept on disk' if keep else 'computed again, not kept on disk'}"
+    )
+    return Decision(compute_seconds, read_seconds, write_seconds, keep, reason)
+
+
+def not_kept(error: OSError) -> Decision:
+    """Do without a disk that fails, and say so."""
+    reason = f"the disk cannot be used ({error}): kernel rows are computed again"
+    logger.warning("%s", reason)
+    return Decision(math.nan, math.nan, math.nan, keep=False, reason=reason)
+
+
+def time_computing(
+    below: RowTier, variables: NDArray[np.int64], rows: NDArray[np.float32]
+) -> tuple[int, float]:
+    """Compute the rows of `variables` (q,) to `rows` (≥ q, n) in batches.
+
+    Returns
+    -------
+    n_computed : int
+        Those there was time for, the first of `variables`.
+    seconds : float
+        Per row, of the fastest batch.
+    """
+    size = min(PROBE_BATCH, len(variables))
+    rows[: len(variables)] = 0  # or the first use of the memory counts as computing
+    below.fetch(variables[:1], rows[:1])  # the first may compile, or start threads
+    n_computed, spent, best = 0, 0.0, math.inf
+    while spent < PROBE_SECONDS and n_computed + size <= len(variables):
+        batch = slice(n_computed, n_computed + size)
+        begun = time.perf_counter()
+        below.fetch(variables[batch], rows[batch])
+        seconds = time.perf_counter() - begun
+        n_computed, spent, best = n_computed + size, spent + seconds, min(best, seconds / size)
+    return n_computed, best
