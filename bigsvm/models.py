@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import scipy.sparse as sp
 import xxhash
 
@@ -146,6 +144,9 @@ class KernelExpansion:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, whole or not at all."""
+        # Saves 1 MB where a model is used and thrown away.
+        import safetensors
+
         tensors = {
             "coefficients": self.coefficients,
             "intercepts": np.array([self.intercept]),
@@ -187,6 +188,9 @@ class KernelExpansion:
         ModelError
             Not a bigsvm model, damaged, or written by a newer version.
         """
+        # Saves 1 MB where a model is used and thrown away.
+        import safetensors
+
         try:
             with safetensors.safe_open(str(path), "numpy") as file:
                 metadata = file.metadata() or {}
@@ -250,6 +254,9 @@ class KernelExpansion:
 
 def _replace_synced(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
     """Replace a file, whole or not at all, straight from the tensors: support vectors are many."""
+    # Saves 1 MB where a model is used and thrown away.
+    import safetensors.numpy
+
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         part = Path(folder) / path.name
         part.touch()

@@ -65,7 +65,6 @@ def opened(
     n_features : int or None
         Columns that the text must not exceed.
     """
-    from bigsvm.data.convert import convert
     from bigsvm.data.store import open_store
 
     if not is_text(source):
@@ -73,6 +72,9 @@ def opened(
         return
     if not is_standard_input(source) and "://" not in source and not Path(source).exists():
         raise DataError(f"{source}: no such store or file; check the path")
+    # Reading text and writing stores take 0.4 MB, which opening a store does without.
+    from bigsvm.data.convert import convert
+
     with temporary_folder(cache_dir) as folder:
         display.line(f"{source} is LIBSVM text: converting it to a temporary store in {folder}")
         try:

@@ -7,9 +7,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
-from zarr.buffer.cpu import NDBuffer
-from zarr.codecs import BytesCodec, ZstdCodec
 
 from bigsvm.data.schema import REMEDY, ZSTD_LEVEL, ArraySpec, hash_values
 from bigsvm.errors import DataCorruptionError, StoreError
@@ -17,6 +14,7 @@ from bigsvm.errors import DataCorruptionError, StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import zarr
     from numpy.typing import NDArray
 
 _CHUNKS_PER_READ = 4
@@ -43,6 +41,9 @@ class ArrayWriter:
     """
 
     def __init__(self, group: zarr.Group, name: str, spec: ArraySpec, *, shard_bytes: int) -> None:
+        # Zarr takes 10 MB, which training on an array does without.
+        from zarr.codecs import BytesCodec, ZstdCodec
+
         chunks = min(max(1, shard_bytes // max(spec.chunk_bytes, 1)), max(1, spec.n_chunks))
         self._spec = spec
         self._rows = spec.chunk_rows * chunks
@@ -183,6 +184,9 @@ class VerifiedArray:
 
     def _decode(self, start: int, out: NDArray[Any]) -> None:
         """Fill `out` with whole chunks, the first of which starts at row `start`."""
+        # Zarr takes 10 MB, which training on an array does without.
+        from zarr.buffer.cpu import NDBuffer
+
         rows = self.spec.chunk_rows
         first = start // rows
         if out.size:
@@ -220,4 +224,7 @@ class VerifiedArray:
 
 def create_group(path: Path) -> zarr.Group:
     """Make a new Zarr group in a directory."""
+    # 10 MB that training on an array does without.
+    import zarr
+
     return zarr.create_group(path, zarr_format=3)

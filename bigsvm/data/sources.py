@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import dask
-import dask.array as da
 import numpy as np
 import xxhash
-import zarr
 
 from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, stack_rows
 from bigsvm.data.rows import RowSource
@@ -20,6 +18,8 @@ from bigsvm.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import dask.array as da
+    import zarr
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -136,6 +136,9 @@ class ArrayRows(RowSource):
 
     def as_dask(self) -> da.Array:
         """Rows as a Dask array in blocks of some 32 MiB."""
+        # 13 MB that training does without.
+        import dask.array as da
+
         rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
         return da.from_array(
             self._rows,
@@ -182,6 +185,9 @@ class DaskRows(RowSource):
         if X.ndim != 2:
             raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+            # 4 MB that rows in memory do without.
+            import dask
+
             with dask.config.set(scheduler="synchronous"):
                 X = X.compute_chunk_sizes()
         if X.numblocks[1] > 1:
@@ -305,12 +311,29 @@ def _check_indices(indices: NDArray[np.int64], n_rows: int) -> None:
 
 def _dask_over_zarr(array: Any) -> da.Array:  # noqa: ANN401
     """Return a foreign Zarr array in blocks of whole chunks (or shards) of some 32 MiB."""
+    # 13 MB that rows in memory do without.
+    import dask.array as da
+
     if array.ndim != 2:
         raise DataError(f"X has {array.ndim} dimensions; it must have two: rows and columns")
     unit = (array.shards or array.chunks)[0]
     row_bytes = max(1, array.shape[1] * array.dtype.itemsize)
     rows = max(1, _DASK_BLOCK_BYTES // (row_bytes * unit)) * unit
     return da.from_array(array, chunks=(rows, array.shape[1]))
+
+
+def is_dask_array(X: object) -> TypeGuard[da.Array]:
+    """Whether `X` is a Dask array; nothing is one where nobody has imported Dask."""
+    # Saves the 13 MB of importing it to find that out.
+    array = getattr(sys.modules.get("dask.array"), "Array", None)
+    return array is not None and isinstance(X, array)
+
+
+def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
+    """Whether `X` is a Zarr array; nothing is one where nobody has imported zarr."""
+    # Saves the 10 MB of importing it to find that out.
+    array = getattr(sys.modules.get("zarr"), "Array", None)
+    return array is not None and isinstance(X, array)
 
 
 def as_row_source(X: Any) -> RowSource:  # noqa: ANN401
@@ -334,8 +357,8 @@ def as_row_source(X: Any) -> RowSource:  # noqa: ANN401
         return X.rows
     if isinstance(X, (str, os.PathLike)):
         return open_store(X).rows
-    if isinstance(X, zarr.Array):
+    if is_zarr_array(X):
         X = _dask_over_zarr(X)
-    if isinstance(X, da.Array):
+    if is_dask_array(X):
         return DaskRows(X)
     return ArrayRows(X)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
-import zarr
 
 from bigsvm.data.arrays import VerifiedArray
 from bigsvm.data.blocks import make_csr, stack_rows
@@ -212,7 +211,7 @@ class StoreRows(RowSource):
 
     def as_dask(self) -> da.Array:
         """Give the rows as a Dask array; each task is one verified read of some 32 MiB."""
-        # Training does without, and it takes as long to import as zarr.
+        # 13 MB that training does without.
         import dask.array as da
 
         rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
@@ -275,6 +274,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     DataCorruptionError
         If an array is missing or is not what the attributes say.
     """
+    # 10 MB that training on an array does without.
+    import zarr
+
     # Rows are read later, when the process may be in another directory.
     root = Path(path).absolute()
     try:

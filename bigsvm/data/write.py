@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dask
 import numpy as np
 import scipy.sparse as sp
 
@@ -232,7 +232,9 @@ class _Writing:
 
 
 def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:  # noqa: ANN401
-    if dask.is_dask_collection(values):
+    # Where nobody has imported Dask these are none of its own; saves the 4 MB of asking it.
+    is_lazy = getattr(sys.modules.get("dask"), "is_dask_collection", None)
+    if is_lazy is not None and is_lazy(values):
         values = values.compute()
     array = np.asarray(values)
     if array.shape != (n_rows,):

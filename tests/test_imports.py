@@ -1,0 +1,98 @@
+"""What training loads beside itself: every module it does without is memory for the data."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from command_line import REPOSITORY
+
+from bigsvm import write_store
+
+ROWS = """
+import numpy as np
+X = np.random.default_rng(0).random((40, 3), np.float32)
+y = np.arange(40) % 2
+"""
+ROWS_IN_MEMORY = f"""{ROWS}
+from bigsvm.data.sources import as_row_source
+from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
+fit_classifier(as_row_source(X), y, None, ClassifierParameters())
+"""
+ESTIMATOR = f"""{ROWS}
+import bigsvm
+from bigsvm import SVC
+SVC().fit(X, y)
+"""
+COMMAND = """
+from bigsvm.cli import main
+sys.argv = ["bigsvm", "train", "few.zarr", "few.safetensors", "--quiet"]
+assert main() == 0
+"""
+
+
+def modules_of(program, folder):
+    """Names of all modules that are loaded when a program has run in a process of its own."""
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules, file=sys.stderr)"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def of_rows_in_memory(tmp_path_factory):
+    return modules_of(ROWS_IN_MEMORY, tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture(scope="module")
+def of_the_estimator(tmp_path_factory):
+    return modules_of(ESTIMATOR, tmp_path_factory.mktemp("estimator"))
+
+
+@pytest.fixture(scope="module")
+def of_the_command(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("command")
+    rng = np.random.default_rng(0)
+    write_store(folder / "few.zarr", rng.random((40, 3), np.float32), np.arange(40) % 2)
+    return modules_of(COMMAND, folder)
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["dask", "zarr", "fsspec", "sklearn", "scipy.optimize", "pandas", "safetensors", "rich"],
+)
+def test_training_on_rows_in_memory_does_without(of_rows_in_memory, module):
+    assert module not in of_rows_in_memory
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "rich",
+        "matplotlib",
+        *(
+            pytest.param(name, marks=pytest.mark.xfail(reason="svc.py imports it at its top"))
+            for name in ("dask", "zarr")
+        ),
+        pytest.param(
+            "scipy.optimize",
+            marks=pytest.mark.xfail(reason="the base classes of scikit-learn import scipy.stats"),
+        ),
+    ],
+)
+def test_the_estimator_does_without(of_the_estimator, module):
+    assert module not in of_the_estimator
+
+
+@pytest.mark.parametrize(
+    "module", ["dask", "sklearn", "scipy.optimize", "pandas", "rich", "matplotlib"]
+)
+def test_the_train_command_does_without(of_the_command, module):
+    assert module not in of_the_command
