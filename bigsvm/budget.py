@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bigsvm.errors import MemoryBudgetError, ParameterError
 
@@ -26,6 +26,8 @@ READER_CHUNKS = 4
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
 SMALLEST_WORKING_SET = 64
+FEWEST_ROWS = 16
+"""Kernel rows of all variables that are held at least where these are one working set."""
 SMALLEST_GRAM = 4 * 4 * 1024
 """Bytes of the four kernel rows, of 1024 variables at least, that a solver cannot do without."""
 
@@ -91,6 +93,14 @@ class TrainingPlan:
     block_bytes: int
     projected: dict[str, int]
 
+    def holds_few_rows(self, share: float) -> bool:
+        """Whether less than this share of the working set's kernel rows fit in memory."""
+        return self.gram_bytes < share * 4 * _padded(self.working_set) * self.working_set
+
+    def with_kernel_rows(self, count: int) -> TrainingPlan:
+        """Return a plan whose kernel rows take `count` times the length of one."""
+        return replace(self, gram_bytes=4 * _padded(self.working_set) * count)
+
 
 def plan_training(
     memory: int,
@@ -101,6 +111,7 @@ def plan_training(
     row_alignment: int,
     threads: int,
     resident_bytes: int = 0,
+    whole: bool = False,
 ) -> TrainingPlan:
     """Divide `memory` bytes among the parts of a run.
 
@@ -116,6 +127,8 @@ def plan_training(
     threads : int
     resident_bytes : int
         Arrays of the caller that the run keeps (sample weights), counted here.
+    whole : bool
+        Whether all rows are one working set, whose kernel rows get what the rows leave.
 
     Raises
     ------
@@ -137,7 +150,11 @@ def plan_training(
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
     for_rows = left - gram - blocks
     size = active = 0
-    if gram >= SMALLEST_GRAM and for_rows > 0:
+    if whole:
+        gram = int(left - blocks - row_bytes * n_rows)
+        if gram >= 4 * _padded(n_rows) * FEWEST_ROWS:
+            size = active = n_rows
+    elif gram >= SMALLEST_GRAM and for_rows > 0:
         active = int(min(n_rows, for_rows / row_bytes))
         size = min(active, _largest_square(gram))
     # Nothing smaller than the whole problem needs more than its square.
@@ -150,11 +167,14 @@ def plan_training(
         "active rows": int(row_bytes * active),
     }
     if size < min(SMALLEST_WORKING_SET, n_rows):
-        rows = row_bytes * SMALLEST_WORKING_SET
-        share = 1 - GRAM_SHARE
-        needed = (
-            state + scratch + max((smallest_block + rows) / share, rows / (share - BLOCK_SHARE))
-        )
+        if whole:
+            rows = row_bytes * n_rows + 4 * _padded(n_rows) * FEWEST_ROWS
+            needed = state + scratch + max(smallest_block + rows, rows / (1 - BLOCK_SHARE))
+        else:
+            rows, share = row_bytes * SMALLEST_WORKING_SET, 1 - GRAM_SHARE
+            needed = (
+                state + scratch + max((smallest_block + rows) / share, rows / (share - BLOCK_SHARE))
+            )
         needed += 10**6
         parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
         raise MemoryBudgetError(

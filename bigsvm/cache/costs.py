@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROBE_BATCH = 12
-"""Rows computed together when measuring: what a full memory tier asks for (`EVICTING_BATCH`)."""
+"""Rows computed together when measuring: as many as a full memory tier asks for, of dense rows."""
 PROBE_BATCHES = 3
 PROBE_SECONDS = 0.2
 PROBE_BYTES = 16 << 20

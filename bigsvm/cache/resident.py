@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 BATCH = 64
 """Most rows fetched together. Of 256 rows that seem to be needed next fewer are: w8a computes 4.24
 floors with 64, 4.52 with 256; with fewer the products get small."""
-EVICTING_BATCH = 12
-"""Rows fetched together when as many must go that may be used again: those not asked for are often
-gone before they are. With 256 a cache a third too small computed 15 times the rows it computes when
-it is large enough. 12 is what the micro-kernel computes at once anyway."""
 FEWEST_SLOTS = 4
 """HMG looks at the rows of the last pair and may then need those of two others."""
 
@@ -53,7 +49,14 @@ class RowTier(Protocol):
 
     A row is plain K: no labels, no C, float32, never permuted. Each implementation is valid for one
     (data, kernel, dtype, columns) only.
+
+    Attributes
+    ----------
+    n_hits : int
+        Rows that were not computed for `fetch` but kept from earlier.
     """
+
+    n_hits: int
 
     def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
         """Write the kernel rows of `variables` (q,) to `out` (q, ≥ m); columns past m stay."""
@@ -61,9 +64,17 @@ class RowTier(Protocol):
     def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
         """Look at rows (q, m) that are about to leave the tier above; copying them is optional."""
 
+    def drain(self) -> None:
+        """Wait until rows offered so far are where they are kept."""
+
+    def close(self) -> None:
+        """Let go of what is not memory; no row is asked for afterwards."""
+
 
 class ComputedRows:
     """The lowest tier: kernel rows are computed from the working set's rows when asked for."""
+
+    n_hits = 0
 
     def __init__(self, tiles: KernelTiles, rows: Rows, columns: Columns) -> None:
         self._tiles, self._rows, self._columns = tiles, rows, columns
@@ -74,6 +85,12 @@ class ComputedRows:
 
     def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
         """Keep nothing: computing again is always possible."""
+
+    def drain(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class KernelRowCache:
@@ -90,6 +107,9 @@ class KernelRowCache:
     cheap : bool
         Whether computing a row again costs less than memory that was never touched: slots of quiet
         rows are then given up before such memory is begun.
+    evicting_batch : int
+        Most rows fetched together when as many must go that may be used again: those not asked for
+        are often gone before they are.
 
     Attributes
     ----------
@@ -110,6 +130,7 @@ class KernelRowCache:
         width: int,
         buffer: RowBuffer,
         cheap: bool = False,
+        evicting_batch: int = 1,
     ) -> None:
         self.below = below
         self.n_variables = n_variables
@@ -126,6 +147,7 @@ class KernelRowCache:
         self._buffer = buffer
         # The staged rows are what lets scattered slots be filled by one product.
         self._cheap = cheap and n_staged > 0
+        self._evicting_batch = evicting_batch
         self._n_warm = buffer.n_touched // width - n_staged
         self.slots = np.full(width, -1, np.int32)
         self.used = np.zeros(n_slots, np.int64)
@@ -138,14 +160,10 @@ class KernelRowCache:
         """Rows that fit."""
         return len(self.used)
 
-    def largest_batch(self, quiet: NDArray[np.bool_] | None = None) -> int:
-        """Most rows of one `ensure`: what is free or quiet; few once another would be needed."""
-        few = max(min(self.n_slots // 4, EVICTING_BATCH), 1)
-        room = self.n_slots - self._n_filled
-        if room < BATCH and quiet is not None:
-            with_quiet = room + int(self._quiet_slots(quiet).sum())
-            room = max(room, min(with_quiet, len(self._staged)))
-        return max(room, few)
+    def largest_batch(self) -> int:
+        """Most rows of one `ensure`: what is free; few once another row has to go."""
+        few = max(min(self.n_slots // 4, self._evicting_batch), 1)
+        return max(self.n_slots - self._n_filled, few)
 
     def ensure(
         self,
@@ -184,6 +202,14 @@ class KernelRowCache:
         self.slots[missing] = slots
         self.used[slots] = stamp
         self.n_misses += len(missing)
+
+    def close(self) -> None:
+        """Offer all rows to the tier below, which may outlive this one, and close it."""
+        for start in range(0, self._n_filled, BATCH):
+            slots = slice(start, min(start + BATCH, self._n_filled))
+            self.below.offer(self._owner[slots], self.rows[slots, : self.n_variables])
+            self.below.drain()
+        self.below.close()
 
     def _fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
         out[:, self.n_variables :] = 0

@@ -28,10 +28,9 @@ ROWS = 180_000
 """The values take 46 MB, more than the budget."""
 FEWEST_ROWS = 2_000
 SEED = 0
-CHECKPOINT_EVERY = "1s"
-SWEEPS_BEFORE_KILL = 3
-"""Of the eight that the default data takes."""
-PAUSE_BEFORE_KILL = 0.5
+CHECKPOINT_EVERY = "0.5s"
+CHECKPOINTS_BEFORE_KILL = 2
+PAUSE_BEFORE_KILL = 0.3
 """Seconds, so that the kill does not come just after a checkpoint and costs something."""
 _POLL = 0.02
 
@@ -53,12 +52,12 @@ class Demo(NamedTuple):
 
 
 class Killed(NamedTuple):
-    """What the kill hit: seconds since the start; age, number, sweeps of the newest checkpoint."""
+    """What the kill hit: seconds since the start; age, number, steps of the newest checkpoint."""
 
     after: float
     lost: float
     generation: int
-    n_sweeps: int
+    n_iter: int
 
 
 def command(
@@ -134,7 +133,7 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
         demo.say("  It ended before it could be killed; ask for more --rows to see that.")
     else:
         demo.say(
-            f"  Killed (SIGKILL) after {killed.after:.1f} s, {killed.n_sweeps} sweeps complete. "
+            f"  Killed (SIGKILL) after {killed.after:.1f} s, {count(killed.n_iter)} steps saved. "
             f"Checkpoint {killed.generation}\n  was {killed.lost:.1f} s old: so much is lost.\n"
             "The same command again:"
         )
@@ -229,7 +228,7 @@ def _check_done(child: "subprocess.Popen[str]", what: str) -> None:
 
 
 def _train_and_kill(demo: Demo) -> Killed | None:
-    """Start training and kill it after some sweeps; None if it ended before."""
+    """Start training and kill it after some checkpoints; None if it ended before."""
     from bigsvm.training.checkpoint import newest_manifest
 
     run = demo.folder / "train.run"
@@ -238,7 +237,7 @@ def _train_and_kill(demo: Demo) -> Killed | None:
         try:
             while child.poll() is None:
                 manifest = newest_manifest(run)
-                if manifest and manifest["values"]["n_sweeps"] >= SWEEPS_BEFORE_KILL:
+                if manifest and manifest["generation"] >= CHECKPOINTS_BEFORE_KILL:
                     time.sleep(PAUSE_BEFORE_KILL)
                     break
                 time.sleep(_POLL)
@@ -256,5 +255,5 @@ def _train_and_kill(demo: Demo) -> Killed | None:
         after=now - started,
         lost=max(0.0, now - manifest["snapshot_time"]),
         generation=manifest["generation"],
-        n_sweeps=manifest["values"]["n_sweeps"],
+        n_iter=manifest["values"]["n_iter"],
     )

@@ -40,7 +40,7 @@ CacheDir = Annotated[
         "--cache-dir",
         metavar="DIR",
         show_default="the system's",
-        help="Folder for temporary files: the store that LIBSVM text is converted to.",
+        help="Folder for temporary files: the store of LIBSVM text, and kernel rows.",
     ),
 ]
 ZeroBasedText = Annotated[

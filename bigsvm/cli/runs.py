@@ -62,7 +62,9 @@ class Run:
         if values.get("max_seconds") is None:
             values["max_seconds"] = float("inf")
         return ClassifierParameters(
-            checkpoint=None if checkpoint is None else str(checkpoint), **values
+            checkpoint=None if checkpoint is None else str(checkpoint),
+            cache_dir=self.cache_dir,
+            **values,
         )
 
     def updated(self, given: dict[str, Any]) -> Run:

@@ -43,6 +43,13 @@ class KernelName(StrEnum):
     SIGMOID = "sigmoid"
 
 
+class WorkingSet(StrEnum):
+    """What pair steps are taken over."""
+
+    AUTO = "auto"
+    ALL = "all"
+
+
 class Selection(StrEnum):
     """How the solver chooses a pair of variables."""
 
@@ -61,6 +68,8 @@ _PARAMETERS = {
     "tol": "tol",
     "class_weight": "class_weight",
     "selection": "selection",
+    "working_set": "working_set",
+    "disk_cache": "disk_cache",
     "seed": "seed",
     "memory": "memory",
     "threads": "threads",
@@ -106,6 +115,14 @@ def command(
         ),
     ] = None,
     memory: Memory = "1GB",
+    disk_cache: Annotated[
+        str,
+        typer.Option(
+            "--disk-cache",
+            metavar="SIZE",
+            help="Kernel rows kept in --cache-dir, with --working-set all.",
+        ),
+    ] = "0",
     cache_dir: CacheDir = None,
     checkpoint: Annotated[
         Path | None,
@@ -128,6 +145,12 @@ def command(
     selection: Annotated[
         Selection, typer.Option("--selection", help="How a pair of variables is chosen.")
     ] = Selection.AUTO,
+    working_set: Annotated[
+        WorkingSet,
+        typer.Option(
+            "--working-set", help="Parts of the rows, or all at once (kernel rows on demand)."
+        ),
+    ] = WorkingSet.AUTO,
     threads: Threads = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the samples training starts from.")] = 0,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
@@ -165,6 +188,8 @@ def command(
         "tol": tol,
         "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
         "selection": selection.value,
+        "working_set": working_set.value,
+        "disk_cache": disk_cache,
         "seed": seed,
         "memory": memory,
         "threads": threads,

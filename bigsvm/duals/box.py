@@ -34,17 +34,17 @@ class SelectionRule(IntEnum):
     HMG = smo.HMG
 
     @classmethod
-    def from_name(cls, name: str) -> SelectionRule:
+    def from_name(cls, name: str, *, rows_are_scarce: bool = False) -> SelectionRule:
         """Read ``"mvp"``, ``"second-order"``, ``"hmg"`` or ``"auto"``.
 
-        ``"auto"`` is second-order: inside a working set most rows asked for are in memory, and it
-        takes the fewest steps; HMG pays where each row has to be computed for one step.
+        ``"auto"`` is second-order where most rows asked for are in memory, as it takes the fewest
+        steps, and HMG where rows are scarce and each has to be computed for one step.
         """
         names = {
             "mvp": cls.MVP,
             "second-order": cls.SECOND_ORDER,
             "hmg": cls.HMG,
-            "auto": cls.SECOND_ORDER,
+            "auto": cls.HMG if rows_are_scarce else cls.SECOND_ORDER,
         }
         try:
             return names[name.replace("_", "-")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
 from bigsvm.budget import available_processors, parse_bytes, plan_training
+from bigsvm.cache.disk_cache import DiskCache
+from bigsvm.data.held import hold
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError, ParameterError
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
     from bigsvm.training.result import Certificate
 
 
+WORKING_SETS = ("auto", "all")
+SCARCE = 0.25
+"""With fewer kernel rows in memory than this share of all, HMG computes fewer of them than
+second-order and is faster; TO BE MEASURED by tools/benchmarks/working_sets.py."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassifierParameters:
     """What a C-SVC is trained with; the meaning of each is `bigsvm.SVC`'s.
@@ -51,8 +60,12 @@ class ClassifierParameters:
     tol: float = 1e-3
     class_weight: Mapping[float, float] | str | None = None
     selection: str = "auto"
+    working_set: str = "auto"
     seed: int = 0
     memory: int | str = "1GB"
+    kernel_rows: int | None = None
+    disk_cache: int | str = 0
+    cache_dir: str | None = None
     threads: int | None = None
     checkpoint: str | None = None
     checkpoint_every: float = 60.0
@@ -70,6 +83,11 @@ class ClassifierParameters:
         resolve_gamma(self.gamma, n_features=1, variance=1.0)
         SelectionRule.from_name(self.selection)
         parse_bytes(self.memory)
+        self.disk_cache_bytes()
+        if self.working_set not in WORKING_SETS:
+            raise ParameterError(
+                f"working_set is {self.working_set!r}; it must be one of {', '.join(WORKING_SETS)}"
+            )
         for name, value in (("C", self.C), ("tol", self.tol)):
             if not (np.isfinite(value) and value > 0):
                 raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
@@ -81,6 +99,10 @@ class ClassifierParameters:
             raise ParameterError(f"max_seconds is {self.max_seconds!r}; it must be > 0")
         if self.max_iter != -1 and self.max_iter < 0:
             raise ParameterError(f"max_iter is {self.max_iter!r}; it must be >= 0, or -1 for none")
+
+    def disk_cache_bytes(self) -> int:
+        """Bytes of kernel rows on disk, 0 for none."""
+        return 0 if str(self.disk_cache).strip() in ("0", "0.0") else parse_bytes(self.disk_cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,15 +149,22 @@ def fit_classifier(
     del labels
     weights = formulation.sample_weight
     threads = parameters.threads or available_processors()
+    whole = parameters.working_set == "all"
+    memory = parse_bytes(parameters.memory)
+    read, source = source, hold(source, memory)
     plan = plan_training(
-        parse_bytes(parameters.memory),
+        memory,
         n_rows=source.n_rows,
         n_columns=source.n_columns,
         bytes_per_row=source.bytes_per_row,
         row_alignment=source.row_alignment,
         threads=threads,
-        resident_bytes=0 if weights is None else weights.nbytes,
+        resident_bytes=(0 if weights is None else weights.nbytes)
+        + (0 if source is read else int(source.bytes_per_row * source.n_rows)),
+        whole=whole,
     )
+    if parameters.kernel_rows is not None:
+        plan = plan.with_kernel_rows(parameters.kernel_rows)
     kernel = _kernel(
         parameters,
         source,
@@ -147,19 +176,31 @@ def fit_classifier(
     centre = source.column_means() if centred else None
     fingerprint = _fingerprint(source, formulation, kernel)
     # From here on rows have the order they are trained in.
-    variables = make_variables(source, formulation)
+    variables = make_variables(source, formulation, merge=not whole)
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         tiles = stack.enter_context(KernelTiles(kernel, centre=centre, threads=threads))
         checkpoint = None
         if parameters.checkpoint is not None:
             checkpoint = stack.enter_context(Checkpoint(parameters.checkpoint, fingerprint))
+        disk = None
+        if whole and parameters.disk_cache_bytes():
+            disk = DiskCache(
+                parameters.cache_dir or tempfile.gettempdir(),
+                capacity_bytes=parameters.disk_cache_bytes(),
+                fingerprint=_of_kernel_rows(fingerprint, source),
+            )
+        rule = SelectionRule.from_name(
+            parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
+        )
         result = Decomposition(
             variables.source,
-            BoxDual(variables.formulation, SelectionRule.from_name(parameters.selection)),
+            BoxDual(variables.formulation, rule),
             tiles,
             plan,
             tol=parameters.tol,
+            whole=whole,
+            disk=disk,
             seed=parameters.seed,
             limits=Limits(
                 max_iter=parameters.max_iter,
@@ -325,6 +366,12 @@ def _kernel(
     return make_kernel(
         parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
     )
+
+
+def _of_kernel_rows(fingerprint: dict[str, str], source: RowSource) -> dict[str, str]:
+    """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
+    same = {name: fingerprint[name] for name in ("data", "kernel", "bigsvm")}
+    return {**same, "rows": str(source.n_rows)}
 
 
 def _fingerprint(source: RowSource, formulation: CSVC, kernel: Kernel) -> dict[str, str]:

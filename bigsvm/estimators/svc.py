@@ -57,8 +57,18 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_weight : dict, "balanced" or None
     selection : {"auto", "second-order", "hmg", "mvp"}
         How the solver chooses a pair of variables.
+    working_set : {"auto", "all"}
+        ``"auto"`` works on parts of the rows, chosen anew as training goes on. ``"all"`` takes pair
+        steps over all rows at once, with kernel rows on demand: the papers' own algorithm. All rows
+        have to fit in `memory`, and the kernel rows get the rest of it.
     memory : int or str, default "1GB"
         Bytes that all arrays of training together may take.
+    disk_cache : int or str, default 0
+        Bytes of kernel rows that may be kept on disk where memory holds too few of them, with
+        ``working_set="all"``. Rows are kept only where reading one back is cheaper than computing
+        it, which is measured first. They serve later runs on the same data with the same kernel.
+    cache_dir : path or None
+        Folder for them; None is the system's for temporary files.
     checkpoint : path or None
         Directory to save the run to and to resume it from.
     checkpoint_every : float, default 60.0
@@ -120,7 +130,10 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
         selection: str = "auto",
+        working_set: str = "auto",
         memory: int | str = "1GB",
+        disk_cache: int | str = 0,
+        cache_dir: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
         max_iter: int = -1,
@@ -136,7 +149,10 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.tol = tol
         self.class_weight = class_weight
         self.selection = selection
+        self.working_set = working_set
         self.memory = memory
+        self.disk_cache = disk_cache
+        self.cache_dir = cache_dir
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.max_iter = max_iter
@@ -206,8 +222,11 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             tol=self.tol,
             class_weight=self.class_weight,
             selection=self.selection,
+            working_set=self.working_set,
             seed=self.random_state or 0,
             memory=self.memory,
+            disk_cache=self.disk_cache,
+            cache_dir=None if self.cache_dir is None else os.fspath(self.cache_dir),
             threads=None if self.n_jobs in (None, -1) else self.n_jobs,
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             checkpoint_every=self.checkpoint_every,

@@ -84,13 +84,13 @@ class Variables(NamedTuple):
         return rows[order], np.copysign(amount, coefficients[variable])[order]
 
 
-def make_variables(source: RowSource, formulation: CSVC) -> Variables:
-    """Choose the variables of a training problem.
+def make_variables(source: RowSource, formulation: CSVC, *, merge: bool) -> Variables:
+    """Choose the variables of a training problem; without `merge`, one for each row as it comes.
 
     A store's rows have been shuffled already, and rows that are not in memory are not compared.
     """
     weights = formulation.sample_weight
-    if source.row_alignment > 1:
+    if source.row_alignment > 1 or not merge:
         return Variables(source, formulation, None)
     weighted: Indices = np.arange(source.n_rows, dtype=np.int64)
     if source.n_rows <= np.iinfo(np.int32).max:

@@ -115,6 +115,8 @@ class TrainingProgress:
         match event:
             case events.Planned():
                 self._planned(event)
+            case events.TierChosen():
+                self._display.line(event.reason)
             case events.Solving():
                 self._display.move(
                     f"solving {count(event.size)} rows",

@@ -56,7 +56,11 @@ def conclude(
         n_sweeps=count.n_sweeps,
         n_iter=count.n_iter,
         n_kernel_evaluations=count.n_kernel_evaluations,
+        n_working_sets=count.n_working_sets,
+        rows_swept=count.rows_swept,
         row_misses=count.row_misses,
+        row_reads=count.row_reads,
+        disk_tier=count.disk_tier,
         bytes_read=count.bytes_read,
         seconds=count.seconds,
     )

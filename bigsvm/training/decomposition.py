@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
+    from bigsvm.cache.disk_cache import DiskCache
+    from bigsvm.cache.resident import RowTier
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.box import BoxDual, Optimality
     from bigsvm.tiles import KernelTiles
@@ -86,6 +88,10 @@ class Decomposition:
     plan : TrainingPlan
     tol : float
         KKT gap to reach.
+    whole : bool
+        Whether all rows are one working set: the papers' own algorithm, kernel rows on demand.
+    disk : DiskCache, optional
+        Where kernel rows of that working set may be kept besides memory.
     seed : int
         Of the choice among too many violators.
     limits : Limits
@@ -105,6 +111,8 @@ class Decomposition:
         plan: TrainingPlan,
         *,
         tol: float,
+        whole: bool = False,
+        disk: DiskCache | None = None,
         seed: int = 0,
         limits: Limits | None = None,
         checkpoint: Checkpoint | None = None,
@@ -113,6 +121,7 @@ class Decomposition:
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self.tol = tol
+        self._whole, self._disk = whole, disk
         self.limits = limits or Limits()
         self.listener = listener
         self._rows = WorkingRows(source)
@@ -200,17 +209,21 @@ class Decomposition:
         if self._is_whole() and count.n_sweeps:
             fewest, most = (int(share * count.scope) for share in BAND)
             band = (fewest, min(most, self.plan.active_rows))
-        active = self.dual.select(
-            alpha,
-            outputs,
-            at,
-            capacity=self._capacity(at) if self._in_core else self.plan.active_rows,
-            smallest=DIRECT_ROWS if self.source.n_rows <= DIRECT_ROWS else SMALLEST_SET,
-            fill=FILL,
-            tol=self._active_tol(),
-            band=band,
-            margin=MARGIN * at.gap,
-            rng=self._rng,
+        active = (
+            np.arange(count.scope)
+            if self._whole
+            else self.dual.select(
+                alpha,
+                outputs,
+                at,
+                capacity=self._capacity(at) if self._in_core else self.plan.active_rows,
+                smallest=DIRECT_ROWS if self.source.n_rows <= DIRECT_ROWS else SMALLEST_SET,
+                fill=FILL,
+                tol=self._active_tol(),
+                band=band,
+                margin=MARGIN * at.gap,
+                rng=self._rng,
+            )
         )
         self.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
@@ -279,7 +292,8 @@ class Decomposition:
         tol = self._active_tol()
         if at.gap <= tol:
             return False
-        everything = len(active) == self.source.n_rows <= min(self.plan.working_set, DIRECT_ROWS)
+        most = self.source.n_rows if self._whole else min(self.plan.working_set, DIRECT_ROWS)
+        everything = len(active) == self.source.n_rows <= most
         places = np.arange(len(active))
         if not everything:
             places = self.dual.select(
@@ -316,10 +330,27 @@ class Decomposition:
             state.working_alpha,
             state.working_gradient,
             buffer=self._buffer,
+            tier=self._over_disk,
             pair=state.pair,
             steps=count.sub_steps,
         )
-        misses = 0
+        try:
+            return self._advance(problem)
+        finally:
+            problem.close()
+
+    def _over_disk(self, computed: RowTier) -> RowTier:
+        """Put the disk tier above the computation of rows, where there is one."""
+        if self._disk is None:
+            return computed
+        tier = self._disk.above(computed, n_variables=self.source.n_rows)
+        self.count.disk_tier = tier.decision.reason
+        self.listener(events.TierChosen(tier.decision.reason))
+        return tier
+
+    def _advance(self, problem: SubProblem) -> Progress:
+        count, cache = self.count, problem.cache
+        misses = reads = 0
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and self._steps_allowed():
             before = problem.steps
@@ -327,8 +358,9 @@ class Decomposition:
                 tol=count.sub_tol, max_steps=self._steps_allowed(), look=self._look
             )
             count.n_iter += problem.steps - before
-            count.row_misses += problem.cache.n_misses - misses
-            misses = problem.cache.n_misses
+            count.row_misses += cache.n_misses - misses
+            count.row_reads += cache.below.n_hits - reads
+            misses, reads = cache.n_misses, cache.below.n_hits
             self.state = self.state._replace(
                 working_alpha=problem.alpha.copy(),
                 working_gradient=problem.gradient.copy(),
@@ -416,7 +448,7 @@ class Decomposition:
     def _scope_after(self, scope: int) -> int:
         """Rows that take part next; all of them where only pair steps would need fewer."""
         n = self.source.n_rows
-        if not self.source.is_shuffled or not self._steps_allowed():
+        if self._whole or not self.source.is_shuffled or not self._steps_allowed():
             return n
         return next_scope(scope, n, growth=GROWTH if self._in_core else GROWTH_OUT_OF_CORE)
 

@@ -27,6 +27,12 @@ class Planned(NamedTuple):
     resumed_sweeps: int
 
 
+class TierChosen(NamedTuple):
+    """Whether kernel rows are kept on disk, and why, in a sentence."""
+
+    reason: str
+
+
 class Solving(NamedTuple):
     """The working set is being solved: pair steps of the run so far, KKT gap within the set."""
 
@@ -76,7 +82,7 @@ class Checkpointed(NamedTuple):
     seconds: float
 
 
-Event: TypeAlias = Planned | Solving | Sweeping | Swept | Checkpointed
+Event: TypeAlias = Planned | TierChosen | Solving | Sweeping | Swept | Checkpointed
 Listener: TypeAlias = Callable[[Event], None]
 
 

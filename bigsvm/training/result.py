@@ -52,9 +52,16 @@ class Certificate:
     n_support, n_bounded : int
     n_sweeps, n_iter : int
         Passes over all rows; pair steps.
-    n_kernel_evaluations, row_misses, bytes_read : int
+    n_working_sets, rows_swept : int
+        Sub-problems solved; rows that all sweeps together have passed over.
+    n_kernel_evaluations : int
+    row_misses, row_reads : int
+        Kernel rows that had to be brought to memory, and those of them that were read from disk.
+    bytes_read : int
     seconds : float
         Of training, earlier processes of a resumed run included.
+    disk_tier : str or None
+        What was decided about keeping kernel rows on disk, and why.
     """
 
     converged: bool
@@ -69,8 +76,12 @@ class Certificate:
     n_iter: int
     n_kernel_evaluations: int
     row_misses: int
+    row_reads: int
+    n_working_sets: int
+    rows_swept: int
     bytes_read: int
     seconds: float
+    disk_tier: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

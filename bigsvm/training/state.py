@@ -113,6 +113,8 @@ class Counters:
     n_iter: int = 0
     n_kernel_evaluations: int = 0
     row_misses: int = 0
+    row_reads: int = 0
+    disk_tier: str | None = None
     bytes_read: int = 0
     seconds: float = 0.0
     gap: float = float("inf")

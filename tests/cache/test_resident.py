@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bigsvm.cache.resident import (
-    EVICTING_BATCH,
     FEWEST_SLOTS,
     ComputedRows,
     KernelRowCache,
@@ -45,11 +44,13 @@ class NumberedRows:
         self.offered += variables.tolist()
 
 
-def make_cache(n_variables=20, n_slots=5, width=32):
+def make_cache(n_variables=20, n_slots=5, width=32, **options):
     below = NumberedRows(n_variables)
     buffer = RowBuffer(4 * (n_slots * width + width // 2))
     buffer.values[:] = np.nan
-    return below, KernelRowCache(below, n_variables=n_variables, width=width, buffer=buffer)
+    return below, KernelRowCache(
+        below, n_variables=n_variables, width=width, buffer=buffer, **options
+    )
 
 
 def ensure(cache, *variables, stamp):
@@ -106,10 +107,10 @@ def test_rows_are_fetched_straight_into_place_in_runs():
 
 
 def test_a_full_cache_takes_small_batches():
-    _, cache = make_cache(n_variables=300, n_slots=100, width=300)
+    _, cache = make_cache(n_variables=300, n_slots=100, width=300, evicting_batch=9)
     assert cache.n_slots == 88  # and 12 where a batch is computed that goes to scattered slots
     ensure(cache, *range(88), stamp=1)
-    assert cache.largest_batch() == EVICTING_BATCH
+    assert cache.largest_batch() == 9
     _, small = make_cache(n_slots=FEWEST_SLOTS)
     ensure(small, 0, 1, 2, 3, stamp=1)
     assert small.largest_batch() == 1
@@ -123,7 +124,7 @@ def test_quiet_rows_are_given_up_first_the_last_used_excepted():
     quiet = np.zeros(300, bool)
     quiet[50:138] = True
     quiet[138:140] = True  # of the last pair: HMG looks at them next
-    assert cache.largest_batch(quiet) == 20
+    assert cache.largest_batch() == 1
     batches = []
     fetch = below.fetch
     below.fetch = lambda variables, out: (batches.append(len(variables)), fetch(variables, out))

@@ -88,8 +88,8 @@ def test_a_run_too_quick_to_be_killed_says_so(tmp_path):
 def test_the_kill_hits_and_the_run_is_resumed():
     record = json.loads(finish(start("demo", "--json", "--quiet"))[0])
     assert record["memory"] < record["bytes_of_rows"]
-    assert record["killed"]["n_sweeps"] >= 3
+    assert record["killed"]["n_iter"] > 0
     assert record["killed"]["lost"] < 2.5
     assert record["train"]["converged"]
-    assert record["train"]["n_sweeps"] > record["killed"]["n_sweeps"]
+    assert record["train"]["n_iter"] > record["killed"]["n_iter"]
     assert record["predict"]["accuracy"] > 0.98

@@ -11,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import SVC as PeerSVC
 
+from bigsvm.cache.costs import Decision
+from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
@@ -371,3 +373,88 @@ def test_unshuffled_sources_are_sampled_row_by_row(problem):
     source = as_row_source(X[order])
     source.is_shuffled = False
     assert decomposition(source, y[order]).run().certificate.converged
+
+
+# -- all rows as one working set ---------------------------------------------------------------
+
+
+class Disk:
+    """A disk cache that remembers its tiers."""
+
+    def __init__(self, folder, monkeypatch, *, keep):
+        monkeypatch.setattr(
+            "bigsvm.cache.disk.decide",
+            lambda **seconds: Decision(1.0, 0.5, 0.5, keep, "as the test says"),
+        )
+        self._cache = DiskCache(str(folder), capacity_bytes=1 << 26, fingerprint={"data": "blobs"})
+        self.tiers = []
+
+    def above(self, below, *, n_variables):
+        self.tiers.append(self._cache.above(below, n_variables=n_variables))
+        return self.tiers[-1]
+
+
+def whole(X, y, **options):
+    return decomposition(X, y, whole=True, working_set=len(y), **options)
+
+
+@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+def test_all_rows_as_one_working_set_have_the_same_optimum(problem, reference, rule):
+    scarce, plenty = (whole(*problem, rule=rule, slots=slots).run() for slots in (60, 1500))
+    assert_same_bits(scarce, plenty)
+    certificate = scarce.certificate
+    assert certificate.converged
+    assert certificate.n_working_sets == 1
+    assert certificate.n_sweeps == 1
+    assert certificate.objective == pytest.approx(reference.certificate.objective, rel=1e-6)
+    assert certificate.row_misses > plenty.certificate.row_misses
+
+
+def test_hmg_asks_for_no_more_than_a_row_in_a_step(problem):
+    """But for the steps after both of the last pair have reached a bound: few where C is large."""
+    X, y = problem
+    hmg, second = (
+        whole(sp.csr_array(X), y, rule=rule, slots=32, C=100.0).run().certificate
+        for rule in ("hmg", "second-order")
+    )
+    assert hmg.row_misses <= hmg.n_iter
+    assert hmg.row_misses < second.row_misses
+
+
+def test_rows_on_disk_change_no_bit_and_serve_another_c(problem, tmp_path, monkeypatch):
+    X, y = problem
+    alone = whole(X, y, slots=60).run()
+    disk = Disk(tmp_path, monkeypatch, keep=True)
+    kept = whole(X, y, slots=60, disk=disk).run()
+    assert_same_bits(kept, alone)
+    assert 0 < kept.certificate.row_reads < kept.certificate.row_misses
+    assert kept.certificate.disk_tier == "as the test says"
+    computed = kept.certificate.row_misses - kept.certificate.row_reads
+    other = whole(X, y, slots=60, disk=disk, C=2.0).run().certificate
+    assert other.row_misses - other.row_reads < computed / 2
+    assert len(disk.tiers) == 2
+
+
+def test_where_rows_are_not_kept_none_is_written(problem, tmp_path, monkeypatch):
+    X, y = problem
+    kept = whole(X, y, slots=60, disk=Disk(tmp_path, monkeypatch, keep=False)).run()
+    assert kept.certificate.row_reads == 0
+    assert not any(tmp_path.iterdir())
+
+
+def test_interrupted_it_resumes_with_the_rows_it_had(problem, tmp_path, monkeypatch):
+    X, y = problem
+    until = Until(lambda event: isinstance(event, events.Solving))
+    disk = Disk(tmp_path / "rows", monkeypatch, keep=True)
+    options = {"C": 1e3, "slots": 60, "disk": disk}
+    undisturbed = whole(X, y, **{**options, "disk": None}).run()
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        run = whole(
+            X, y, checkpoint=checkpoint, limits=Limits(interrupted=until), listener=until.listen,
+            **options,
+        )  # fmt: skip
+        assert run.run().certificate.stop_reason is StopReason.INTERRUPTED
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        resumed = whole(X, y, checkpoint=checkpoint, **options).run()
+    assert_same_bits(resumed, undisturbed)
+    assert disk.tiers[-1].n_hits > 60

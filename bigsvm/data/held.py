@@ -1,0 +1,83 @@
+"""HeldRows: all rows of a source that is small for the memory there is, read once and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.data.rows import RowSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+
+HELD_SHARE = 0.15
+"""Share of the memory that rows may take to be kept: reading and decoding a store again and again
+costs more than what a larger working set would save."""
+
+
+class HeldRows(RowSource):
+    """Rows in memory; what is known of them as a whole is asked of where they came from.
+
+    Parameters
+    ----------
+    source : RowSource
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self._rows: Any = source.read(0, source.n_rows)
+        self.n_rows, self.n_columns = source.n_rows, source.n_columns
+        self.dtype = source.dtype
+        self.is_sparse = source.is_sparse
+        self.is_shuffled = True
+        self.bytes_per_row = source.bytes_per_row
+        self.row_alignment = 1
+        self.first_index = source.first_index
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``; a view, if they are dense."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        rows: Rows = self._rows[start:stop]
+        return rows
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):
+            raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
+        look()
+        rows: Rows = self._rows[np.asarray(indices, np.int64)]
+        return rows
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column."""
+        return self._source.column_means()
+
+    def total_variance(self) -> float:
+        """Variance of all entries."""
+        return self._source.total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the content."""
+        return self._source.fingerprint()
+
+    def as_dask(self) -> da.Array:
+        """Rows as a Dask array, of where they came from."""
+        return self._source.as_dask()
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered from outside this process's memory, once."""
+        return self._source.bytes_read
+
+
+def hold(source: RowSource, memory: int) -> RowSource:
+    """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
+    size = source.n_rows * source.bytes_per_row
+    return HeldRows(source) if source.row_alignment > 1 and size <= HELD_SHARE * memory else source
