@@ -1,6 +1,5 @@
 """What the benchmarks share: tables, ratios, child processes, the objective against an oracle."""
 
-import gzip
 import signal
 import sys
 
@@ -73,19 +72,16 @@ def test_answer_is_the_last_line_or_the_whole(text, value):
     assert common.last_json(text) == value
 
 
-def test_data_folder_is_the_named_one_or_none(tmp_path, monkeypatch):
-    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
-    assert common.data_folder() == tmp_path
-    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path / "none"))
-    assert common.data_folder() is None
+def test_noise_is_the_spread_over_the_median():
+    said = common.noise([0.1, 0.2, 0.1])
+    assert said.startswith("noise: a fixed GEMM before each run took 100 [100-200] ms")
+    assert said.endswith("spread 100% over the median")
 
 
-def test_data_set_is_read_with_its_width_and_two_classes(tmp_path):
-    (tmp_path / "d.libsvm.gz").write_bytes(gzip.compress(b"3 1:1\n7 2:5\n"))
-    data = common.DataSet("d", 5, 1.0, 1.0, frozenset({7.0}))
-    x, y = common.load(data, tmp_path)
-    assert x.shape == (2, 5)
-    assert y.tolist() == [-1.0, 1.0]
+def test_verdicts_are_said_in_words():
+    checks = [common.Check("a", "1", "2", True), common.Check("b", "3", "2", False)]
+    lines = common.verdicts(checks).splitlines()
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["holds", "does not hold"]
 
 
 def test_child_reports_answer_threads_and_memory():

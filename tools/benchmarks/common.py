@@ -1,4 +1,4 @@
-"""What the benchmarks share: data sets, child processes and their memory, tables.
+"""What the benchmarks share: child processes and their memory, the objective, tables, checks.
 
 Everything measured runs in a child process. The parent stays small on purpose, hence the imports
 inside functions: Linux counts the pages a child shares with its parent before it becomes another
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
-    import psutil
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
@@ -41,45 +40,6 @@ FIT_BEGAN = "fit began at "
 
 SAMPLE_SECONDS = 0.05
 """Between two looks at a child's memory. Linux keeps the peak between them (VmHWM)."""
-
-
-class DataSet(NamedTuple):
-    """A binary problem: file name, width, what it is trained with, labels of its positive class."""
-
-    name: str
-    n_columns: int
-    C: float
-    gamma: float
-    positive: frozenset[float]
-
-
-DATA_SETS = {
-    data.name: data
-    for data in (
-        DataSet("a9a", 123, 1.0, 0.008, frozenset({1.0})),
-        DataSet("w8a", 300, 8.0, 0.05, frozenset({1.0})),
-        # 0-4 against 5-9, raw pixels
-        DataSet("mnist", 784, 50.0, 1 / (2 * 3500**2), frozenset({5.0, 6.0, 7.0, 8.0, 9.0})),
-    )
-}
-
-
-def data_folder() -> Path | None:
-    """Folder of the LIBSVM files: $BIGSVM_DATA, else ../shared/data; None where there is none."""
-    named = os.environ.get("BIGSVM_DATA")
-    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
-    return folder if folder.is_dir() else None
-
-
-def load(data: DataSet, folder: Path) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
-    """Rows (n, n_columns) float64 CSR and labels (n,) of ±1 of the training part of a data set."""
-    import numpy as np
-    from sklearn.datasets import load_svmlight_file
-
-    x, labels = load_svmlight_file(
-        str(folder / f"{data.name}.libsvm.gz"), n_features=data.n_columns
-    )
-    return x, np.where(np.isin(labels, list(data.positive)), 1.0, -1.0)
 
 
 def dual_objective(
@@ -227,9 +187,8 @@ class _MemorySampler:
         import psutil
 
         try:
-            process = psutil.Process(self._pid)
             while not self._done.wait(SAMPLE_SECONDS):
-                self._peak = max(self._peak, _peak_so_far(process))
+                self._peak = max(self._peak, peak_so_far(self._pid))
         except (psutil.Error, FileNotFoundError, ProcessLookupError):
             return  # the child has ended
 
@@ -239,14 +198,16 @@ class _MemorySampler:
         return self._peak
 
 
-def _peak_so_far(process: psutil.Process) -> int:
+def peak_so_far(pid: int) -> int:
     """Bytes; VmHWM counts from the moment the process became its program, unlike ru_maxrss."""
-    status = Path(f"/proc/{process.pid}/status")
+    status = Path(f"/proc/{pid}/status")
     if status.parent.parent.joinpath("self").exists():
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    return int(process.memory_info().rss)
+    import psutil
+
+    return int(psutil.Process(pid).memory_info().rss)
 
 
 def last_json(text: str) -> dict[str, Any]:
@@ -292,6 +253,33 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     ]
     lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     return "\n".join(lines)
+
+
+def noise(gemm_seconds: Sequence[float]) -> str:
+    """Say how steady the machine was, by what a fixed GEMM took before each run."""
+    milliseconds = [1e3 * seconds for seconds in gemm_seconds]
+    return (
+        f"noise: a fixed GEMM before each run took {median_range(milliseconds, digits=0)} ms, "
+        f"spread {max(gemm_seconds) / statistics.median(gemm_seconds) - 1:.0%} over the median"
+    )
+
+
+class Check(NamedTuple):
+    """One thing that must hold: what was found, and the limit it was held against."""
+
+    name: str
+    found: str
+    limit: str
+    holds: bool
+
+
+def verdicts(checks: Sequence[Check]) -> str:
+    """Lay out what was checked."""
+    rows = [[c.name, c.found, c.limit, HOLDS if c.holds else FAILS] for c in checks]
+    return table(["check", "found", "limit", ""], rows)
+
+
+HOLDS, FAILS = "holds", "does not hold"
 
 
 def megabytes(n_bytes: float) -> str:

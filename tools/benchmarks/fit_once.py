@@ -1,12 +1,14 @@
 """One measurement of `peers.py`, in a process of its own: prints one JSON object.
 
-    fit_once.py prepare DATA FOLDER           LIBSVM text → FOLDER/DATA.npz and stores, both layouts
+    fit_once.py prepare DATA FOLDER           DATA → FOLDER: arrays and a store in each layout
     fit_once.py fit PEER LAYOUT DATA FOLDER   train once; PEER is bigsvm, sklearn or sklearnex
+    fit_once.py floor LAYOUT DATA FOLDER      one sweep with FOLDER/model.safetensors
     fit_once.py calibrate                     seconds of a fixed matrix product: the machine's mood
 
 A fit is timed after a tiny one of the same type and layout, so that imports, compilation and thread
-pools are not in it; reading the data and bringing it into the layout is not in it either. When it
-starts, a line says so, for a parent that gives it up.
+pools are not in it; reading the data and bringing it into the layout is not in it either. Its peak
+of memory is that of the process when it ends: what is computed about the model comes after it. When
+it starts, a line says so, for a parent that gives it up.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import DATA_SETS, FIT_BEGAN, DataSet, data_folder, dual_objective, load
+from common import FIT_BEGAN, dual_objective, peak_so_far
+from data_sets import DataSet, data_folder, data_set, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,25 +34,34 @@ TOL = 1e-3
 CACHE_MEGABYTES = 200
 """scikit-learn's default, and the best for scikit-learn-intelex: a larger one slows it down."""
 
+CERTIFIED = ("converged", "gap", "duality_gap", "n_sweeps", "n_kernel_evaluations")
 TINY_ROWS = 300
 GEMM_SIZE = 2000
 
 
 def prepare(data: DataSet, folder: Path) -> dict[str, Any]:
-    """Write what the fits read: the arrays once, a store per layout."""
+    """Write what the fits read: arrays and a store per layout."""
     from bigsvm.data.write import write_store
 
-    source = data_folder()
-    if source is None:
-        raise SystemExit("no folder of data sets")
-    x, y = load(data, source)
-    x = sp.csr_matrix(x, dtype=np.float32)
+    x, y = load(data, data_folder())
     np.save(folder / f"{data.name}.y.npy", y)
-    sp.save_npz(folder / f"{data.name}.npz", x, compressed=False)
-    write_store(folder / f"{data.name}.csr.zarr", x, y, layout="sparse")
-    write_store(folder / f"{data.name}.dense.zarr", x.toarray(), y, layout="dense")
-    density = x.nnz / (x.shape[0] * x.shape[1])
+    density = x.nnz / (x.shape[0] * x.shape[1]) if sp.issparse(x) else 1.0
+    if "csr" in data.layouts:
+        x = sp.csr_matrix(x, dtype=np.float32)
+        sp.save_npz(folder / f"{data.name}.npz", x, compressed=False)
+        write_store(folder / f"{data.name}.csr.zarr", x, y, layout="sparse")
+    if "dense" in data.layouts:
+        x = x.toarray() if sp.issparse(x) else x
+        np.save(folder / f"{data.name}.npy", x)
+        write_store(folder / f"{data.name}.dense.zarr", x, y, layout="dense")
     return {"n_rows": x.shape[0], "n_columns": x.shape[1], "density": density}
+
+
+def read_rows(layout: str, data: DataSet, folder: Path) -> Any:  # noqa: ANN401
+    """Read what `prepare` wrote: (n, d) float32, an array or CSR."""
+    if layout == "dense":
+        return np.load(folder / f"{data.name}.npy")
+    return sp.load_npz(folder / f"{data.name}.npz")
 
 
 def estimator(peer: str, data: DataSet) -> Any:  # noqa: ANN401
@@ -86,30 +98,45 @@ def fit(peer: str, layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
     dtype = np.dtype(np.float64 if peer == "sklearn" else np.float32)
     estimator(peer, data).fit(*tiny(layout, data.n_columns, dtype))
 
-    x: Any = sp.load_npz(folder / f"{data.name}.npz").astype(dtype)
+    x = read_rows(layout, data, folder).astype(dtype, copy=False)
     y = np.load(folder / f"{data.name}.y.npy")
-    if layout == "dense":
-        x = x.toarray()
     model = estimator(peer, data)
     print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
     started = time.perf_counter()
     model.fit(x, y)
     seconds = time.perf_counter() - started
+    peak_rss = peak_so_far(os.getpid())
 
     beta = model.dual_coef_
     beta = beta.toarray() if sp.issparse(beta) else beta
     answer = {
         "seconds": seconds,
+        "peak_rss": peak_rss,
         "n_support": len(model.support_),
         "objective": dual_objective(x[model.support_], beta, data.gamma),
     }
     if peer == "bigsvm":
+        model.decision_function(x[:TINY_ROWS])
         started = time.perf_counter()
         model.decision_function(x)
         answer["floor_seconds"] = time.perf_counter() - started
-        for name in ("converged", "gap", "duality_gap", "n_sweeps", "n_kernel_evaluations"):
-            answer[name] = model.certificate_[name]
+        answer |= {name: model.certificate_[name] for name in CERTIFIED}
     return answer
+
+
+def floor(layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
+    """Time one sweep of all rows with the support vectors of the model that was trained last."""
+    from bigsvm.data.sources import as_row_source
+    from bigsvm.models import KernelExpansion
+
+    model = KernelExpansion.load(folder / "model.safetensors")
+    source = as_row_source(read_rows(layout, data, folder))
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    few = as_row_source(source.read(0, min(TINY_ROWS, source.n_rows)))
+    model.decision_function(few, threads=threads)
+    started = time.perf_counter()
+    model.decision_function(source, threads=threads)
+    return {"seconds": time.perf_counter() - started}
 
 
 def calibrate() -> dict[str, Any]:
@@ -127,9 +154,11 @@ def calibrate() -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> None:
     match arguments:
         case ["prepare", name, folder]:
-            answer = prepare(DATA_SETS[name], Path(folder))
+            answer = prepare(data_set(name), Path(folder))
         case ["fit", peer, layout, name, folder]:
-            answer = fit(peer, layout, DATA_SETS[name], Path(folder))
+            answer = fit(peer, layout, data_set(name), Path(folder))
+        case ["floor", layout, name, folder]:
+            answer = floor(layout, data_set(name), Path(folder))
         case ["calibrate"]:
             answer = calibrate()
         case _:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common import (
     REPOSITORY,
+    Check,
     Finished,
     bigsvm_command,
     machine,
@@ -36,6 +37,7 @@ from common import (
     run_checked,
     run_child,
     table,
+    verdicts,
 )
 
 from bigsvm.budget import parse_bytes
@@ -56,15 +58,6 @@ C, GAMMA = 10, 0.1  # as make_overlap.py says; not imported from it, to keep thi
 
 ATTEMPTS = 3
 """A run that ended before its kill is started again, to be killed earlier."""
-
-
-class Check(NamedTuple):
-    """One thing that must hold: what was found, and the limit it was held against."""
-
-    name: str
-    found: str
-    limit: str
-    holds: bool
 
 
 class Kill(NamedTuple):
@@ -307,8 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         checks = benchmark(folder, options)
-    verdicts = [[c.name, c.found, c.limit, "holds" if c.holds else "FAILS"] for c in checks]
-    print(table(["check", "found", "limit", ""], verdicts))
+    print(verdicts(checks))
     return 0 if all(check.holds for check in checks) else 1
 
 

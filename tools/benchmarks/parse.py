@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
-from common import data_folder, machine, median_range, table
+from common import machine, median_range, table
+from data_sets import data_folder
 from sklearn.datasets import load_svmlight_file
 
 from bigsvm.data.libsvm import LibsvmReader

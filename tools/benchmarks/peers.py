@@ -1,6 +1,6 @@
 """Training time on real data, beside scikit-learn, scikit-learn-intelex and the floor.
 
-    python tools/benchmarks/peers.py [--data a9a w8a mnist] [--repeats 3] [--sklearn-repeats 1]
+    python tools/benchmarks/peers.py [--data a9a w8a mnist few-100000] [--repeats 3]
 
 Each measurement is a process of its own, and the competitors take turns (A B C A B C …), because
 the machine's speed drifts. The first round tries every competitor with dense and with CSR rows; the
@@ -10,65 +10,42 @@ times the seconds of the slower of ``store`` and ``memory``, start-up included, 
 then lower bounds, ">": what the fit itself had taken until then. Ratios are taken within a round. A
 competitor that is not installed is left out; ``pip install 'bigsvm[bench]'`` has them all.
 
+``few-100000`` is made by `synthetic.py`, and always there. What is printed last holds all data sets
+against the limits of `peers_report.py`. Peak memory is that of a process until its fit ends; of
+``store``, until the process ends.
+
 store      ``bigsvm train`` of a Zarr store, out of core; its own count of seconds
 memory     ``bigsvm.SVC().fit`` of float32 arrays
 sklearn    scikit-learn's SVC, cache 200 MB
 sklearnex  scikit-learn-intelex's SVC, float32, cache 200 MB: its best setting
-floor      one sweep of all rows with the final support vectors, in the process of ``memory``
+floor      one sweep of all rows with the final support vectors, of ``memory`` in its process, of
+           ``store`` right after it, over the same rows in memory in the same layout; the seconds
+           of others are counted in floors of ``memory``
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from common import (
-    DATA_SETS,
-    FIT_BEGAN,
-    Finished,
-    bigsvm_command,
-    data_folder,
-    machine,
-    median_range,
-    megabytes,
-    round_ratios,
-    run_checked,
-    table,
-)
+from common import Finished, bigsvm_command, machine, megabytes, run_checked
+from data_sets import DATA_SETS, data_set, is_skipped
+from peers_report import OURS, PEERS, Measured, Outcome, report, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from common import DataSet
+    from data_sets import DataSet
 
-PEERS = ("store", "memory", "sklearnex", "sklearn")
 LAYOUTS = ("dense", "csr")
 ESTIMATOR = {"memory": "bigsvm", "sklearnex": "sklearnex", "sklearn": "sklearn"}
 
-
-class Measured(NamedTuple):
-    """One fit: who, on which layout, in which round, what came out, and the GEMM before it."""
-
-    peer: str
-    layout: str
-    round: int
-    child: Finished
-    calibration: float
-
-    @property
-    def seconds(self) -> float:
-        """Of training alone, by the child's own clock; if it was given up, until then."""
-        if not self.child.gave_up:
-            return float(self.child.answer["seconds"])
-        for line in self.child.stdout.splitlines():
-            if line.startswith(FIT_BEGAN):
-                return self.child.ended - float(line.removeprefix(FIT_BEGAN))
-        return 0.0
+LEAST_PATIENCE = 10.0
+"""Seconds: to start up takes one or two, and tiny problems are for trying this script."""
 
 
 class Setting(NamedTuple):
@@ -86,7 +63,9 @@ def fit_once(*arguments: object, threads: int, give_up_after: float | None = Non
     return run_checked(command, threads=threads, give_up_after=give_up_after)
 
 
-def train_store(data: DataSet, layout: str, setting: Setting) -> Finished:
+def train_store(
+    data: DataSet, layout: str, setting: Setting, give_up_after: float | None = None
+) -> Finished:
     """Train out of core through the command line."""
     return run_checked(
         bigsvm_command(
@@ -97,7 +76,14 @@ def train_store(data: DataSet, layout: str, setting: Setting) -> Finished:
             *("--memory", setting.memory, "--threads", setting.threads, "--json"),
         ),
         threads=setting.threads,
+        give_up_after=give_up_after,
     )
+
+
+def store_floor(data: DataSet, layout: str, setting: Setting) -> float:
+    """Time one sweep with the model that `train_store` has just written."""
+    child = fit_once("floor", layout, data.name, setting.folder, threads=setting.threads)
+    return float(child.answer["seconds"])
 
 
 def measure(
@@ -111,14 +97,16 @@ def measure(
     """Look at the machine's speed, then train once."""
     calibration = fit_once("calibrate", threads=setting.threads).answer["seconds"]
     if peer == "store":
-        child = train_store(data, layout, setting)
+        child = train_store(data, layout, setting, give_up_after)
+        floor = None if child.gave_up else store_floor(data, layout, setting)
     else:
         arguments = ("fit", ESTIMATOR[peer], layout, data.name, setting.folder)
         child = fit_once(*arguments, threads=setting.threads, give_up_after=give_up_after)
-    measured = Measured(peer, layout, turn, child, calibration)
+        floor = child.answer.get("floor_seconds")
+    measured = Measured(peer, layout, turn, child, calibration, floor)
     print(
         f"  round {turn + 1} {peer} {layout}: {'> ' * child.gave_up}{measured.seconds:.2f} s, "
-        f"peak {megabytes(child.peak_rss)} MB",
+        f"peak {megabytes(measured.peak_rss)} MB",
         file=sys.stderr,
         flush=True,
     )
@@ -158,83 +146,25 @@ def interleave(
 
 def patience(peer: str, measured: Sequence[Measured], setting: Setting) -> float | None:
     """Seconds that scikit-learn is given, start-up included; None is for ever."""
-    ours = [[m.seconds for m in measured if m.peer == own] for own in ("store", "memory")]
+    ours = [[m.seconds for m in measured if m.peer == own] for own in OURS]
     slower = max((min(seconds) for seconds in ours if seconds), default=None)
-    return None if slower is None or peer != "sklearn" else setting.give_up * slower
-
-
-def floors(measured: Measured, n_rows: int) -> str:
-    """Kernel evaluations ÷ (n · n_SV), which no noise touches; '-' where nobody counted."""
-    answer = measured.child.answer
-    if "n_kernel_evaluations" not in answer:
-        return "-"
-    return f"{answer['n_kernel_evaluations'] / (n_rows * answer['n_support']):.2f}"
-
-
-def report(name: str, prepared: dict[str, Any], measured: Sequence[Measured]) -> str:
-    """Lay out the table of one data set."""
-    by_peer = {p: [m for m in measured if m.peer == p] for p in PEERS}
-    turns = sorted({m.round for m in measured})
-    rounds = [{m.peer: m.seconds for m in measured if m.round == turn} for turn in turns]
-    rows = []
-    for peer, runs in by_peer.items():
-        if not runs:
-            continue
-        answer = runs[-1].child.answer
-        bound = "> " * any(m.child.gave_up for m in runs)
-        rows.append(
-            [
-                peer,
-                runs[0].layout,
-                bound + median_range([m.seconds for m in runs]),
-                bound + median_range(round_ratios(rounds, peer, "store")),
-                bound + median_range(round_ratios(rounds, peer, "memory")),
-                megabytes(max(m.child.peak_rss for m in runs)),
-                f"{answer['objective']:.3f}" if answer else "-",
-                answer.get("n_support", "-"),
-                floors(runs[-1], prepared["n_rows"]),
-            ]
-        )
-    floor_runs = [m for m in by_peer["memory"] if "floor_seconds" in m.child.answer]
-    floor = [m.child.answer["floor_seconds"] for m in floor_runs]
-    if floor:
-        rows.append(["floor", floor_runs[0].layout, median_range(floor), *["-"] * 5, "1.00"])
-    lines = [
-        f"{name}: {prepared['n_rows']} rows x {prepared['n_columns']}, "
-        f"density {prepared['density']:.3f}",
-        "",
-        table(
-            [
-                "who",
-                "rows",
-                "seconds",
-                "ratio to store",
-                "ratio to memory",
-                "peak RSS MB",
-                "dual objective",
-                "SVs",
-                "evaluations in floors",
-            ],
-            rows,
-        ),
-        "",
-    ]
-    if floor:
-        share = [m.seconds / m.child.answer["floor_seconds"] for m in floor_runs]
-        lines.append(f"memory takes {median_range(share)} floors in seconds")
-    gemm = [m.calibration * 1e3 for m in measured]
-    lines.append(
-        f"noise: a fixed GEMM before each run took {median_range(gemm, digits=0)} ms, "
-        f"spread {max(gemm) / statistics.median(gemm) - 1:.0%} over the median"
-    )
-    return "\n".join(lines)
+    if slower is None or peer != "sklearn":
+        return None
+    return max(setting.give_up * slower, LEAST_PATIENCE)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", nargs="+", choices=tuple(DATA_SETS), default=list(DATA_SETS))
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="NAME",
+        type=data_set,
+        default=list(DATA_SETS.values()),
+        help=f"of {', '.join(DATA_SETS)}, or made: few-N, many-N",
+    )
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     parser.add_argument("--repeats", type=int, default=3)
@@ -261,23 +191,25 @@ def installed(peers: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
-    if data_folder() is None:
-        print("skipped: no data sets; name their folder in BIGSVM_DATA", file=sys.stderr)
+    chosen = [data for data in options.data if not is_skipped(data)]
+    if not chosen:
         return 0
     peers = installed(options.peers)
     repeats = dict.fromkeys(peers, options.repeats)
     if "sklearn" in repeats:
         repeats["sklearn"] = min(options.sklearn_repeats, options.repeats)
     print(machine(options.threads))
+    outcomes = []
     with tempfile.TemporaryDirectory() as folder:
         setting = Setting(Path(folder), options.threads, options.memory, options.give_up)
-        for name in options.data:
-            data = DATA_SETS[name]
-            prepared = fit_once("prepare", name, folder, threads=options.threads).answer
-            measured = interleave(
-                data, peers, repeats=repeats, layouts=options.layouts, setting=setting
-            )
-            print(f"\n{report(name, prepared, measured)}", flush=True)
+        for data in chosen:
+            prepared = fit_once("prepare", data.name, folder, threads=options.threads).answer
+            layouts = [layout for layout in options.layouts if layout in data.layouts]
+            layouts = layouts or list(data.layouts)
+            measured = interleave(data, peers, repeats=repeats, layouts=layouts, setting=setting)
+            outcomes.append(Outcome(data.name, prepared, measured))
+            print(f"\n{report(outcomes[-1])}", flush=True)
+    print(f"\n{summary(outcomes)}")
     return 0
 
 

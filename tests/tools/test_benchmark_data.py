@@ -1,0 +1,84 @@
+"""The data sets of the benchmarks: read, made from a seed, and skipped where there is no file."""
+
+import gzip
+
+import data_sets
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import synthetic
+
+
+def test_data_folder_is_the_named_one_or_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
+    assert data_sets.data_folder() == tmp_path
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path / "none"))
+    assert data_sets.data_folder() is None
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
+    (tmp_path / "d.libsvm.gz").write_bytes(gzip.compress(b"3 1:1\n7 2:5\n3 1:2\n"))
+    return data_sets.DataSet("d", 5, 1.0, 1.0, frozenset({7.0}))
+
+
+def test_data_set_is_read_with_its_width_and_two_classes(toy, tmp_path):
+    x, y = data_sets.load(toy, tmp_path)
+    assert x.shape == (3, 5)
+    assert y.tolist() == [-1.0, 1.0, -1.0]
+    x, y = data_sets.load(toy, tmp_path, n_rows=2)
+    assert x.toarray().tolist() == [[1, 0, 0, 0, 0], [0, 5, 0, 0, 0]]
+    assert y.tolist() == [-1.0, 1.0]
+
+
+def test_a_data_set_without_its_file_is_skipped_and_said_to_be(toy, monkeypatch, tmp_path, capsys):
+    assert not data_sets.is_skipped(toy)
+    assert capsys.readouterr().err == ""
+    assert data_sets.is_skipped(toy._replace(name="e"))
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path / "none"))
+    assert data_sets.is_skipped(toy)
+    assert "skipped e: no file" in capsys.readouterr().err
+    assert not data_sets.is_skipped(data_sets.made("few", 10))
+    with pytest.raises(SystemExit, match="no folder of data sets"):
+        data_sets.load(toy, None)
+
+
+@pytest.mark.parametrize("name", ["many-300", "few-100000", "a9a"])
+def test_names_are_found(name):
+    assert data_sets.data_set(name).name == name
+
+
+@pytest.mark.parametrize("name", ["none", "many", "many-", "many-x", "many-1", "some-300"])
+def test_other_names_are_refused(name):
+    with pytest.raises(ValueError, match="no data set"):
+        data_sets.data_set(name)
+
+
+@pytest.mark.parametrize("family", list(data_sets.FAMILIES))
+def test_a_made_problem_is_the_same_each_time_and_begins_a_larger_one(family, monkeypatch):
+    monkeypatch.setattr(synthetic, "BLOCK_ROWS", 50)
+    data = data_sets.made(family, 120)
+    x, y = data_sets.load(data, None)
+    assert x.dtype == np.float32
+    assert x.shape == (120, data.n_columns)
+    assert set(y) == {-1.0, 1.0}
+    assert len(np.unique(x, axis=0)) == 120
+    for n_rows in (40, 70):
+        fewer_x, fewer_y = synthetic.make(family, n_rows, data.n_columns)
+        np.testing.assert_array_equal(fewer_x, x[:n_rows])
+        np.testing.assert_array_equal(fewer_y, y[:n_rows])
+        np.testing.assert_array_equal(data_sets.load(data, None, n_rows=n_rows)[0], fewer_x)
+
+
+@pytest.mark.parametrize(("family", "positive"), [("few", 0.16), ("many", 0.5)])
+def test_classes_have_their_shares(family, positive):
+    _, y = synthetic.make(family, 5000, 10)
+    assert np.mean(y > 0) == pytest.approx(positive, abs=0.03)
+
+
+def test_what_is_made_has_no_zeros():
+    x, _ = synthetic.make("many", 100, 10)
+    assert sp.csr_matrix(x).nnz == 1000
+    assert data_sets.made("many", 100).layouts == ("dense",)
+    assert data_sets.DATA_SETS["a9a"].layouts == ("dense", "csr")
