@@ -48,6 +48,8 @@ class ChosenRows(RowSource):
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
+        if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):
+            raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
         return self._source.take(self._chosen[indices].astype(np.int64), look=look)
 
     def column_means(self) -> NDArray[np.float64]:

@@ -79,5 +79,7 @@ def equal_rows(values: Rows, kind: NDArray[np.int8], candidates: Indices) -> Gro
     else:
         core.same_dense(bits, before[pairs], after[pairs], equal)
     same[pairs] = equal
-    starts = np.flatnonzero(np.concatenate([[True], ~same, [True]]))
+    differs = np.ones(len(order) + 1, np.bool_)
+    differs[1:-1] = ~same
+    starts = np.flatnonzero(differs) if len(order) else np.zeros(1, np.int64)
     return Groups(order, starts)

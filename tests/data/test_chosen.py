@@ -1,0 +1,92 @@
+"""Rows in another order, and rows kept in memory, are sources like any other."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from row_contracts import RowSourceContract
+from stores import dense, make_matrix
+
+from bigsvm.data.chosen import ChosenRows
+from bigsvm.data.held import HELD_SHARE, HeldRows, hold
+from bigsvm.data.sources import ArrayRows
+from bigsvm.data.write import write_store
+
+
+def scattered(matrix, form):
+    """Give the rows of `matrix` as some rows of a larger source, in another order."""
+    rng = np.random.default_rng(3)
+    n = len(matrix)
+    chosen = rng.permutation(n + 20)[:n].astype(np.int32)
+    larger = np.full((n + 20, matrix.shape[1]), 7, matrix.dtype)
+    larger[chosen] = matrix
+    return ChosenRows(ArrayRows(form(larger)), chosen)
+
+
+class TestChosenDenseRows(RowSourceContract):
+    sparse = False
+
+    @pytest.fixture
+    def make(self):
+        return lambda matrix: _with_means_of(scattered(matrix, np.asarray), matrix)
+
+
+class TestChosenSparseRows(RowSourceContract):
+    sparse = True
+
+    @pytest.fixture
+    def make(self):
+        return lambda matrix: _with_means_of(scattered(matrix, sp.csr_array), matrix)
+
+
+def _with_means_of(source, matrix):
+    """Statistics are those of the whole source; the contract asks for those of its own rows."""
+    own = ArrayRows(matrix)
+    source._source.column_means = own.column_means
+    source._source.total_variance = own.total_variance
+    return source
+
+
+def test_statistics_are_those_of_all_rows():
+    matrix = make_matrix()
+    source = ChosenRows(ArrayRows(matrix), np.array([5, 3]))
+    np.testing.assert_allclose(source.column_means(), matrix.mean(0, dtype=float))
+    assert source.total_variance() == pytest.approx(matrix.var(dtype=float))
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+class TestHeldRows:
+    @pytest.fixture
+    def store(self, layout, tmp_path):
+        matrix = make_matrix()
+        return write_store(tmp_path / "s.zarr", matrix, np.ones(len(matrix)), layout=layout).rows
+
+    def test_has_the_rows_and_all_that_is_known_of_them(self, store, layout):
+        held = HeldRows(store)
+        indices = np.array([4, 900, 4])
+        np.testing.assert_array_equal(dense(held.read(3, 70)), dense(store.read(3, 70)))
+        np.testing.assert_array_equal(dense(held.take(indices)), dense(store.take(indices)))
+        assert held.is_sparse is (layout == "sparse")
+        assert held.fingerprint() == store.fingerprint()
+        assert held.total_variance() == store.total_variance()
+        np.testing.assert_array_equal(held.column_means(), store.column_means())
+        assert held.row_alignment == 1
+        with pytest.raises(IndexError):
+            held.read(0, 1001)
+        with pytest.raises(IndexError):
+            held.take(np.array([1000]))
+
+    def test_is_read_once(self, store, layout):
+        held = HeldRows(store)
+        read = held.bytes_read
+        list(held.blocks(10_000))
+        held.take(np.arange(500))
+        assert held.bytes_read == read > 0
+
+    def test_only_what_is_small_is_held(self, store, layout):
+        size = store.n_rows * store.bytes_per_row
+        assert isinstance(hold(store, int(size / HELD_SHARE) + 1), HeldRows)
+        assert hold(store, int(size / HELD_SHARE) - 1) is store
+
+    def test_rows_in_memory_are_left_alone(self, store, layout):
+        source = ArrayRows(store.read(0, 1000))
+        assert hold(source, 10**9) is source
