@@ -26,7 +26,7 @@ from bigsvm.errors import DataError
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
     Use = Callable[[slice, "Tile", Floats, Floats], None]
+    Wanted = Callable[[slice, "Tile"], bool]
 
 ROWS_PER_TILE = 252
 """Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
@@ -246,6 +247,37 @@ class KernelTiles:
 
         self._for_each_tile(rows, columns, accumulate)
 
+    def multiply_symmetric(
+        self, rows: Rows, columns: Columns, weights: NDArray[np.float64], out: NDArray[np.float64]
+    ) -> None:
+        """``out += K(rows, rows) @ weights`` with little more than half of the kernel values.
+
+        `columns` are the same rows packed; weights, out (m,) float64. A tile off the diagonal is
+        used along its rows and along its columns. Each span of rows adds the latter up for itself,
+        in float64, and they are put together in the order of the spans, so that threads do not
+        change a bit.
+        """
+        rounded = np.asarray(weights, self.dtype)
+        below: dict[int, NDArray[np.float64]] = {}
+
+        def use(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
+            self._map(dots, norms, tile.norms)
+            part = slice(tile.start, tile.stop)
+            if tile.start < span.stop:
+                gram.weighted_sums(dots, rounded[part], out[span])
+                return
+            sums = below.setdefault(span.start, np.zeros(columns.n))
+            gram.weighted_sums_both_ways(dots, rounded[part], rounded[span], out[span], sums[part])
+
+        spans = [
+            slice(a, min(a + ROWS_PER_TILE, tile.stop))
+            for tile in columns
+            for a in range(tile.start, tile.stop, ROWS_PER_TILE)
+        ]
+        self._for_each_tile(rows, columns, use, spans, lambda span, tile: tile.stop > span.start)
+        for start in sorted(below):
+            out += below[start]
+
     def evaluate(self, rows: Rows, columns: Columns, out: Floats) -> None:
         """``out = K(rows, columns)``; out (m, ≥ p) of a float dtype, further columns untouched."""
 
@@ -259,22 +291,35 @@ class KernelTiles:
         values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
         values(dots, norms_rows, norms_columns, *self._parameters)
 
-    def _for_each_tile(self, rows: Rows, columns: Columns, use: Use) -> None:
-        """Compute the dot products of every tile and hand them to `use`, on all threads."""
+    def _for_each_tile(
+        self,
+        rows: Rows,
+        columns: Columns,
+        use: Use,
+        spans: Sequence[slice] | None = None,
+        wanted: Wanted = lambda span, tile: True,
+    ) -> None:
+        """Compute the dot products of every wanted tile and hand them to `use`, on all threads."""
         m = rows.shape[0]
-        # Few rows are shared out as well: a batch of 256 would be one tile of 252 and one of 4.
-        share = -(-m // (self.threads * products.MR)) * products.MR
-        step = max(1, min(ROWS_PER_TILE, share))
-        spans = [slice(a, min(a + step, m)) for a in range(0, m, step)]
+        if spans is None:
+            # Few rows are shared out too: a batch of 256 would be one tile of 252 and one of 4.
+            share = -(-m // (self.threads * products.MR)) * products.MR
+            step = max(1, min(ROWS_PER_TILE, share))
+            spans = [slice(a, min(a + step, m)) for a in range(0, m, step)]
         if columns.sparse_partners:
-            one = self._sparse_work(sp.csr_array(rows), columns, use)
+            one = self._sparse_work(sp.csr_array(rows), columns, use, wanted)
         else:
-            one = self._dense_work(rows, columns, use)
+            one = self._dense_work(rows, columns, use, wanted)
         helpers = min(self.threads, len(spans)) - 1
         if m * columns.n < WORTH_SHARING:
             helpers = 0
         self._share_out(one, deque(spans), helpers)
-        self.n_evaluations += m * columns.n
+        self.n_evaluations += sum(
+            (span.stop - span.start) * (tile.stop - tile.start)
+            for span in spans
+            for tile in columns
+            if wanted(span, tile)
+        )
 
     def _share_out(self, one: Callable[[slice], None], spans: deque[slice], n_helpers: int) -> None:
         """Do all spans, in this thread and in `n_helpers` of the pool.
@@ -301,7 +346,9 @@ class KernelTiles:
         for helper in awake:
             helper.result()
 
-    def _dense_work(self, rows: Rows, columns: Columns, use: Use) -> Callable[[slice], None]:
+    def _dense_work(
+        self, rows: Rows, columns: Columns, use: Use, wanted: Wanted
+    ) -> Callable[[slice], None]:
         def one(span: slice) -> None:
             values = self.dense(rows[span])
             groups = -(-len(values) // products.MR)
@@ -310,7 +357,7 @@ class KernelTiles:
             norms = np.empty(len(values), self.dtype)
             products.squared_norms(packed, norms)
             self._check(norms)
-            for tile in columns:
+            for tile in (t for t in columns if wanted(span, t)):
                 width = tile.vectors.shape[0] * tile.vectors.shape[2]
                 dots = self._buffer("dots", (groups * products.MR, width))
                 products.multiply_packed(packed, tile.vectors, dots)
@@ -319,7 +366,7 @@ class KernelTiles:
         return one
 
     def _sparse_work(
-        self, rows: sp.csr_array, columns: Columns, use: Use
+        self, rows: sp.csr_array, columns: Columns, use: Use, wanted: Wanted
     ) -> Callable[[slice], None]:
         # Spans by their part of indptr: slicing a scipy matrix takes as long as half of a tile.
         data, indices, indptr = rows.data.astype(self.dtype, copy=False), rows.indices, rows.indptr
@@ -331,7 +378,7 @@ class KernelTiles:
             gram.csr_squared_norms(data, part, norms)
             self._check(norms)
             place = self._feature_places(n_features)
-            for tile in columns:
+            for tile in (t for t in columns if wanted(span, t)):
                 dots = self._buffer("dots", (len(norms), tile.stop - tile.start))
                 gram.csr_products(data, indices, part, tile.used, place, tile.vectors, dots)
                 use(span, tile, dots, norms)

@@ -219,6 +219,27 @@ def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
     np.testing.assert_allclose(out, 1 + rows @ (columns.T.astype(float) @ weights), atol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("m", [1, 511, 512, 513, 1300])
+def test_symmetric_products_are_those_of_all_values(m, sparse, dtype):
+    rows = make_rows(m, 6, dtype=dtype)
+    rows = sp.csr_array(rows) if sparse else rows
+    weights = np.random.default_rng(2).normal(size=m)
+    found = {}
+    for threads in (1, 3):
+        with tiles_for(RBF(gamma=0.3), dtype=dtype, threads=threads) as tiles:
+            columns = Columns(tiles, rows, sparse_partners=sparse)
+            found[threads] = np.ones(m)
+            tiles.multiply_symmetric(rows, columns, weights, found[threads])
+            evaluations = tiles.n_evaluations
+            expected = np.ones(m)
+            tiles.multiply(rows, columns, weights, expected)
+    np.testing.assert_allclose(found[1], expected, atol=3 * np.finfo(dtype).eps * m)
+    np.testing.assert_array_equal(found[1], found[3])
+    assert evaluations == sum(min(512, m - a) * (m - a) for a in range(0, m, 512))
+
+
 def test_threads_do_not_share_their_scratch():
     """Several callers at once, on one pool, dense and sparse."""
     rows = make_rows(700, 9)

@@ -107,7 +107,9 @@ class ArrayRows(RowSource):
         """Rows ``start … stop - 1``; a view, if they are dense."""
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
-        rows: Rows = self._rows[start:stop]
+        # Slicing copies sparse rows.
+        whole = start == 0 and stop == self.n_rows
+        rows: Rows = self._rows if whole else self._rows[start:stop]
         return rows
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:

@@ -6,9 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
-import dask.array as da
 import numpy as np
-import zarr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,13 +18,14 @@ from sklearn.utils.validation import (
 )
 
 from bigsvm.budget import available_processors
-from bigsvm.data.sources import as_row_source
+from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError
 from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
+    import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
@@ -284,9 +283,9 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = (X if isinstance(X, Store) else open_store(X)).rows
             self.model_.check_columns(rows.n_columns, rows.first_index)
             X = rows.as_dask()
-        elif isinstance(X, zarr.Array):
+        elif is_zarr_array(X):
             X = as_row_source(X).as_dask()
-        if isinstance(X, da.Array):
+        if is_dask_array(X):
             self.model_.check_columns(X.shape[1])
             return X.map_blocks(
                 _block_values, model=self.model_, map_values=map_values,
@@ -307,7 +306,7 @@ class SVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _is_lazy(X: Any) -> bool:
-    return isinstance(X, da.Array | zarr.Array)
+    return is_dask_array(X) or is_zarr_array(X)
 
 
 def _block_values(rows: Any, model: KernelExpansion, map_values: Any) -> Any:

@@ -73,6 +73,12 @@ class Exact:
         """``K(rows, all) @ alpha``; rows (m,) int64 ascending, alpha (n,)."""
         out = np.zeros(len(rows))
         support = np.flatnonzero(alpha)
+        if len(support) <= self._step and np.array_equal(rows, support):
+            self._look()
+            values = self.rows(support)
+            columns = self.columns(values)
+            self.tiles.multiply_symmetric(values, columns, alpha[support], out)
+            return out
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
             columns = self.columns(self.rows(chosen))

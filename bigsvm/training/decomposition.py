@@ -482,7 +482,7 @@ class Decomposition:
             self.state.alpha,
             self.state.outputs,
             tol=self.tol,
-            rows_at_once=max(1, self.plan.working_set // 2),
+            rows_at_once=max(1, self.plan.active_rows // 2),
             look=look or self._look,
         )
 
