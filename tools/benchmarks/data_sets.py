@@ -49,7 +49,7 @@ class DataSet(NamedTuple):
 
 
 FAMILIES = {"few": (22, 32.0, 2.0), "many": (50, 10.0, 0.3)}
-"""Columns, C and gamma of what is made; about 4 and 20 % of the rows become support vectors."""
+"""Columns, C and gamma of what is made; about 5 and 20 % of the rows become support vectors."""
 
 
 def made(family: str, n_rows: int) -> DataSet:
