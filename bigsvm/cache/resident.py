@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.tiles import Columns, KernelTiles
 
-BATCH = 64
-"""Most rows fetched together. Of 256 rows that seem to be needed next fewer are: w8a computes 4.24
-floors with 64, 4.52 with 256; with fewer the products get small."""
+BATCH = 24
+"""Most rows fetched together: of those that seem to be needed next many are not. Kernel values of
+w8a in floors, and time that rows took, with 12, 24, 64: 2.78, 2.91, 3.14, and 0.31, 0.33, 0.36 s;
+mnist 3.02, 3.05, 3.08, and 1.9, 1.3, 2.1 s."""
 FEWEST_SLOTS = 4
 """HMG looks at the rows of the last pair and may then need those of two others."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ORDER_SEED = 0
 """Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""
 SMALL_ROWS = 8192
-"""Up to so many rows all take part at once, and their order is left as it is."""
+"""Up to so many rows all take part at once: they are left as they are."""
 
 
 class Variables(NamedTuple):
@@ -88,9 +88,10 @@ def make_variables(source: RowSource, formulation: CSVC, *, merge: bool) -> Vari
     """Choose the variables of a training problem; without `merge`, one for each row as it comes.
 
     A store's rows have been shuffled already, and rows that are not in memory are not compared.
+    Few rows are trained as they come.
     """
     weights = formulation.sample_weight
-    if source.row_alignment > 1 or not merge:
+    if source.row_alignment > 1 or source.n_rows <= SMALL_ROWS or not merge:
         return Variables(source, formulation, None)
     weighted: Indices = np.arange(source.n_rows, dtype=np.int64)
     if source.n_rows <= np.iinfo(np.int32).max:
@@ -98,12 +99,7 @@ def make_variables(source: RowSource, formulation: CSVC, *, merge: bool) -> Vari
     if weights is not None:
         weighted = weighted[weights > 0]
     groups = equal_rows(source.read(0, source.n_rows), formulation.sign, weighted)
-    if len(groups) == source.n_rows <= SMALL_ROWS:
-        return Variables(source, formulation, None)
-    order = np.argsort(groups.first, kind="stable")
-    if len(groups) > SMALL_ROWS:
-        order = np.random.default_rng(ORDER_SEED).permutation(len(groups))
-    groups = _ordered(groups, order)
+    groups = _ordered(groups, np.random.default_rng(ORDER_SEED).permutation(len(groups)))
     first = groups.first
     merged = formulation.take(first)
     if len(groups) < len(weighted):

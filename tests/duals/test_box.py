@@ -332,7 +332,8 @@ def test_a_working_set_that_cannot_move_is_solved(size, tiles):
     assert not problem.alpha.any()
 
 
-def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles):
+def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles, monkeypatch):
+    monkeypatch.setattr("bigsvm.duals.subproblem.BATCH", 64)
     X, K, formulation, alpha = make_problem(50, 7)
     problem = sub_problem(X, K, formulation, alpha, tiles)
     box = formulation.box(slice(None))
