@@ -105,22 +105,27 @@ class Columns:
     @staticmethod
     def _sparse_tiles(tiles: KernelTiles, rows: Rows) -> Iterator[Tile]:
         rows = sp.csr_array(rows)
+        data = rows.data.astype(tiles.dtype, copy=False)
+        place = np.empty(rows.shape[1], np.int32)
         start = 0
         while start < rows.shape[0]:
             width = COLUMNS_PER_TILE
             while True:
-                part = rows[start : start + width]
-                used = np.unique(part.indices)
+                part = rows.indptr[start : start + width + 1]
+                occurs = np.zeros(rows.shape[1], np.bool_)
+                gram.csr_features(rows.indices, part, occurs)
+                used = np.flatnonzero(occurs).astype(np.int32)
                 fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
                 if fits or width <= NARROWEST_SPARSE_TILE:
                     break
                 width //= 2
-            vectors = np.zeros((len(used), part.shape[0]), tiles.dtype)
-            row_of_entry = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-            vectors[np.searchsorted(used, part.indices), row_of_entry] = part.data
-            norms = tiles.squared_norms(part)
-            yield Tile(start, start + part.shape[0], vectors, norms, used.astype(np.int32))
-            start += part.shape[0]
+            vectors = np.zeros((len(used), len(part) - 1), tiles.dtype)
+            gram.csr_tile(data, rows.indices, part, used, place, vectors)
+            norms = np.empty(len(part) - 1, tiles.dtype)
+            gram.csr_squared_norms(data, part, norms)
+            tiles.check(norms)
+            yield Tile(start, start + len(part) - 1, vectors, norms, used)
+            start += len(part) - 1
 
 
 class KernelTiles:
@@ -198,10 +203,16 @@ class KernelTiles:
         else:
             data = rows.data.astype(self.dtype, copy=False)
             gram.csr_squared_norms(data, rows.indptr, norms)
-        self._check(norms)
+        self.check(norms)
         return norms
 
-    def _check(self, norms: Floats) -> None:
+    def check(self, norms: Floats) -> None:
+        """Refuse squared lengths whose kernel values leave the dtype.
+
+        Raises
+        ------
+        DataError
+        """
         largest = norms.max(initial=0)
         if not largest <= self._largest_norm:
             raise DataError(
@@ -356,7 +367,7 @@ class KernelTiles:
             products.pack_rows(values, packed)
             norms = np.empty(len(values), self.dtype)
             products.squared_norms(packed, norms)
-            self._check(norms)
+            self.check(norms)
             for tile in (t for t in columns if wanted(span, t)):
                 width = tile.vectors.shape[0] * tile.vectors.shape[2]
                 dots = self._buffer("dots", (groups * products.MR, width))
@@ -376,7 +387,7 @@ class KernelTiles:
             part = indptr[span.start : span.stop + 1]
             norms = np.empty(span.stop - span.start, self.dtype)
             gram.csr_squared_norms(data, part, norms)
-            self._check(norms)
+            self.check(norms)
             place = self._feature_places(n_features)
             for tile in (t for t in columns if wanted(span, t)):
                 dots = self._buffer("dots", (len(norms), tile.stop - tile.start))

@@ -251,6 +251,33 @@ def csr_squared_norms(data: Floats, indptr: Integers, out: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
+def csr_features(indices: Integers, indptr: Integers, occurs: NDArray[np.bool_]) -> None:
+    """Note which features occur in CSR rows; occurs (n_features,), False before."""
+    for k in range(indptr[0], indptr[-1]):
+        occurs[indices[k]] = True
+
+
+@njit(cache=True, nogil=True)
+def csr_tile(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    used: NDArray[np.int32],
+    place: NDArray[np.int32],
+    tile: Floats,
+) -> None:
+    """Lay CSR rows out as the columns of a tile, as `csr_products` takes them.
+
+    tile (n_used, p), 0 before; `place` is scratch, (n_features,).
+    """
+    for r in range(used.shape[0]):
+        place[used[r]] = r
+    for j in range(tile.shape[1]):
+        for k in range(indptr[j], indptr[j + 1]):
+            tile[place[indices[k]], j] = data[k]
+
+
+@njit(cache=True, nogil=True)
 def csr_products(
     data: Floats,
     indices: Integers,
