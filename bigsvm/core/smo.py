@@ -209,6 +209,26 @@ def exact_extremes(s: PairState) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
+def violations(s: PairState, slots: I4, score: F8, quiet: NDArray[np.bool_]) -> None:
+    """Tell who violates and has no row, and who is quiet.
+
+    score (m,) becomes how far the gradient of a variable without a row is on the wrong side of the
+    middle of the extremes, −inf for others; quiet (m,) whether it is pushed against a bound.
+    """
+    i, j = exact_extremes(s)
+    middle = 0.5 * (s.gradient[i] + s.gradient[j])
+    for t in range(score.shape[0]):
+        distance = s.gradient[t] - middle
+        worst = -np.inf
+        if s.alpha[t] < s.upper[t]:
+            worst = distance
+        if s.alpha[t] > s.lower[t]:
+            worst = max(worst, -distance)
+        quiet[t] = worst < 0.0
+        score[t] = worst if slots[t] < 0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
 def refresh(s: PairState) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     i, j = exact_extremes(s)

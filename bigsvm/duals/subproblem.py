@@ -149,20 +149,15 @@ class SubProblem:
 
         And say which variables are quiet: at a bound, and pushed against it.
         """
-        s, m = self.state, self.size
-        alpha, gradient = s.alpha[:m], s.gradient[:m]
-        rises, falls = alpha < s.upper[:m], alpha > s.lower[:m]
-        middle = 0.5 * (gradient[rises].max() + gradient[falls].min())
-        score = np.maximum(
-            np.where(rises, gradient - middle, -np.inf), np.where(falls, middle - gradient, -np.inf)
-        )
-        quiet = score < 0
-        score[self.cache.slots[:m] >= 0] = -np.inf
+        score, quiet = np.empty(self.size), np.empty(self.size, np.bool_)
+        smo.violations(self.state, self.cache.slots, score, quiet)
         score[row] = np.inf
-        room = min(BATCH, self.cache.largest_batch())
-        count = min(room, max(1, int(np.count_nonzero(score > 0.5 * tol))))
-        best = np.argpartition(score, m - count)[m - count :]
-        return best[np.argsort(-score[best], kind="stable")], quiet
+        candidates = np.flatnonzero(score > 0.5 * tol)
+        count = min(BATCH, self.cache.largest_batch(), len(candidates))
+        if count < len(candidates):
+            worst = np.argpartition(score[candidates], len(candidates) - count)
+            candidates = np.sort(candidates[worst[len(candidates) - count :]])
+        return candidates[np.argsort(-score[candidates], kind="stable")], quiet
 
 
 def _entries(rows: Rows) -> float:
