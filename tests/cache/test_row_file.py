@@ -406,6 +406,9 @@ for i in itertools.count():
     v = np.random.default_rng(i).choice(40, 4, replace=False)
     tier.offer(v, rows[v])
     if i == 200:
+        tier.drain()  # what is held is not all written: some of it waits
+        assert tier.n_held >= 25
+    if i == 220:
         print("busy", flush=True)
 """
     for _ in range(3):
@@ -414,5 +417,5 @@ for i in itertools.count():
             child.kill()
             child.wait(60)
         with open_tier(tmp_path, n=n, rows=30) as tier:
-            assert len(hits(tier, *range(40), n=n)) + tier.n_damaged >= 1
+            assert len(hits(tier, *range(40), n=n)) + tier.n_damaged >= 20
             assert tier.n_damaged <= 2
