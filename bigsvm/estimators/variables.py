@@ -14,6 +14,7 @@ import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
+from bigsvm.training.start import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 ORDER_SEED = 0
 """Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""
-SMALL_ROWS = 8192
-"""Up to so many rows all take part at once: they are left as they are."""
 
 
 class Variables(NamedTuple):
@@ -88,10 +87,10 @@ def make_variables(source: RowSource, formulation: CSVC, *, merge: bool) -> Vari
     """Choose the variables of a training problem; without `merge`, one for each row as it comes.
 
     A store's rows have been shuffled already, and rows that are not in memory are not compared.
-    Few rows are trained as they come.
+    Rows so few that all take part at once are trained as they come.
     """
     weights = formulation.sample_weight
-    if source.row_alignment > 1 or source.n_rows <= SMALL_ROWS or not merge:
+    if source.row_alignment > 1 or source.n_rows <= DIRECT_ROWS or not merge:
         return Variables(source, formulation, None)
     weighted: Indices = np.arange(source.n_rows, dtype=np.int64)
     if source.n_rows <= np.iinfo(np.int32).max:

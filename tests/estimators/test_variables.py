@@ -13,7 +13,7 @@ from bigsvm.estimators.variables import make_variables
 
 @pytest.fixture(autouse=True)
 def _few_are_many(monkeypatch):
-    monkeypatch.setattr(module, "SMALL_ROWS", 0)
+    monkeypatch.setattr(module, "DIRECT_ROWS", 0)
 
 
 @pytest.fixture(params=[np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -88,7 +88,7 @@ def test_few_rows_and_those_not_to_be_merged_stay_as_they_are(repeated, monkeypa
     source, _, y = repeated
     formulation = CSVC(sign=y, C=1.0)
     assert make_variables(source, formulation, merge=False) == (source, formulation, None)
-    monkeypatch.setattr(module, "SMALL_ROWS", 300)
+    monkeypatch.setattr(module, "DIRECT_ROWS", 300)
     assert make_variables(source, formulation, merge=True) == (source, formulation, None)
 
 
