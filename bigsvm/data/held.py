@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from bigsvm.data.rows import RowSource
+from bigsvm.data.sources import ArrayRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import dask.array as da
+    import numpy as np
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -31,7 +31,7 @@ class HeldRows(RowSource):
 
     def __init__(self, source: RowSource) -> None:
         self._source = source
-        self._rows: Any = source.read(0, source.n_rows)
+        self._rows = ArrayRows(source.read(0, source.n_rows))
         self.n_rows, self.n_columns = source.n_rows, source.n_columns
         self.dtype = source.dtype
         self.is_sparse = source.is_sparse
@@ -42,20 +42,11 @@ class HeldRows(RowSource):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; a view, if they are dense."""
-        if not 0 <= start <= stop <= self.n_rows:
-            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
-        # Slicing copies sparse rows.
-        whole = start == 0 and stop == self.n_rows
-        rows: Rows = self._rows if whole else self._rows[start:stop]
-        return rows
+        return self._rows.read(start, stop)
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
-        if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):
-            raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
-        look()
-        rows: Rows = self._rows[np.asarray(indices, np.int64)]
-        return rows
+        return self._rows.take(indices, look=look)
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column."""
