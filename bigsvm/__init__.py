@@ -26,7 +26,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
     if name not in _HOMES:
         raise AttributeError(f"module 'bigsvm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -84,7 +84,7 @@ def check_finite(rows: Rows, first_row: int) -> None:
     )
 
 
-def as_csr(matrix: Any, dtype: np.dtype[Any]) -> sp.csr_array:  # noqa: ANN401
+def as_csr(matrix: Any, dtype: np.dtype[Any]) -> sp.csr_array:
     """Any scipy.sparse matrix as CSR with sorted indices and no duplicates; not copied if it is."""
     rows = sp.csr_array(matrix, dtype=dtype)
     if rows.ndim != 2:
@@ -96,7 +96,7 @@ def as_csr(matrix: Any, dtype: np.dtype[Any]) -> sp.csr_array:  # noqa: ANN401
     return rows
 
 
-def stack_rows(pieces: list[Any], n_columns: int, dtype: np.dtype[Any], *, sparse: bool) -> Any:  # noqa: ANN401
+def stack_rows(pieces: list[Any], n_columns: int, dtype: np.dtype[Any], *, sparse: bool) -> Any:
     """All rows of some pieces, which are all arrays or all CSR; one piece is not copied."""
     if len(pieces) == 1:
         return pieces[0]

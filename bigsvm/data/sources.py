@@ -71,7 +71,7 @@ class ArrayRows(RowSource):
         If it has not two dimensions, no rows, no columns, or other than real numbers.
     """
 
-    def __init__(self, X: Any) -> None:  # noqa: ANN401
+    def __init__(self, X: Any) -> None:
         self._rows: Any
         if is_sparse(X):
             self._rows = as_csr(X, float_type(X.dtype))
@@ -262,7 +262,7 @@ class DaskRows(RowSource):
         """Return the array itself, with one chunk along the columns."""
         return self._blocks.astype(self.dtype)
 
-    def _block(self, i: int) -> Any:  # noqa: ANN401
+    def _block(self, i: int) -> Any:
         last = self._last
         if last is not None and last[0] == i:
             return last[1]
@@ -311,7 +311,7 @@ def _check_indices(indices: NDArray[np.int64], n_rows: int) -> None:
         raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {n_rows}")
 
 
-def _dask_over_zarr(array: Any) -> da.Array:  # noqa: ANN401
+def _dask_over_zarr(array: Any) -> da.Array:
     """Return a foreign Zarr array in blocks of whole chunks (or shards) of some 32 MiB."""
     # 13 MB that rows in memory do without.
     import dask.array as da
@@ -338,7 +338,7 @@ def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
     return array is not None and isinstance(X, array)
 
 
-def as_row_source(X: Any) -> RowSource:  # noqa: ANN401
+def as_row_source(X: Any) -> RowSource:
     """Rows of whatever a user gives.
 
     Parameters

@@ -70,7 +70,7 @@ class ColumnStatistics:
             block = block - mean
             self._merge(len(block), mean, np.einsum("ij,ij->j", block, block))
 
-    def _add_csr(self, rows: Any) -> None:  # noqa: ANN401
+    def _add_csr(self, rows: Any) -> None:
         n, d = rows.shape
         if n == 0:
             return

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 def write_store(
     path: str | os.PathLike[str],
-    X: Any,  # noqa: ANN401
-    y: Any,  # noqa: ANN401
-    sample_weight: Any = None,  # noqa: ANN401
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
     *,
     dtype: DType | None = None,
     layout: Layout = "auto",
@@ -209,13 +209,13 @@ class _Writing:
             n_columns=source.n_columns,
         )
 
-    def _batch(self, values: Any, row: NDArray[np.int64]) -> RowBatch:  # noqa: ANN401
+    def _batch(self, values: Any, row: NDArray[np.int64]) -> RowBatch:
         weights = None if self._weights is None else self._weights[row]
         if values.dtype != self._dtype:
             values = values.astype(self._dtype)
         return RowBatch(values, self._labels[row], row, weights)
 
-    def _converted(self, values: Any, first_row: int) -> Any:  # noqa: ANN401
+    def _converted(self, values: Any, first_row: int) -> Any:
         """Rows in the type of the store; refuses what is not finite there."""
         check_finite(values, first_row)
         if values.dtype == self._dtype:
@@ -231,7 +231,7 @@ class _Writing:
         return converted
 
 
-def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:  # noqa: ANN401
+def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
     # Where nobody has imported Dask these are none of its own; saves the 4 MB of asking it.
     is_lazy = getattr(sys.modules.get("dask"), "is_dask_collection", None)
     if is_lazy is not None and is_lazy(values):
@@ -244,7 +244,7 @@ def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:  # noqa: ANN40
     return array
 
 
-def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN401
+def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:
     """Labels as float64.
 
     Raises
@@ -273,7 +273,7 @@ def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN401
     return labels
 
 
-def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:  # noqa: ANN401
+def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:
     """Weights as float64.
 
     Raises

@@ -205,7 +205,7 @@ class StoreWriter:
             at += len(place)
         return block
 
-    def _csr_block(self, pieces: list[Any]) -> Any:  # noqa: ANN401
+    def _csr_block(self, pieces: list[Any]) -> Any:
         rows = [sp.csr_array(piece, dtype=self._dtype) for piece in pieces]
         return stack_rows(rows, self._shape[1], self._dtype, sparse=True)
 

@@ -15,7 +15,7 @@ def as_json(record: Mapping[str, Any]) -> str:
     return json.dumps(_plain(record), allow_nan=False, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:  # noqa: ANN401 (anything a record may hold)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -107,6 +107,7 @@ def test_few_rows_are_measured_from_end_to_end(monkeypatch, tmp_path, capsys):
 @pytest.mark.real_data
 def test_mnist_is_read_by_its_first_rows():
     if data_sets.is_skipped(disk_tier.MNIST):
+        # A file that a checkout does not hold; the tests above make their rows.
         pytest.skip("no file of mnist")
     problem = disk_tier.wide(50)
     assert problem.x.shape == (50, 784)

@@ -113,6 +113,7 @@ def test_without_data_the_benchmark_says_that_it_skips(monkeypatch, tmp_path, ca
 @pytest.mark.real_data
 def test_few_rows_are_measured_from_end_to_end(capsys):
     if data_sets.is_skipped(working_sets.SPAMBASE) or data_sets.is_skipped(working_sets.MNIST):
+        # Files that a checkout does not hold; the tests above do with rows that they make.
         pytest.skip("no files of spambase and mnist")
     given = ["--rows", "300", "--caches", "0.1", "0.5", "--repeats", "1"]
     assert working_sets.main(given) == 0

@@ -57,14 +57,14 @@ def prepare(data: DataSet, folder: Path) -> dict[str, Any]:
     return {"n_rows": x.shape[0], "n_columns": x.shape[1], "density": density}
 
 
-def read_rows(layout: str, data: DataSet, folder: Path) -> Any:  # noqa: ANN401
+def read_rows(layout: str, data: DataSet, folder: Path) -> Any:  # noqa: ANN401 (an array or CSR)
     """Read what `prepare` wrote: (n, d) float32, an array or CSR."""
     if layout == "dense":
         return np.load(folder / f"{data.name}.npy")
     return sp.load_npz(folder / f"{data.name}.npz")
 
 
-def estimator(peer: str, data: DataSet) -> Any:  # noqa: ANN401
+def estimator(peer: str, data: DataSet) -> Any:  # noqa: ANN401 (of any of the peers)
     """Make the competitor's SVC with the parameters of the data set."""
     parameters: dict[str, Any] = {"C": data.C, "gamma": data.gamma, "tol": TOL}
     if peer == "bigsvm":
