@@ -1,37 +1,35 @@
 """The outer loop: choose active rows, solve on them, sweep; until a full sweep certifies.
 
-In short:
+The state is alpha and f = K beta, both row-sized and checkpointed; f is exact for the rows of the
+scope. Over and over the loop does::
 
-state: alpha and f = K beta, row-sized, checkpointed; f is exact for the rows of the scope
-repeat
-  select   active rows: free rows, worst violators, next closest to violating
-  solve    the dual restricted to them, one working set of pair steps after the other
-  sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
-  grow     f of the next rows, while the scope is not all of them
-until the KKT gap over all rows is at most tol
+    select   active rows: free rows, worst violators, next closest to violating
+    solve    the dual restricted to them, one working set of pair steps after the other
+    sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
+    grow     f of the next rows, while the scope is not all of them
+
+until the KKT gap over all rows is at most tol.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bigsvm.cache.resident import RowBuffer
-from bigsvm.core.smo import REFRESH
 from bigsvm.duals.subproblem import Progress, SubProblem
-from bigsvm.errors import MemoryBudgetError
 from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
 from bigsvm.training.certify import certify
+from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
 from bigsvm.training.result import StopReason
-from bigsvm.training.saving import Saver
-from bigsvm.training.start import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
-from bigsvm.training.state import Counters, Limits, Phase, RowState, Stopped, first_state
+from bigsvm.training.saving import Saver, resume
+from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
 from bigsvm.training.sweep import choose, sweep
+from bigsvm.training.watch import Watch
 from bigsvm.training.working_rows import WorkingRows
 
 if TYPE_CHECKING:
@@ -48,31 +46,6 @@ if TYPE_CHECKING:
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.result import TrainingResult
 
-SCOPE_TOL = 0.05
-"""A scope that is not all rows is solved to this KKT gap only; what it leads to is swept next."""
-INNER_TOL = 0.5
-"""Active rows are solved to this share of tol, so that their own gap leaves others room."""
-WORKING_TOL = 0.9
-"""A working set among more active rows, to this share of their tolerance, for the same reason."""
-LOOSE = 0.002
-"""No working set is solved to less than this share of the gap it was chosen at, while there are
-other rows: the next one moves the same variables again. Without it mnist takes half as many pair
-steps again; with 0.01 the next sets have more to do, and evaluate 2 % more kernel values."""
-FINEST_INNER_TOL = 1e-7
-"""Below it pair steps on float32 kernel values only chase their rounding, for ever."""
-FILL = 2.0
-"""A working set has this many times the free and violating rows: half of it nearly violates. Kernel
-values of w8a in floors: 3.5 with 1.25, 3.3 with 1.5, 3.1 with 2."""
-SMALLEST_SET, LARGEST_SET = 2048, 6144
-"""A working set has as many rows as these where there are as many, and more only for the free rows'
-sake. Floors of kernel values, and megabytes of them in memory, with 5120, 6144, 8192: mnist 3.45,
-2.88 and 2.89, 104, 140 and 223 MB; a9a and w8a hardly differ but in memory."""
-BAND = (0.2, 0.4)
-"""Least and largest share of all rows that are active once all have been swept: what is left out
-must not come to violate, or it costs another sweep, and many active rows make theirs dear."""
-MARGIN = 0.05
-"""Rows within this share of the KKT gap from violating are active as well: nearly all that come to
-violate before the gap has closed were (w8a, mnist)."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -124,47 +97,23 @@ class Decomposition:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self.tol = tol
         self._whole, self._disk = whole, disk
-        self.limits = limits or Limits()
         self.listener = listener
         self._rows = WorkingRows(source)
         self._buffer = RowBuffer(plan.gram_bytes)
         self._saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
-        self._started = time.monotonic()
         self._stop: StopReason | None = None
         self._at: Optimality | None = None
         self._rng = np.random.default_rng(seed)
-        # Rows that are not in memory cost a pass whenever they are looked at again.
-        self._in_core = source.row_alignment <= 1
+        self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
         saved = checkpoint.latest() if checkpoint else None
         if saved is None:
-            self.count = Counters()
-            self.count.scope = self._scope_after(0)
-            self.state = first_state(source.n_rows)
+            self.state, self.count = first_state(source.n_rows), Counters()
         else:
-            self.count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
-            arrays = {name: np.array(array) for name, array in saved.arrays.items()}
-            self.state = RowState(**arrays)
+            self.state, self.count = resume(saved, plan)
             self._rng.bit_generator.state = self.count.random_state
-            self._fit_into(plan)
-        self._before = (self.count.seconds, self.count.n_kernel_evaluations, self.count.bytes_read)
-
-    def _fit_into(self, plan: TrainingPlan) -> None:
-        """Give up saved active rows that are too many for the memory of now.
-
-        Raises
-        ------
-        MemoryBudgetError
-            The run was saved in the middle of a sweep with them, which only it can complete.
-        """
-        count, state = self.count, self.state
-        if len(state.active) <= plan.active_rows and len(state.working) <= plan.working_set:
-            return
-        if count.phase is Phase.SWEEP and count.rows_done:
-            raise MemoryBudgetError(
-                f"the checkpoint is in the middle of a sweep with {len(state.active)} rows, "
-                f"and this memory holds {plan.active_rows}; resume with as much memory as before"
-            )
-        count.phase = Phase.SELECT
+        self._watch = Watch(self.count, source=source, tiles=tiles, limits=limits or Limits())
+        if saved is None:
+            self.count.scope = self._next_scope()
 
     # -- the loop ----------------------------------------------------------------------------
 
@@ -204,29 +153,10 @@ class Decomposition:
             if self._stop is not None:
                 return
             at = self._at
-        if at.gap <= self._active_tol() and not self._is_whole():
+        if at.gap <= self._choice.active_tol(count.scope) and not self._is_whole():
             count.phase = Phase.GROW
             return
-        band = (0, 0)
-        if self._is_whole() and count.n_sweeps:
-            fewest, most = (int(share * count.scope) for share in BAND)
-            band = (fewest, min(most, self.plan.active_rows))
-        active = (
-            np.arange(count.scope)
-            if self._whole
-            else self.dual.select(
-                alpha,
-                outputs,
-                at,
-                capacity=self._capacity(at) if self._in_core else self.plan.active_rows,
-                smallest=DIRECT_ROWS if self.source.n_rows <= DIRECT_ROWS else SMALLEST_SET,
-                fill=FILL,
-                tol=self._active_tol(),
-                band=band,
-                margin=MARGIN * at.gap,
-                rng=self._rng,
-            )
-        )
+        active = self._choice.active_rows(alpha, outputs, at, swept=count.n_sweeps > 0)
         self.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
         ).without_working_set()
@@ -252,12 +182,12 @@ class Decomposition:
                 at.objective,
                 at.n_support,
                 at.n_bounded,
-                self._seconds(),
+                self._watch.seconds(),
             )
         )
         if at.gap <= self.tol:
             self._stop = StopReason.CONVERGED
-        elif self._steps_allowed() == 0:
+        elif self._watch.steps_allowed() == 0:
             self._stop = StopReason.MAX_ITER
         elif count.fruitless >= PATIENCE:
             self._stop = StopReason.STALLED
@@ -268,7 +198,7 @@ class Decomposition:
         active = ActiveRows(
             self.dual,
             self.tiles,
-            self._rows.gather(state.active, self._look),
+            self._rows.gather(state.active, self._watch.look),
             state.active,
             state.active_alpha,
             state.active_outputs,
@@ -278,11 +208,16 @@ class Decomposition:
             state = self.state
             places, whole = state.working, len(state.working) == len(active)
             moved = active.absorb(
-                places, state.working_alpha, state.working_gradient, look=self._look
+                places, state.working_alpha, state.working_gradient, look=self._watch.look
             )
             self.state = state.without_working_set()
             self.count.n_working_sets += 1
-            if whole or not moved or progress is Progress.STALLED or not self._steps_allowed():
+            if (
+                whole
+                or not moved
+                or progress is Progress.STALLED
+                or not self._watch.steps_allowed()
+            ):
                 break
             self._pause()
         self.count.rows_done = 0
@@ -291,34 +226,16 @@ class Decomposition:
     def _choose(self, active: ActiveRows) -> bool:
         """Choose a working set; False where the active rows are optimal among themselves."""
         at = active.optimality()
-        tol = self._active_tol()
+        tol = self._choice.active_tol(self.count.scope)
         if at.gap <= tol:
             return False
-        most = self.source.n_rows if self._whole else min(self.plan.working_set, DIRECT_ROWS)
-        everything = len(active) == self.source.n_rows <= most
-        places = np.arange(len(active))
-        if not everything:
-            places = self.dual.select(
-                active.alpha,
-                active.outputs,
-                at,
-                rows=active.indices,
-                capacity=self._capacity(at),
-                smallest=SMALLEST_SET,
-                fill=FILL,
-                tol=tol,
-                rng=self._rng,
-            )
+        places, self.count.sub_tol = self._choice.working_set(active, at, tol=tol)
+        self.count.sub_steps = 0
         self.state = self.state._replace(
             working=places,
             working_alpha=active.alpha[places],
             working_gradient=active.gradient(places),
         )
-        self.count.sub_steps = 0
-        self.count.sub_tol = tol
-        if not everything:
-            share = WORKING_TOL if len(places) < len(active) else 1.0
-            self.count.sub_tol = max(share * tol, LOOSE * at.gap)
         return True
 
     def _work_on(self, active: ActiveRows) -> Progress:
@@ -354,10 +271,10 @@ class Decomposition:
         count, cache = self.count, problem.cache
         misses = reads = 0
         progress = Progress.STEPS_SPENT
-        while progress is Progress.STEPS_SPENT and self._steps_allowed():
+        while progress is Progress.STEPS_SPENT and self._watch.steps_allowed():
             before = problem.steps
             progress = problem.advance(
-                tol=count.sub_tol, max_steps=self._steps_allowed(), look=self._look
+                tol=count.sub_tol, max_steps=self._watch.steps_allowed(), look=self._watch.look
             )
             count.n_iter += problem.steps - before
             count.row_misses += cache.n_misses - misses
@@ -380,7 +297,9 @@ class Decomposition:
         change = state.active_alpha - state.alpha[state.active]
         moved = change != 0
         if moved.any() and len(state.active) < count.scope:
-            columns = self._columns(choose(self._rows.gather(state.active, self._look), moved))
+            columns = self._columns(
+                choose(self._rows.gather(state.active, self._watch.look), moved)
+            )
             self._pass(columns, change[moved], stop=count.scope, skip=state.active)
         state.outputs[state.active] = state.active_outputs
         state.alpha[state.active] = state.active_alpha
@@ -392,14 +311,14 @@ class Decomposition:
     def _grow(self) -> None:
         """Compute f of the next rows, and let them take part."""
         state, count = self.state, self.count
-        stop = self._scope_after(count.scope)
+        stop = self._next_scope()
         support = np.flatnonzero(state.alpha[: count.scope])
         pieces = [
             support[a : a + self.plan.working_set]
             for a in range(0, len(support), self.plan.working_set)
         ]
         for piece in pieces[count.pieces_done :]:
-            columns = self._columns(self._rows.gather(piece, self._look))
+            columns = self._columns(self._rows.gather(piece, self._watch.look))
             self._pass(columns, state.alpha[piece], start=count.scope, stop=stop)
             count.pieces_done += 1
             count.rows_done = 0
@@ -437,7 +356,7 @@ class Decomposition:
             on_progress=on_progress,
         )
 
-    # -- sizes and tolerances ------------------------------------------------------------------
+    # -- where it is ---------------------------------------------------------------------------
 
     def _of_scope(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         scope = self.count.scope
@@ -447,27 +366,11 @@ class Decomposition:
         """Whether all rows take part."""
         return self.count.scope == self.source.n_rows
 
-    def _scope_after(self, scope: int) -> int:
+    def _next_scope(self) -> int:
         """Rows that take part next; all of them where only pair steps would need fewer."""
-        n = self.source.n_rows
-        if self._whole or not self.source.is_shuffled or not self._steps_allowed():
-            return n
-        return next_scope(scope, n, growth=GROWTH if self._in_core else GROWTH_OUT_OF_CORE)
-
-    def _capacity(self, at: Optimality) -> int:
-        """Most rows of a working set at this point."""
-        return min(self.plan.working_set, max(LARGEST_SET, int(FILL * at.n_free)))
-
-    def _active_tol(self) -> float:
-        """KKT gap to which the active rows are solved among themselves."""
-        tol = max(INNER_TOL * self.tol, FINEST_INNER_TOL)
-        return tol if self._is_whole() else max(tol, SCOPE_TOL)
-
-    def _steps_allowed(self) -> int:
-        """Pair steps of the next slice; 0 where max_iter has been reached."""
-        if self.limits.max_iter < 0:
-            return REFRESH
-        return min(REFRESH, max(0, self.limits.max_iter - self.count.n_iter))
+        if not self._watch.steps_allowed():
+            return self.source.n_rows
+        return self._choice.scope_after(self.count.scope)
 
     def _columns(self, rows: Rows) -> Columns:
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
@@ -485,7 +388,7 @@ class Decomposition:
             self.state.outputs,
             tol=self.tol,
             rows_at_once=max(1, self.plan.active_rows // 2),
-            look=look or self._look,
+            look=look or self._watch.look,
         )
 
     def _result(self, reason: StopReason) -> TrainingResult:
@@ -501,34 +404,18 @@ class Decomposition:
             at = self._at
         else:
             at = self.dual.optimality(alpha, state.outputs)
-        self._account()
+        self._watch.account()
         return conclude(self.dual, state, count, reason=reason, tol=self.tol, alpha=alpha, at=at)
 
-    # -- time and checkpoints --------------------------------------------------------------------
-
-    def _seconds(self) -> float:
-        return self._before[0] + time.monotonic() - self._started
-
-    def _account(self) -> None:
-        _, evaluations, read = self._before
-        self.count.seconds = self._seconds()
-        self.count.n_kernel_evaluations = evaluations + self.tiles.n_evaluations
-        self.count.bytes_read = read + self.source.bytes_read
-
-    def _look(self) -> None:
-        """Raise `Stopped` if the run is to end."""
-        if self.limits.interrupted():
-            raise Stopped(StopReason.INTERRUPTED)
-        if time.monotonic() - self._started >= self.limits.max_seconds:
-            raise Stopped(StopReason.TIME_LIMIT)
+    # -- checkpoints ---------------------------------------------------------------------------
 
     def _pause(self) -> None:
         """Between two slices, where the state is whole: stop if asked to, save if it is time."""
-        self._look()
+        self._watch.look()
         if self._saver.is_due():
             self._save()
 
     def _save(self) -> None:
-        self._account()
+        self._watch.account()
         self.count.random_state = dict(self._rng.bit_generator.state)
         self._saver.save(self.state, self.count)

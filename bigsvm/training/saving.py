@@ -1,4 +1,4 @@
-"""When a run is saved: early enough that a kill at any moment costs one interval at most."""
+"""When a run is saved, so that a kill costs one interval at most, and how a saved one goes on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
+from bigsvm.training.state import Counters, Phase, RowState
 
 if TYPE_CHECKING:
-    from bigsvm.training.checkpoint import Checkpoint
-    from bigsvm.training.state import Counters, RowState
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.training.checkpoint import Checkpoint, Generation
 
 _OF_THE_INTERVAL = 0.9
 """Planned for: the rest is for a slice or a save that takes longer than those of late did. Without
@@ -67,3 +71,23 @@ class Saver:
         self._slices = [0.0, self._slices[0]]
         self._last_look = time.monotonic()
         self._listener(events.Checkpointed(generation, seconds))
+
+
+def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
+    """Take up a saved run, without its active rows where this memory has no room for them.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The run was saved in the middle of a sweep with them, which only it can complete.
+    """
+    count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
+    state = RowState(**{name: np.array(array) for name, array in saved.arrays.items()})
+    if len(state.active) > plan.active_rows or len(state.working) > plan.working_set:
+        if count.phase is Phase.SWEEP and count.rows_done:
+            raise MemoryBudgetError(
+                f"the checkpoint is in the middle of a sweep with {len(state.active)} rows, "
+                f"and this memory holds {plan.active_rows}; resume with as much memory as before"
+            )
+        count.phase = Phase.SELECT
+    return state, count

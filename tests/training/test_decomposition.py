@@ -117,9 +117,9 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
     monkeypatch.setattr("bigsvm.training.certify.ROWS_AT_ONCE", 450)
     monkeypatch.setattr("bigsvm.training.start.FIRST_SCOPE", 300)
     monkeypatch.setattr("bigsvm.training.start.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.decomposition.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.decomposition.SMALLEST_SET", 100)
-    monkeypatch.setattr("bigsvm.training.decomposition.BAND", (0.6, 0.7))
+    monkeypatch.setattr("bigsvm.training.choice.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.training.choice.SMALLEST_SET", 100)
+    monkeypatch.setattr("bigsvm.training.choice.BAND", (0.6, 0.7))
     X, y = blobs(1200, overlap=0.7)
     settings = {"C": 30.0, "working_set": 450, "active_rows": 900, "rule": rule}
     whole = decomposition(X, y, **settings).run()

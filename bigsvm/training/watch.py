@@ -1,0 +1,59 @@
+"""What a run has cost so far, and whether it has to end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bigsvm.core.smo import REFRESH
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Stopped
+
+if TYPE_CHECKING:
+    from bigsvm.data.rows import RowSource
+    from bigsvm.tiles import KernelTiles
+    from bigsvm.training.state import Counters, Limits
+
+
+class Watch:
+    """Adds what this process does to what earlier ones did, from when it is made.
+
+    Parameters
+    ----------
+    count : Counters
+        As an earlier process left it.
+    source : RowSource
+    tiles : KernelTiles
+    limits : Limits
+    """
+
+    def __init__(
+        self, count: Counters, *, source: RowSource, tiles: KernelTiles, limits: Limits
+    ) -> None:
+        self._count, self._source, self._tiles, self._limits = count, source, tiles, limits
+        self._started = time.monotonic()
+        self._before = (count.seconds, count.n_kernel_evaluations, count.bytes_read)
+
+    def seconds(self) -> float:
+        """Of training so far."""
+        return self._before[0] + time.monotonic() - self._started
+
+    def account(self) -> None:
+        """Bring the counters up to date."""
+        _, evaluations, read = self._before
+        self._count.seconds = self.seconds()
+        self._count.n_kernel_evaluations = evaluations + self._tiles.n_evaluations
+        self._count.bytes_read = read + self._source.bytes_read
+
+    def look(self) -> None:
+        """Raise `Stopped` if the run is to end."""
+        if self._limits.interrupted():
+            raise Stopped(StopReason.INTERRUPTED)
+        if time.monotonic() - self._started >= self._limits.max_seconds:
+            raise Stopped(StopReason.TIME_LIMIT)
+
+    def steps_allowed(self) -> int:
+        """Pair steps of the next slice; 0 where max_iter has been reached."""
+        if self._limits.max_iter < 0:
+            return REFRESH
+        return min(REFRESH, max(0, self._limits.max_iter - self._count.n_iter))
