@@ -131,6 +131,7 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
     if not certificate:
         return [("certificate", "none")]
     reason = StopReason(certificate["stop_reason"])
+    idle = certificate.get("cpu_idle")
     verdict = "converged" if certificate["converged"] else "NOT converged"
     return [
         ("training", f"{verdict}: {reason.sentence}"),
@@ -147,4 +148,5 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
             f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
         ),
+        ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
     ]

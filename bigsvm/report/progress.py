@@ -166,8 +166,12 @@ class TrainingProgress:
         self._display.line(
             f"sweep {event.sweep}: gap {number(event.gap, 3)} (tol {event.tol:g}), objective "
             f"{number(event.objective, 9)}, {count(event.n_support)} support vectors, "
-            f"{count(event.n_bounded)} bounded, {duration(event.seconds)}"
+            f"{count(event.n_bounded)} bounded, {duration(event.seconds)}{_idle(event.cpu_idle)}"
         )
+
+
+def _idle(share: float | None) -> str:
+    return "" if share is None else f", threads idle {share:.0%} of the sweep"
 
 
 class ConvertingProgress:

@@ -63,6 +63,7 @@ def conclude(
         disk_tier=count.disk_tier,
         bytes_read=count.bytes_read,
         seconds=count.seconds,
+        cpu_idle=count.cpu_idle(),
     )
     intercept = at.threshold if at else _intercept_within(dual, state, count.scope)
     return TrainingResult(support, alpha[support], float(intercept), certificate)

@@ -183,6 +183,7 @@ class Decomposition:
                 at.n_support,
                 at.n_bounded,
                 self._watch.seconds(),
+                count.end_sweep(),
             )
         )
         if at.gap <= self.tol:
@@ -339,10 +340,13 @@ class Decomposition:
         count = self.count
 
         def on_progress(rows_done: int) -> None:
+            self._watch.end_lap()
             count.rows_done = rows_done
             self.listener(events.Sweeping(count.n_sweeps + 1, rows_done, stop, columns.n))
             self._pause()
+            self._watch.start_lap()
 
+        self._watch.start_lap()
         sweep(
             self.tiles,
             self.source,

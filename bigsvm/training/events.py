@@ -64,6 +64,11 @@ class Swept(NamedTuple):
     n_support, n_bounded : int
     seconds : float
         Of training so far, earlier processes included.
+    cpu_idle : float or None
+        Share of the threads' time in the passes over rows since the sweep before in which they
+        waited: 1 − CPU time of the process / (time × threads). Waiting for a processor that another
+        process has counts; other work of this process hides some. None where there was no pass, as
+        all rows were active.
     """
 
     sweep: int
@@ -73,6 +78,7 @@ class Swept(NamedTuple):
     n_support: int
     n_bounded: int
     seconds: float
+    cpu_idle: float | None
 
 
 class Checkpointed(NamedTuple):

@@ -60,6 +60,9 @@ class Certificate:
     bytes_read : int
     seconds : float
         Of training, earlier processes of a resumed run included.
+    cpu_idle : float or None
+        Share of the threads' time in all passes over rows in which they waited, as
+        `bigsvm.training.events.Swept` has it; None where there was no pass.
     disk_tier : str or None
         What was decided about keeping kernel rows on disk, and why.
     """
@@ -81,6 +84,7 @@ class Certificate:
     rows_swept: int
     bytes_read: int
     seconds: float
+    cpu_idle: float | None = None
     disk_tier: str | None = None
 
     def as_dict(self) -> dict[str, Any]:

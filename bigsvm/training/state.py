@@ -96,9 +96,11 @@ class Counters:
 
     Rows before `scope` take part; `rows_done` of a sweep are done, with `pieces_done` whole parts
     of the support vectors where they are too many at once. `rows_swept` counts all rows that sweeps
-    have passed over, `n_sweeps` those over all rows. `gap` and `objective` are of the last complete
-    sweep. The best ones, of certified outputs where a certificate was tried, and `fruitless` tell a
-    run that has stalled; `judged` sweeps are in it.
+    have passed over, `n_sweeps` those over all rows. `cpu_seconds` are those of the process in the
+    passes over rows, `thread_seconds` what its threads could have given there, `…_swept` the parts
+    up to the last complete sweep. `gap` and `objective` are of the last complete sweep. The best
+    ones, of certified outputs where a certificate was tried, and `fruitless` tell a run that has
+    stalled; `judged` sweeps are in it.
     """
 
     phase: Phase = Phase.SELECT
@@ -117,6 +119,10 @@ class Counters:
     disk_tier: str | None = None
     bytes_read: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    thread_seconds: float = 0.0
+    cpu_seconds_swept: float = 0.0
+    thread_seconds_swept: float = 0.0
     gap: float = float("inf")
     objective: float = -float("inf")
     best_gap: float = float("inf")
@@ -124,6 +130,19 @@ class Counters:
     fruitless: int = 0
     judged: int = 0
     random_state: dict[str, object] = field(default_factory=dict)
+
+    def cpu_idle(self) -> float | None:
+        """Share of the threads' time in all passes in which they had nothing to do; see `Swept`."""
+        return idle_share(self.cpu_seconds, self.thread_seconds)
+
+    def end_sweep(self) -> float | None:
+        """Return that share of the passes since this was last called."""
+        idle = idle_share(
+            self.cpu_seconds - self.cpu_seconds_swept,
+            self.thread_seconds - self.thread_seconds_swept,
+        )
+        self.cpu_seconds_swept, self.thread_seconds_swept = self.cpu_seconds, self.thread_seconds
+        return idle
 
     def judge(self, at: Optimality) -> None:
         """Count the sweeps since gap or objective last improved; each sweep counts once."""
@@ -136,6 +155,17 @@ class Counters:
         self.best_gap = min(self.best_gap, at.gap)
         self.best_objective = max(self.best_objective, at.objective)
         self.judged = self.n_sweeps
+
+
+def idle_share(cpu_seconds: float, thread_seconds: float) -> float | None:
+    """Share of their time that threads did not use, in [0, 1]; None where there was no time.
+
+    Reading ahead has a thread of its own: where there are more processors than threads, the process
+    can use more than their time, and the share is 0.
+    """
+    if not thread_seconds > 0:
+        return None
+    return min(1.0, max(0.0, 1 - cpu_seconds / thread_seconds))
 
 
 class Stopped(Exception):

@@ -32,11 +32,22 @@ class Watch:
     ) -> None:
         self._count, self._source, self._tiles, self._limits = count, source, tiles, limits
         self._started = time.monotonic()
+        self._lap = (0.0, 0.0)
         self._before = (count.seconds, count.n_kernel_evaluations, count.bytes_read)
 
     def seconds(self) -> float:
         """Of training so far."""
         return self._before[0] + time.monotonic() - self._started
+
+    def start_lap(self) -> None:
+        """Begin to look at how busy the threads are."""
+        self._lap = (time.monotonic(), time.process_time())
+
+    def end_lap(self) -> None:
+        """Add the time since then to that of the passes."""
+        began, used = self._lap
+        self._count.cpu_seconds += time.process_time() - used
+        self._count.thread_seconds += self._tiles.threads * (time.monotonic() - began)
 
     def account(self) -> None:
         """Bring the counters up to date."""

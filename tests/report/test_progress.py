@@ -18,7 +18,8 @@ RUN = [
     events.Solving(100, 12345, 0.25),
     events.Sweeping(3, 200, 1000, 40),
     events.Sweeping(3, 600, 1000, 40),
-    events.Swept(3, 0.125, 1e-3, -1.5, 42, 7, 75.0),
+    events.Swept(3, 0.125, 1e-3, -1.5, 42, 7, 75.0, 0.125),
+    events.Swept(4, 0.0625, 1e-3, -1.5, 42, 7, 76.0, None),
     events.Checkpointed(9, 0.5),
 ]
 
@@ -33,7 +34,10 @@ def test_plain_lines(capsys):
     assert captured.err.splitlines() == [
         "1 000 rows, 5 columns; working sets of up to 100 rows; 5 MB of arrays",
         "resumed after sweep 2",
-        "sweep 3: gap 0.125 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, 1 min 15 s",
+        "sweep 3: gap 0.125 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, "
+        "1 min 15 s, threads idle 12% of the sweep",
+        "sweep 4: gap 0.0625 (tol 0.001), objective -1.5, 42 support vectors, 7 bounded, "
+        "1 min 16 s",
         "checkpoint 9 written in 0.50 s",
     ]
 

@@ -7,8 +7,10 @@ import pytest
 
 from bigsvm.cli.options import parse_class_weight, parse_gamma, parse_seconds
 from bigsvm.errors import ParameterError
+from bigsvm.report.describe import certificate_lines
 from bigsvm.report.progress import duration
 from bigsvm.report.text import as_columns, as_json, count, number
+from bigsvm.training.result import Certificate, StopReason
 
 
 def test_json_is_strict_one_line_and_complete():
@@ -75,3 +77,28 @@ def test_class_weights_are_read(given, weights):
 
 def test_gamma_is_read():
     assert [parse_gamma(text) for text in ("scale", "auto", "0.5")] == ["scale", "auto", 0.5]
+
+
+@pytest.mark.parametrize(("cpu_idle", "text"), [(0.074, "7% of the sweeps"), (None, None)])
+def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
+    counted = dict.fromkeys(
+        (
+            *("n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations"),
+            *("row_misses", "row_reads", "n_working_sets", "rows_swept", "bytes_read"),
+        ),
+        3,
+    )
+    certificate = Certificate(
+        converged=True,
+        stop_reason=StopReason.CONVERGED,
+        tol=1e-3,
+        objective=1.0,
+        gap=1e-4,
+        duality_gap=1e-4,
+        seconds=2.0,
+        cpu_idle=cpu_idle,
+        **counted,
+    ).as_dict()
+    assert dict(certificate_lines(certificate))["threads idle"] == text
+    del certificate["cpu_idle"]  # of a model that an earlier version wrote
+    assert dict(certificate_lines(certificate))["threads idle"] is None

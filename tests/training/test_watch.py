@@ -1,0 +1,107 @@
+"""How busy threads are in the passes over rows: by a clock, over a resume, within bounds."""
+
+import time
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+
+from bigsvm.data.sources import ArrayRows
+from bigsvm.training import events, watch
+from bigsvm.training.state import Counters, Limits, idle_share
+from bigsvm.training.watch import Watch
+
+from .problems import blobs, decomposition
+
+
+class Clock:
+    """Time of the wall and of the processor, as the test says."""
+
+    def __init__(self):
+        self.wall, self.cpu = 100.0, 3.0
+
+    def pass_by(self, wall, cpu):
+        self.wall += wall
+        self.cpu += cpu
+
+    def monotonic(self):
+        return self.wall
+
+    def process_time(self):
+        return self.cpu
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(watch, "time", clock)
+    return clock
+
+
+def watch_of(count, *, threads):
+    tiles = SimpleNamespace(threads=threads, n_evaluations=0)
+    return Watch(count, source=SimpleNamespace(bytes_read=0), tiles=tiles, limits=Limits())
+
+
+def test_only_laps_count_and_a_resumed_run_goes_on_from_them(clock):
+    count = Counters()
+    watching = watch_of(count, threads=2)
+    assert count.cpu_idle() is None
+    assert count.end_sweep() is None
+    for wall, cpu in ((3, 6), (1, 0)):
+        watching.start_lap()
+        clock.pass_by(wall, cpu)
+        watching.end_lap()
+        clock.pass_by(50, 100)  # solving, saving
+    assert count.end_sweep() == pytest.approx(1 - 6 / 8)
+
+    watching.start_lap()
+    clock.pass_by(2, 1)
+    watching.end_lap()
+    count = Counters(**asdict(count))
+    watching = watch_of(count, threads=1)
+    watching.start_lap()
+    clock.pass_by(1, 0.5)
+    watching.end_lap()
+    assert count.end_sweep() == pytest.approx(1 - 1.5 / 5)
+    assert count.end_sweep() is None
+    assert count.cpu_idle() == pytest.approx(1 - 7.5 / 13)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "threads", "share"), [(0, 2, 1.0), (1, 2, 0.5), (3, 2, 0.0), (0, 0, None), (1, 0, None)]
+)
+def test_the_share_is_one(cpu, threads, share):
+    assert idle_share(cpu, threads) == share
+
+
+class SlowRows(ArrayRows):
+    """Rows that take a while to come and no processor."""
+
+    def read(self, start, stop):
+        time.sleep(0.02)
+        return super().read(start, stop)
+
+
+def swept(X, y, **options):
+    """Idle shares of the sweeps of a run, and of all of it."""
+    seen = []
+    result = decomposition(X, y, listener=seen.append, **options).run()
+    each = [event.cpu_idle for event in seen if isinstance(event, events.Swept)]
+    assert len(each) == result.certificate.n_sweeps
+    return each, result.certificate.cpu_idle
+
+
+def test_a_run_whose_rows_come_slowly_is_mostly_idle():
+    X, y = blobs(1200)
+    each, idle = swept(X, y)  # compiles
+    assert all(share is None or 0 <= share <= 1 for share in each)
+    assert 0 <= idle <= 1
+    each, idle = swept(SlowRows(X), y)
+    assert idle > 0.5
+    assert max(share for share in each if share is not None) > 0.5
+
+
+def test_without_a_pass_there_is_no_share():
+    X, y = blobs(300)
+    assert swept(X, y) == ([None], None)
