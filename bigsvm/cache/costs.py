@@ -21,6 +21,10 @@ PROBE_BATCHES = 3
 PROBE_SECONDS = 0.2
 PROBE_BYTES = 16 << 20
 """Most bytes written and read back when measuring: 60 ms at the 0.28 GB/s of a slow disk."""
+LEAST_READ_SECONDS, MOST_READ_SPEED = 2e-6, 5e9
+"""What no disk is faster than: seconds a row, and bytes a second beside. Rows of 4 to 400 kB that
+the system had in memory took 2 µs at least and came, hashed, at 7 to 12 GB/s; those that it had not
+at 0.4 to 2.0, from a disk of its own."""
 WORTH_KEEPING = 1.5
 """Times as long that computing a row must take. Handing a row over to be written cost about what
 reading it once costs (80 kB: 0.04 ms beside 0.06); from here on two or three reads pay for it."""
@@ -30,7 +34,8 @@ class Decision(NamedTuple):
     """What a kernel row costs, in seconds, and whether rows are kept on disk.
 
     `read_seconds` is that of a row which the system has not in memory: what the system keeps beside
-    the process is not this program's to count on. A time that was not measured is NaN.
+    the process is not this program's to count on. Where even the least that it can be is too long,
+    it is that, and no disk was looked at. Any other time that was not measured is NaN.
     """
 
     compute_seconds: float
@@ -40,12 +45,23 @@ class Decision(NamedTuple):
     reason: str
 
 
-def decide(*, compute_seconds: float, read_seconds: float, write_seconds: float) -> Decision:
-    """Keep rows if reading one is clearly cheaper than computing it; all times per row."""
+def least_read_seconds(row_bytes: int) -> float:
+    """Seconds that reading a row takes at least, from whatever disk."""
+    return LEAST_READ_SECONDS + row_bytes / MOST_READ_SPEED
+
+
+def decide(
+    *, compute_seconds: float, read_seconds: float, write_seconds: float, at_least: bool = False
+) -> Decision:
+    """Keep rows if reading one is clearly cheaper than computing it; all times per row.
+
+    With `read_seconds` only known to be `at_least` that, rows that are kept are worth a look at the
+    disk.
+    """
     keep = compute_seconds >= WORTH_KEEPING * read_seconds
     reason = (
         f"a kernel row takes {1e3 * compute_seconds:.2g} ms to compute and "
-        f"{1e3 * read_seconds:.2g} ms to read: rows are "
+        f"{'at least ' if at_least else ''}{1e3 * read_seconds:.2g} ms to read: rows are "
         f"{'kept on disk' if keep else 'computed again, not kept on disk'}"
     )
     return Decision(compute_seconds, read_seconds, write_seconds, keep, reason)
@@ -59,9 +75,18 @@ def not_kept(error: OSError) -> Decision:
 
 
 def time_computing(
-    below: RowTier, variables: NDArray[np.int64], rows: NDArray[np.float32]
+    below: RowTier,
+    variables: NDArray[np.int64],
+    rows: NDArray[np.float32],
+    *,
+    quick: float,
 ) -> tuple[int, float]:
     """Compute the rows of `variables` (q,) to `rows` (≥ q, n) in batches.
+
+    Parameters
+    ----------
+    quick : float
+        Seconds per row from which down a batch is the last one: rows are not worth keeping.
 
     Returns
     -------
@@ -71,11 +96,11 @@ def time_computing(
         Per row, of the fastest batch.
     """
     size = min(PROBE_BATCH, len(variables))
-    rows[: len(variables)] = 0  # or the first use of the memory counts as computing
     below.fetch(variables[:1], rows[:1])  # the first may compile, or start threads
     n_computed, spent, best = 0, 0.0, math.inf
-    while spent < PROBE_SECONDS and n_computed + size <= len(variables):
+    while best >= quick and spent < PROBE_SECONDS and n_computed + size <= len(variables):
         batch = slice(n_computed, n_computed + size)
+        rows[batch] = 0  # or the first use of the memory counts as computing
         begun = time.perf_counter()
         below.fetch(variables[batch], rows[batch])
         seconds = time.perf_counter() - begun

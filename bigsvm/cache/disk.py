@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -20,12 +21,14 @@ from bigsvm.cache.costs import (
     PROBE_BATCH,
     PROBE_BATCHES,
     PROBE_BYTES,
+    WORTH_KEEPING,
     Decision,
     decide,
+    least_read_seconds,
     not_kept,
     time_computing,
 )
-from bigsvm.cache.row_file import RowFile
+from bigsvm.cache.row_file import RowFile, file_path
 
 if TYPE_CHECKING:
     import os
@@ -81,7 +84,8 @@ class DiskRows:
         What the rows are valid for: data, kernel, dtype, variables; not C, not labels.
     decision : Decision, optional
         Whether to keep rows. Measured here if not given, with at most 37 rows that are computed
-        for it and stay in the file; without `keep` the tier hands everything on.
+        for it and stay in the file; without `keep` the tier hands everything on. Rows so cheap that
+        no disk is fast enough for them make no file.
     queue_bytes : int
         Memory for rows that wait to be written, at least one row and at most 64 of them. Rows are
         also measured in it: with fewer than 12 computing looks more expensive than it is.
@@ -142,22 +146,43 @@ class DiskRows:
         queue_bytes: int,
         decision: Decision | None,
     ) -> Decision:
+        n_buffers = min(max(queue_bytes // (4 * self._n), 1), LONGEST_QUEUE)
+        self._buffers = np.empty((n_buffers, self._n), np.float32)
+        self._slots = np.full(self._n, -1, np.int32)
+        begin = partial(
+            RowFile, folder, fingerprint, n_variables=self._n, capacity_bytes=capacity_bytes
+        )
+        file = None
         try:
-            file = self._file = RowFile(
-                folder, fingerprint, n_variables=self._n, capacity_bytes=capacity_bytes
-            )
-            self._take_stock(file, queue_bytes)
+            if decision is not None:
+                self._take_stock(begin())
+                return decision
+            # What is there says which rows need not be computed again to be measured.
+            if file_path(folder, fingerprint, n_variables=self._n).exists():
+                file = self._take_stock(begin())
         except OSError as error:
             return not_kept(error)
-        return self._measure(file) if decision is None else decision
+        computed, seconds = self._time_computing()
+        least = least_read_seconds(4 * self._n)
+        at_best = decide(
+            compute_seconds=seconds, read_seconds=least, write_seconds=math.nan, at_least=True
+        )
+        if not at_best.keep:
+            return at_best
+        try:
+            file = self._take_stock(begin()) if file is None else file
+            write, read = self._time_disk(file, computed)
+        except OSError as error:
+            return not_kept(error)
+        return decide(compute_seconds=seconds, read_seconds=read, write_seconds=write)
 
-    def _take_stock(self, file: RowFile, queue_bytes: int) -> None:
-        """Find out which rows are in the file; ready the queue."""
+    def _take_stock(self, file: RowFile) -> RowFile:
+        """Own the file; find out which rows are in it; ready the queue."""
+        self._file = file
         owners = file.owners()
         named, first = np.unique(owners, return_index=True)
         first = first[(named >= 0) & (named < self._n)]
         n_used = int(np.count_nonzero(owners != -1))
-        self._slots = np.full(self._n, -1, np.int32)
         self._slots[owners[first]] = first
         self._owner = np.full(file.n_slots, -1, np.int32)
         self._owner[first] = owners[first]
@@ -167,25 +192,21 @@ class DiskRows:
         if n_used > len(first):
             self.n_damaged += n_used - len(first)
             logger.warning("%s: %d slots are damaged", file.path, n_used - len(first))
-        n_buffers = min(max(queue_bytes // file.row_bytes, 1), LONGEST_QUEUE)
-        self._buffers = np.empty((n_buffers, self._n), np.float32)
-        self._idle = list(range(n_buffers))
+        self._idle = list(range(len(self._buffers)))
         self._pending: dict[int, int] = {}
         self._writing = True
+        return file
 
-    def _measure(self, file: RowFile) -> Decision:
-        """Compute rows that are not on disk, write them, read them back, and decide."""
-        n_few = max(PROBE_BYTES // file.row_bytes, 1)
+    def _time_computing(self) -> tuple[NDArray[np.int64], float]:
+        """Compute rows that are not on disk: those of them to be written; seconds per row."""
+        n_few = max(PROBE_BYTES // (4 * self._n), 1)
         n_rows = min(max(n_few, PROBE_BATCH), PROBE_BATCH * PROBE_BATCHES, len(self._buffers))
         variables = np.flatnonzero(self._slots < 0)[:n_rows]
         if len(variables) == 0:
             variables = np.arange(min(n_rows, self._n))
-        n_computed, compute = time_computing(self._below, variables, self._buffers)
-        try:
-            write, read = self._time_disk(file, variables[: min(n_computed, n_few)])
-        except OSError as error:
-            return not_kept(error)
-        return decide(compute_seconds=compute, read_seconds=read, write_seconds=write)
+        quick = WORTH_KEEPING * least_read_seconds(4 * self._n)
+        n_computed, seconds = time_computing(self._below, variables, self._buffers, quick=quick)
+        return variables[: min(n_computed, n_few)], seconds
 
     def _time_disk(self, file: RowFile, variables: NDArray[np.int64]) -> tuple[float, float]:
         """Write the rows just computed, read them back; seconds per row of either."""
@@ -223,10 +244,11 @@ class DiskRows:
         return 0 if self._file is None else int(np.count_nonzero(self._slots >= 0))
 
     def _leave(self) -> None:
-        """Do without the file; one that had no rows before is removed."""
+        """Do without file and memory; a file that had no rows before is removed."""
         if self._file is not None:
             self._file.close(remove=self._file.is_new)
             self._file = None
+        self._buffers, self._slots = self._buffers[:0].copy(), self._slots[:0].copy()
 
     def close(self) -> None:
         """Write what is queued and give the file up; from then on rows come from below."""

@@ -78,13 +78,7 @@ class RowFile:
         n_variables: int,
         capacity_bytes: int,
     ) -> None:
-        valid_for = {
-            "format": FORMAT_VERSION,
-            "dtype": np.dtype(np.float32).str,
-            "n_variables": n_variables,
-            "fingerprint": fingerprint if isinstance(fingerprint, str) else dict(fingerprint),
-        }
-        text = json.dumps(valid_for, sort_keys=True)
+        text = _valid_for(fingerprint, n_variables)
         digest = xxhash.xxh3_128(text.encode())
         self._seed = digest.intdigest() & 0xFFFFFFFFFFFFFFFF
         header = f"bigsvm kernel rows\n{digest.hexdigest()}\n{text}\n".encode()
@@ -93,7 +87,7 @@ class RowFile:
         self.n_slots = min(self._slots_within(capacity_bytes), n_variables)
         if self.n_slots < 1:
             raise OSError(f"{capacity_bytes} bytes hold no row of {self.row_bytes} bytes")
-        self.path = folder / f"kernel-rows-{digest.hexdigest()}"
+        self.path = file_path(folder, fingerprint, n_variables=n_variables)
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = try_lock(self.path)
         if descriptor is None:
@@ -213,6 +207,22 @@ class RowFile:
         os.fsync(self._descriptor)
         if sys.platform == "linux":
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def file_path(folder: Path, fingerprint: Mapping[str, str] | str, *, n_variables: int) -> Path:
+    """Where the file is, or would be."""
+    text = _valid_for(fingerprint, n_variables)
+    return folder / f"kernel-rows-{xxhash.xxh3_128_hexdigest(text.encode())}"
+
+
+def _valid_for(fingerprint: Mapping[str, str] | str, n_variables: int) -> str:
+    valid_for = {
+        "format": FORMAT_VERSION,
+        "dtype": np.dtype(np.float32).str,
+        "n_variables": n_variables,
+        "fingerprint": fingerprint if isinstance(fingerprint, str) else dict(fingerprint),
+    }
+    return json.dumps(valid_for, sort_keys=True)
 
 
 def _allocate(descriptor: int, size: int) -> None:

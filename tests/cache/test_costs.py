@@ -20,7 +20,7 @@ from disk_rows import (
 )
 
 from bigsvm.cache import costs, disk
-from bigsvm.cache.costs import decide
+from bigsvm.cache.costs import WORTH_KEEPING, decide, least_read_seconds
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,13 @@ def test_rows_are_kept_where_reading_is_clearly_cheaper(compute, read, keep, rea
     decision = decide(compute_seconds=compute, read_seconds=read, write_seconds=1.0)
     assert decision[:4] == (compute, read, 1.0, keep)
     assert reason in decision.reason
+
+
+def test_a_bound_is_said_to_be_one():
+    given = {"compute_seconds": 1e-5, "read_seconds": 2e-5, "write_seconds": np.nan}
+    decision = decide(**given, at_least=True)
+    assert not decision.keep
+    assert "takes 0.01 ms to compute and at least 0.02 ms to read" in decision.reason
 
 
 class Clock:
@@ -141,6 +148,60 @@ def test_where_reading_takes_longer_nothing_is_kept(tmp_path, monkeypatch):
         fetched(tier, 1, 0, 2)
         assert below.batches == [[1, 0, 2]]
         assert (tier.n_hits, tier.n_misses, tier.n_dropped, tier.nbytes) == (0, 3, 0, 0)
+
+
+LEAST = WORTH_KEEPING * least_read_seconds(400)
+
+
+@pytest.mark.parametrize("folder_holds", [None, "another problem"])
+def test_where_no_disk_is_fast_enough_none_is_looked_at(tmp_path, monkeypatch, folder_holds):
+    if folder_holds is not None:
+        with open_tier(tmp_path / "cache", fingerprint=folder_holds) as tier:
+            fill(tier, 1)
+    before = {path: path.stat() for path in tmp_path.rglob("*")}
+    clock = Clock(monkeypatch, compute=0.9 * LEAST, read=0.0)
+    below = clock.below(100)
+    with open_tier(tmp_path / "cache", below, n=100, decision=None) as tier:
+        assert below.batches == [[0], list(range(12))]
+        assert not tier.decision.keep
+        assert "at least 0.0021 ms to read: rows are computed again" in tier.decision.reason
+        offer(tier, 1)
+        fetched(tier, 1, n=100)
+        assert (tier.n_hits, tier.n_misses, tier.nbytes, clock.n_synced) == (0, 1, 0, 0)
+    assert {path: path.stat() for path in tmp_path.rglob("*")} == before
+
+
+def test_where_a_fast_disk_would_be_enough_it_is_measured(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch, compute=1.1 * LEAST, read=0.0)
+    with open_tier(tmp_path, clock.below(100), n=100, decision=None) as tier:
+        assert clock.n_synced == 1
+        assert tier.decision.keep
+
+
+def test_one_batch_that_was_held_up_does_not_count(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch, compute=0.5 * LEAST, read=0.0)
+    below = clock.below(100)
+
+    class HeldUp:
+        def fetch(self, variables, out):
+            below.fetch(variables, out)
+            clock.now += 0.01 * (variables[-1] == 11)
+
+    with open_tier(tmp_path, HeldUp(), n=100, decision=None) as tier:
+        assert below.batches == [[0], list(range(12)), list(range(12, 24))]
+        assert not tier.decision.keep
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cheap_rows_leave_the_file_of_earlier_runs_as_it_is(tmp_path, monkeypatch):
+    with open_tier(tmp_path, n=100) as tier:
+        fill(tier, 1, 2, 3, n=100)
+    clock = Clock(monkeypatch, compute=0.5 * LEAST, read=0.0)
+    with open_tier(tmp_path, clock.below(100), n=100, decision=None) as tier:
+        assert not tier.decision.keep
+        assert clock.n_synced == tier.bytes_written == 0
+    with open_tier(tmp_path, n=100) as tier:
+        assert hits(tier, *range(10), n=100) == [1, 2, 3]
 
 
 def test_rows_of_earlier_runs_survive_a_decision_against_them(tmp_path, monkeypatch):
