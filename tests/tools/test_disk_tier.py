@@ -6,7 +6,7 @@ import fit_once
 import pytest
 import synthetic
 from disk_tier import Measured, Turn
-from whole_runs import Problem, Run
+from whole_runs import Problem, Run, dense
 
 from bigsvm.cache import disk
 from bigsvm.cache.costs import Decision
@@ -109,7 +109,7 @@ def test_mnist_is_read_by_its_first_rows():
     if data_sets.is_skipped(disk_tier.MNIST):
         # A file that a checkout does not hold; the tests above make their rows.
         pytest.skip("no file of mnist")
-    problem = disk_tier.wide(50)
+    problem = dense(disk_tier.MNIST, 50)
     assert problem.x.shape == (50, 784)
     assert problem.x.max() == 255
     assert set(problem.y) == {-1.0, 1.0}

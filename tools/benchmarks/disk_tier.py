@@ -25,12 +25,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import synthetic
 from common import Check, machine, median_range, megabytes, noise, table, verdicts
-from data_sets import DATA_SETS, FAMILIES, data_folder, is_skipped, load
+from data_sets import DATA_SETS, FAMILIES, is_skipped
 from threadpoolctl import threadpool_limits
-from whole_runs import Disk, Problem, Run, train, warm_up
+from whole_runs import Disk, Problem, Run, dense, train, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,12 +67,6 @@ class Measured(NamedTuple):
     kernel_rows: int
     capacity: int
     turns: list[Turn]
-
-
-def wide(n_rows: int) -> Problem:
-    """Read the first rows of mnist."""
-    x, y = load(MNIST, data_folder(), n_rows=n_rows)
-    return Problem(x.toarray().astype(np.float32), y, MNIST.C, MNIST.gamma)
 
 
 def narrow(n_rows: int) -> Problem:
@@ -231,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         threadpool_limits(options.threads, user_api="blas"),
     ):
         if not is_skipped(MNIST):
-            found = measure("wide", wide(options.rows), Path(folder), options)
+            found = measure("wide", dense(MNIST, options.rows), Path(folder), options)
             print(f"\n{report(found)}", flush=True)
             checks += check_wide(found)
         found = measure("narrow", narrow(options.rows), Path(folder), options)

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from data_sets import DataSet, data_folder, load
 from fit_once import TINY_ROWS, TOL, calibrate
 
 from bigsvm.data.sources import as_row_source
@@ -32,6 +33,12 @@ class Problem(NamedTuple):
     y: NDArray[np.float64]
     C: float
     gamma: float
+
+
+def dense(data: DataSet, n_rows: int | None = None) -> Problem:
+    """Read a data set, or its first rows, into a float32 array."""
+    x, y = load(data, data_folder(), n_rows=n_rows)
+    return Problem(x.toarray().astype(np.float32), y, data.C, data.gamma)
 
 
 class Run(NamedTuple):

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from common import Check, dual_objective, machine, median_range, noise, table, verdicts
-from data_sets import DATA_SETS, DataSet, data_folder, is_skipped, load
+from data_sets import DATA_SETS, DataSet, is_skipped
 from fit_once import TOL
 from threadpoolctl import threadpool_limits
-from whole_runs import RULES, Problem, Run, train, warm_up
+from whole_runs import RULES, Problem, Run, dense, train, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,12 +74,6 @@ SUPPORT, BOUNDED, SHARE_WITHIN = 0.105, 0.046, 0.001
 """Table 1, mnist, rounded there to a tenth of a percent."""
 
 Runs = dict[str, list[Run]]
-
-
-def dense(data: DataSet, n_rows: int | None = None) -> Problem:
-    """Read a data set into a float32 array."""
-    x, y = load(data, data_folder(), n_rows=n_rows)
-    return Problem(x.toarray().astype(np.float32), y, data.C, data.gamma)
 
 
 def spambase() -> Problem:
