@@ -163,10 +163,16 @@ def run_child(
 
 
 def run_checked(
-    command: Sequence[str], *, threads: int, give_up_after: float | None = None
+    command: Sequence[str],
+    *,
+    threads: int,
+    give_up_after: float | None = None,
+    while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
 ) -> Finished:
     """`run_child`, and end the benchmark with the child's own words where it fails."""
-    finished = run_child(command, threads=threads, give_up_after=give_up_after)
+    finished = run_child(
+        command, threads=threads, give_up_after=give_up_after, while_running=while_running
+    )
     if finished.returncode != 0 and not finished.gave_up:
         words = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
         raise SystemExit(f"{' '.join(command)}\nended with {finished.returncode}:\n{words}")

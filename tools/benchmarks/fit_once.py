@@ -1,7 +1,11 @@
-"""One measurement of `peers.py`, in a process of its own: prints one JSON object.
+"""One measurement of a benchmark, in a process of its own: prints one JSON object.
 
     fit_once.py prepare DATA FOLDER           DATA → FOLDER: arrays and a store in each layout
     fit_once.py fit PEER LAYOUT DATA FOLDER   train once; PEER is bigsvm, sklearn or sklearnex
+    fit_once.py rows LAYOUT DATA FOLDER       bytes that the rows of the store take in memory
+    fit_once.py store ROWS MEMORY LAYOUT DATA FOLDER
+                                              train the store in the budget MEMORY; ROWS is
+                                              streamed, or memory: read before the clock starts
     fit_once.py floor LAYOUT DATA FOLDER      one sweep with FOLDER/model.safetensors
     fit_once.py calibrate                     seconds of a fixed matrix product: the machine's mood
 
@@ -124,6 +128,61 @@ def fit(peer: str, layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
     return answer
 
 
+def rows(layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
+    """Say what the rows of a store would take in memory."""
+    from bigsvm import open_store
+
+    source = open_store(folder / f"{data.name}.{layout}.zarr").rows
+    return {"row_bytes": round(source.n_rows * source.bytes_per_row)}
+
+
+def store(kind: str, memory: str, layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
+    """Train a store once, its rows read from disk at every pass, or once before the clock starts.
+
+    `from_disk` are the bytes that the system fetched from the disk meanwhile, None where it does
+    not say.
+    """
+    from bigsvm import open_store
+    from bigsvm.data.sources import as_row_source
+    from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
+
+    if kind not in ("streamed", "memory"):
+        raise SystemExit(f"unknown rows {kind}: streamed or memory")
+    estimator("bigsvm", data).fit(*tiny(layout, data.n_columns, np.dtype(np.float32)))
+    opened = open_store(folder / f"{data.name}.{layout}.zarr")
+    labels = opened.labels()
+    source = opened.rows
+    source.read(0, min(TINY_ROWS, source.n_rows))
+    if kind == "memory":
+        source = as_row_source(source.read(0, source.n_rows))
+    parameters = ClassifierParameters(
+        C=data.C,
+        gamma=data.gamma,
+        tol=TOL,
+        memory=int(memory) if memory.isdecimal() else memory,
+        threads=int(os.environ["OMP_NUM_THREADS"]),
+    )
+    fetched, read = fetched_bytes(), source.bytes_read
+    started = time.perf_counter()
+    certificate = fit_classifier(source, labels, None, parameters).certificate
+    seconds = time.perf_counter() - started
+    return {
+        "seconds": seconds,
+        "peak_rss": peak_so_far(os.getpid()),
+        "from_disk": None if fetched is None else (fetched_bytes() or 0) - fetched,
+        **{name: certificate[name] for name in (*CERTIFIED, "objective", "n_support", "cpu_idle")},
+        "bytes_read": source.bytes_read - read,
+    }
+
+
+def fetched_bytes() -> int | None:
+    """Bytes that the system has fetched from disks for this process, where it counts them."""
+    counted = Path("/proc/self/io")
+    if not counted.exists():
+        return None
+    return int(dict(line.split(": ") for line in counted.read_text().splitlines())["read_bytes"])
+
+
 def floor(layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
     """Time one sweep of all rows with the support vectors of the model that was trained last."""
     from bigsvm.data.sources import as_row_source
@@ -157,6 +216,10 @@ def main(arguments: Sequence[str]) -> None:
             answer = prepare(data_set(name), Path(folder))
         case ["fit", peer, layout, name, folder]:
             answer = fit(peer, layout, data_set(name), Path(folder))
+        case ["rows", layout, name, folder]:
+            answer = rows(layout, data_set(name), Path(folder))
+        case ["store", kind, memory, layout, name, folder]:
+            answer = store(kind, memory, layout, data_set(name), Path(folder))
         case ["floor", layout, name, folder]:
             answer = floor(layout, data_set(name), Path(folder))
         case ["calibrate"]:
