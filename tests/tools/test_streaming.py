@@ -122,7 +122,7 @@ def test_options_that_mean_nothing_are_refused(wrong):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="pages cannot be dropped here")
 def test_a_small_size_is_measured_from_end_to_end(capsys):
-    # Chunks of 1.6 MB: less data than three of them are always kept.
+    # With fewer rows the chunks that are being read, 1.6 MB each, would not fit the budget.
     options = ["--data", "few-50000", "--repeats", "1", "--share", "0.16", "--threads", "1"]
     assert streaming.main(options) == 0
     text = capsys.readouterr().out
