@@ -12,18 +12,16 @@ out over threads; a kernel value has the same bits whichever rows and columns it
 
 from __future__ import annotations
 
-import math
-import threading
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import gram, products
+from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.errors import DataError
 from bigsvm.kernels import KernelCode
+from bigsvm.team import Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,18 +72,19 @@ class Columns:
     ----------
     tiles : KernelTiles
         Whose dtype and centre they are prepared for.
-    rows : Rows
+    rows : Rows or RowsAt
         (p, d) vectors, dense or sparse.
     sparse_partners : bool
         Whether the rows they will be multiplied with are sparse. Sparse vectors against dense rows
         are made dense.
     """
 
-    def __init__(self, tiles: KernelTiles, rows: Rows, *, sparse_partners: bool) -> None:
-        self.n = rows.shape[0]
+    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
+        base, places = rows_at(rows)
+        self.n = len(places)
         self.sparse_partners = sparse_partners
         make = self._sparse_tiles if sparse_partners else self._dense_tiles
-        self._tiles = list(make(tiles, rows))
+        self._tiles = list(make(tiles, base, places))
 
     def __iter__(self) -> Iterator[Tile]:
         return iter(self._tiles)
@@ -98,34 +97,36 @@ class Columns:
         )
 
     @staticmethod
-    def _dense_tiles(tiles: KernelTiles, rows: Rows) -> Iterator[Tile]:
+    def _dense_tiles(tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]) -> Iterator[Tile]:
         width = products.NR32 if tiles.dtype == np.float32 else products.NR64
-        for start in range(0, rows.shape[0], COLUMNS_PER_TILE):
-            stop = min(start + COLUMNS_PER_TILE, rows.shape[0])
-            values = tiles.dense(rows[start:stop])
-            panels = np.empty((-(-(stop - start) // width), values.shape[1], width), tiles.dtype)
+        for start in range(0, len(places), COLUMNS_PER_TILE):
+            values = tiles.dense(rows[places[start : start + COLUMNS_PER_TILE]])
+            panels = np.empty((-(-len(values) // width), values.shape[1], width), tiles.dtype)
             products.pack_columns(values, panels)
-            yield Tile(start, stop, panels, tiles.squared_norms(values), None)
+            yield Tile(start, start + len(values), panels, tiles.squared_norms(values), None)
 
     @staticmethod
-    def _sparse_tiles(tiles: KernelTiles, rows: Rows) -> Iterator[Tile]:
+    def _sparse_tiles(tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]) -> Iterator[Tile]:
         rows = sp.csr_array(rows)
-        data = rows.data.astype(tiles.dtype, copy=False)
         place = np.empty(rows.shape[1], np.int32)
         start = 0
-        while start < rows.shape[0]:
+        while start < len(places):
             width = COLUMNS_PER_TILE
+            values, indices, indptr = gram.csr_take(
+                rows.data, rows.indices, rows.indptr, places[start : start + width]
+            )
             while True:
-                part = rows.indptr[start : start + width + 1]
+                part = indptr[: width + 1]
                 occurs = np.zeros(rows.shape[1], np.bool_)
-                gram.csr_features(rows.indices, part, occurs)
+                gram.csr_features(indices, part, occurs)
                 used = np.flatnonzero(occurs).astype(np.int32)
                 fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
                 if fits or width <= NARROWEST_SPARSE_TILE:
                     break
                 width //= 2
+            data = values.astype(tiles.dtype, copy=False)
             vectors = np.zeros((len(used), len(part) - 1), tiles.dtype)
-            gram.csr_tile(data, rows.indices, part, used, place, vectors)
+            gram.csr_tile(data, indices, part, used, place, vectors)
             norms = np.empty(len(part) - 1, tiles.dtype)
             gram.csr_squared_norms(data, part, norms)
             tiles.check(norms)
@@ -168,12 +169,11 @@ class KernelTiles:
         self.centre = centre if kernel.is_shift_invariant else None
         self._parameters = kernel.core_parameters
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bigsvm-tile")
-        self._local = threading.local()
+        self._team = Team(threads, "bigsvm-tile")
 
     def close(self) -> None:
         """Stop the threads."""
-        self._pool.shutdown()
+        self._team.close()
 
     def __enter__(self) -> Self:
         return self
@@ -190,7 +190,7 @@ class KernelTiles:
             values = values - self.centre
         return np.ascontiguousarray(values, dtype=self.dtype)
 
-    def squared_norms(self, rows: Rows) -> Floats:
+    def squared_norms(self, values: Floats) -> Floats:
         """``|a|²`` of prepared rows, (m,) in `dtype`.
 
         Raises
@@ -198,16 +198,11 @@ class KernelTiles:
         DataError
             Where kernel values of a row would overflow `dtype`, or are not numbers.
         """
-        norms = np.empty(rows.shape[0], self.dtype)
-        if isinstance(rows, np.ndarray):
-            packed = np.empty(
-                (-(-len(rows) // products.MR), rows.shape[1], products.MR), self.dtype
-            )
-            products.pack_rows(rows, packed)
-            products.squared_norms(packed, norms)
-        else:
-            data = rows.data.astype(self.dtype, copy=False)
-            gram.csr_squared_norms(data, rows.indptr, norms)
+        m, d = values.shape
+        packed = np.empty((-(-m // products.MR), d, products.MR), self.dtype)
+        products.pack_rows(values, np.arange(m), np.zeros(d), packed)
+        norms = np.empty(m, self.dtype)
+        products.squared_norms(packed, norms)
         self.check(norms)
         return norms
 
@@ -225,14 +220,13 @@ class KernelTiles:
                 f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
             )
 
-    def diagonal(self, rows: Rows) -> NDArray[np.float64]:
-        """k(a, a) of raw rows, (m,) float64, with the bits that `evaluate` gives it.
+    def diagonal(self, columns: Columns) -> NDArray[np.float64]:
+        """k(a, a) of packed vectors, (p,) float64, with the bits that `evaluate` gives it.
 
         Pair steps take curvatures from both: of rows that nearly agree they are differences as
         small as the rounding of the values.
         """
-        prepared = self.dense(rows) if isinstance(rows, np.ndarray) else rows
-        norms = self.squared_norms(prepared)
+        norms = np.concatenate([np.empty(0, self.dtype), *(tile.norms for tile in columns)])
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
         values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
         self._map(values, nothing[:1], nothing[1:])
@@ -243,7 +237,7 @@ class KernelTiles:
 
     def multiply(
         self,
-        rows: Rows,
+        rows: Rows | RowsAt,
         columns: Columns,
         weights: NDArray[np.float64],
         out: NDArray[np.float64],
@@ -294,7 +288,7 @@ class KernelTiles:
         for start in sorted(below):
             out += below[start]
 
-    def evaluate(self, rows: Rows, columns: Columns, out: Floats) -> None:
+    def evaluate(self, rows: Rows | RowsAt, columns: Columns, out: Floats) -> None:
         """``out = K(rows, columns)``; out (m, ≥ p) of a float dtype, further columns untouched."""
 
         def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
@@ -309,29 +303,30 @@ class KernelTiles:
 
     def _for_each_tile(
         self,
-        rows: Rows,
+        rows: Rows | RowsAt,
         columns: Columns,
         use: Use,
         spans: Sequence[slice] | None = None,
         wanted: Wanted = lambda span, tile: True,
     ) -> None:
         """Compute the dot products of every wanted tile and hand them to `use`, on all threads."""
-        m = rows.shape[0]
+        base, places = rows_at(rows)
+        m = len(places)
         if spans is None:
             # Few rows are shared out too: a batch of 256 would be one tile of 252 and one of 4.
             share = -(-m // (self.threads * products.MR)) * products.MR
             step = max(1, min(ROWS_PER_TILE, share))
             spans = [slice(a, min(a + step, m)) for a in range(0, m, step)]
-        if columns.sparse_partners:
-            one = self._sparse_work(sp.csr_array(rows), columns, use, wanted)
+        if isinstance(base, np.ndarray):
+            one = self._dense_work(base, places, columns, use, wanted)
         else:
-            one = self._dense_work(rows, columns, use, wanted)
+            one = self._sparse_work(base, places, columns, use, wanted)
         helpers = min(self.threads, len(spans)) - 1
-        entries = rows.size / max(m, 1)
+        entries = base.size / max(base.shape[0], 1)
         each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[columns.sparse_partners] * entries
         if m * columns.n * each < WORTH_SHARING:
             helpers = 0
-        self._share_out(one, deque(spans), helpers)
+        self._team.share_out(one, spans, helpers)
         self.n_evaluations += sum(
             (span.stop - span.start) * (tile.stop - tile.start)
             for span in spans
@@ -339,83 +334,48 @@ class KernelTiles:
             if wanted(span, tile)
         )
 
-    def _share_out(self, one: Callable[[slice], None], spans: deque[slice], n_helpers: int) -> None:
-        """Do all spans, in this thread and in `n_helpers` of the pool.
-
-        This thread works too, because another one takes 0.1 to 0.3 ms to wake up: as long as a
-        batch of kernel rows.
-        """
-
-        def work() -> None:
-            while spans:
-                try:
-                    span = spans.popleft()
-                except IndexError:  # another thread was faster
-                    return
-                one(span)
-
-        helpers = [self._pool.submit(work) for _ in range(n_helpers)]
-        try:
-            work()
-        finally:
-            spans.clear()
-            awake = [helper for helper in helpers if not helper.cancel()]
-            wait(awake)
-        for helper in awake:
-            helper.result()
-
     def _dense_work(
-        self, rows: Rows, columns: Columns, use: Use, wanted: Wanted
+        self, rows: Floats, places: NDArray[np.int64], columns: Columns, use: Use, wanted: Wanted
     ) -> Callable[[slice], None]:
+        centre = np.zeros(rows.shape[1]) if self.centre is None else self.centre
+
         def one(span: slice) -> None:
-            values = self.dense(rows[span])
-            groups = -(-len(values) // products.MR)
-            packed = self._buffer("rows", (groups, values.shape[1], products.MR))
-            products.pack_rows(values, packed)
-            norms = np.empty(len(values), self.dtype)
+            chosen = places[span]
+            groups = -(-len(chosen) // products.MR)
+            packed = self._team.scratch("rows", (groups, rows.shape[1], products.MR), self.dtype)
+            products.pack_rows(rows, chosen, centre, packed)
+            norms = np.empty(len(chosen), self.dtype)
             products.squared_norms(packed, norms)
             self.check(norms)
             for tile in (t for t in columns if wanted(span, t)):
                 width = tile.vectors.shape[0] * tile.vectors.shape[2]
-                dots = self._buffer("dots", (groups * products.MR, width))
+                dots = self._team.scratch("dots", (groups * products.MR, width), self.dtype)
                 products.multiply_packed(packed, tile.vectors, dots)
-                use(span, tile, dots[: len(values), : tile.stop - tile.start], norms)
+                use(span, tile, dots[: len(chosen), : tile.stop - tile.start], norms)
 
         return one
 
     def _sparse_work(
-        self, rows: sp.csr_array, columns: Columns, use: Use, wanted: Wanted
+        self,
+        rows: sp.csr_array,
+        places: NDArray[np.int64],
+        columns: Columns,
+        use: Use,
+        wanted: Wanted,
     ) -> Callable[[slice], None]:
-        # Spans by their part of indptr: slicing a scipy matrix takes as long as half of a tile.
-        data, indices, indptr = rows.data.astype(self.dtype, copy=False), rows.indices, rows.indptr
-        n_features = rows.shape[1]
-
         def one(span: slice) -> None:
-            part = indptr[span.start : span.stop + 1]
+            # Not by scipy, which takes as long to slice rows as half of a tile takes.
+            values, indices, part = gram.csr_take(
+                rows.data, rows.indices, rows.indptr, places[span]
+            )
+            data = values.astype(self.dtype, copy=False)
             norms = np.empty(span.stop - span.start, self.dtype)
             gram.csr_squared_norms(data, part, norms)
             self.check(norms)
-            place = self._feature_places(n_features)
+            place = self._team.places(rows.shape[1])
             for tile in (t for t in columns if wanted(span, t)):
-                dots = self._buffer("dots", (len(norms), tile.stop - tile.start))
+                dots = self._team.scratch("dots", (len(norms), tile.stop - tile.start), self.dtype)
                 gram.csr_products(data, indices, part, tile.used, place, tile.vectors, dots)
                 use(span, tile, dots, norms)
 
         return one
-
-    def _buffer(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Give a scratch array of this thread: fresh pages would cost as much as the product."""
-        size = math.prod(shape)
-        held: Floats | None = self._local.__dict__.get(name)
-        if held is None or held.size < size:
-            held = np.empty(size, self.dtype)
-            self._local.__dict__[name] = held
-        return held[:size].reshape(shape)
-
-    def _feature_places(self, n_features: int) -> NDArray[np.int32]:
-        """Give this thread's array of −1 for every feature; `csr_products` leaves it as it was."""
-        held: NDArray[np.int32] | None = self._local.__dict__.get("places")
-        if held is None or held.size < n_features:
-            held = np.full(n_features, -1, np.int32)
-            self._local.__dict__["places"] = held
-        return held

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm import tiles as module
+from bigsvm.data.rows import RowsAt
 from bigsvm.errors import DataError
 from bigsvm.kernels import RBF, Linear, Polynomial, make_kernel
 from bigsvm.tiles import COLUMNS_PER_TILE, ROWS_PER_TILE, Columns, KernelTiles
@@ -60,9 +61,16 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         assert (np.abs(out - 2 - exact @ weights) <= 60 * eps * (scale + 1)).all()
         assert tiles.n_evaluations == 2 * m * p
         diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
-        np.testing.assert_allclose(tiles.diagonal(convert(A)), diagonal, rtol=60 * eps, atol=eps)
+        np.testing.assert_allclose(
+            tiles.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)),
+            diagonal,
+            rtol=60 * eps,
+            atol=eps,
+        )
         own = evaluate(tiles, convert(A), convert(A), sparse=sparse)
-        np.testing.assert_array_equal(tiles.diagonal(convert(A)), np.diag(own))
+        np.testing.assert_array_equal(
+            tiles.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)), np.diag(own)
+        )
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 20])
@@ -104,7 +112,8 @@ def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
         K = evaluate(tiles, matrix, matrix, sparse=sparse)
         np.testing.assert_array_equal(np.diag(K), 1)
         np.testing.assert_array_equal(np.diag(K[300:, :300]), 1)
-        np.testing.assert_array_equal(tiles.diagonal(matrix), 1)
+        packed = Columns(tiles, matrix, sparse_partners=sparse)
+        np.testing.assert_array_equal(tiles.diagonal(packed), 1)
 
 
 def test_far_from_the_origin_centring_keeps_distances():
@@ -123,14 +132,6 @@ def test_other_kernels_are_not_centred(name):
     with tiles_for(make_kernel(name, **PARAMETERS), centre=np.ones(3)) as tiles:
         exact = naive.kernel_matrix(rows, rows, name, **PARAMETERS)
         np.testing.assert_allclose(evaluate(tiles, rows, rows), exact, rtol=1e-5, atol=1e-6)
-
-
-def test_sparse_rows_against_dense_partners_are_centred_too():
-    rows = make_rows(20, 5)
-    with tiles_for(RBF(gamma=0.3), centre=np.full(5, 0.25)) as tiles:
-        np.testing.assert_array_equal(
-            evaluate(tiles, sp.csr_array(rows), sp.csr_array(rows)), evaluate(tiles, rows, rows)
-        )
 
 
 def test_dense_columns_against_sparse_rows():
@@ -173,6 +174,29 @@ def test_wide_indices_and_values_of_the_other_dtype(dtype):
             np.testing.assert_array_equal(found, evaluate(tiles, narrow, narrow, sparse=True))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_are_used_where_they_are(sparse, dtype):
+    """The same bits as of a copy of them, whatever their order and however often one is named."""
+    rows = make_rows(400, 9, dtype=dtype)
+    matrix = sp.csr_array(rows) if sparse else rows
+    places = np.random.default_rng(3).integers(0, 400, 300)
+    weights = np.linspace(-1, 1, 70)
+    centre = None if sparse else rows.mean(axis=0, dtype=np.float64)
+    with tiles_for(RBF(gamma=0.7), threads=2, dtype=dtype, centre=centre) as tiles:
+        results = []
+        for lent in (RowsAt(matrix, places), matrix[places]):
+            columns = Columns(tiles, RowsAt(matrix, places[:70]), sparse_partners=sparse)
+            sums, values = np.zeros(300), np.empty((300, 70), dtype)
+            tiles.multiply(lent, columns, weights, sums)
+            tiles.evaluate(lent, columns, values)
+            results.append((sums, values, tiles.diagonal(columns)))
+        for at_places, copied in zip(*results, strict=True):
+            np.testing.assert_array_equal(at_places, copied)
+        np.testing.assert_array_equal(results[0][1][:70].diagonal(), results[0][2])
+        assert tiles.n_evaluations == 4 * 300 * 70
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_no_rows_and_no_columns(sparse):
     rows = make_rows(5, 4)
@@ -187,7 +211,7 @@ def test_no_rows_and_no_columns(sparse):
         tiles.multiply(matrix[:0], some, np.ones(5), np.empty(0))
         tiles.evaluate(matrix[:0], some, np.empty((0, 5), np.float32))
         assert tiles.n_evaluations == 0
-        assert tiles.diagonal(matrix[:0]).shape == (0,)
+        assert tiles.diagonal(none).shape == (0,)
 
 
 def test_columns_past_the_last_are_left_alone():
@@ -282,8 +306,6 @@ def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
             Columns(tiles, convert(wrong), sparse_partners=sparse)
         with pytest.raises(DataError, match=f"{kernel.name} kernel values in float32"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
-        with pytest.raises(DataError):
-            tiles.diagonal(convert(wrong))
         assert np.isfinite(evaluate(tiles, convert(rows), convert(rows), sparse=sparse)).all()
     if np.isfinite(value):
         with tiles_for(kernel, dtype=np.float64) as tiles:

@@ -23,6 +23,7 @@ ORDER = (
     "kernels",
     "core",
     "data",
+    "team",
     "tiles",
     "cache",
     "duals",

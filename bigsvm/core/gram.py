@@ -251,6 +251,26 @@ def csr_squared_norms(data: Floats, indptr: Integers, out: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
+def csr_take(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    places: NDArray[np.int64],
+) -> tuple[Floats, Integers, NDArray[np.int64]]:
+    """Copy rows at `places`: scipy takes 50 µs for as many as a batch of kernel rows has."""
+    starts = np.empty(len(places) + 1, np.int64)
+    starts[0] = 0
+    for i in range(len(places)):
+        starts[i + 1] = starts[i] + indptr[places[i] + 1] - indptr[places[i]]
+    values, features = np.empty(starts[-1], data.dtype), np.empty(starts[-1], indices.dtype)
+    for i in range(len(places)):
+        first, last = indptr[places[i]], indptr[places[i] + 1]
+        values[starts[i] : starts[i + 1]] = data[first:last]
+        features[starts[i] : starts[i + 1]] = indices[first:last]
+    return values, features, starts
+
+
+@njit(cache=True, nogil=True)
 def csr_features(indices: Integers, indptr: Integers, occurs: NDArray[np.bool_]) -> None:
     """Note which features occur in CSR rows; occurs (n_features,), False before."""
     for k in range(indptr[0], indptr[-1]):

@@ -165,15 +165,21 @@ def pack_columns(values: Floats, panels: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
-def pack_rows(values: Floats, packed: Floats) -> None:
-    """Pack rows (m, d) into groups (ceil(m / MR), d, MR), filled up with zeros."""
-    m, d = values.shape
+def pack_rows(
+    values: Floats, places: NDArray[np.int64], centre: NDArray[np.float64], packed: Floats
+) -> None:
+    """Pack the rows at `places` (m,) into groups (ceil(m / MR), d, MR), filled up with zeros.
+
+    The centre (d,) is subtracted in float64, before a value is rounded to the dtype of `packed`.
+    """
+    m, d = places.shape[0], values.shape[1]
     for q in range(packed.shape[0]):
         for r in range(MR):
             i = q * MR + r
             if i < m:
+                row = values[places[i]]
                 for k in range(d):
-                    packed[q, k, r] = values[i, k]
+                    packed[q, k, r] = row[k] - centre[k]
             else:
                 for k in range(d):
                     packed[q, k, r] = 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.duplicates import Indices
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Rows, RowsAt
 
 
 class ChosenRows(RowSource):
@@ -48,9 +48,18 @@ class ChosenRows(RowSource):
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
+        return self._source.take(self._places(indices), look=look)
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._source.lend(self._places(indices), look=look)
+
+    def _places(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):
             raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
-        return self._source.take(self._chosen[indices].astype(np.int64), look=look)
+        return self._chosen[indices].astype(np.int64)
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, of all rows of the source."""

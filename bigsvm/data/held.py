@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Rows, RowsAt
 
 HELD_SHARE = 0.15
 """Share of the memory that rows may take to be kept: reading and decoding a store again and again
@@ -47,6 +47,12 @@ class HeldRows(RowSource):
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
         return self._rows.take(indices, look=look)
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._rows.lend(indices, look=look)
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column."""

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import dask.array as da
-    import numpy as np
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
@@ -28,6 +29,18 @@ class RowBlock(NamedTuple):
 
     start: int
     values: Rows
+
+
+class RowsAt(NamedTuple):
+    """Rows at some places of others that are in memory, not copied."""
+
+    rows: Rows
+    places: NDArray[np.int64]
+
+
+def rows_at(rows: Rows | RowsAt) -> RowsAt:
+    """Name the places of rows, which are all of them where they have none."""
+    return rows if isinstance(rows, RowsAt) else RowsAt(rows, np.arange(rows.shape[0]))
 
 
 class RowSource(ABC):
@@ -70,6 +83,12 @@ class RowSource(ABC):
 
         `look` is called before each chunk that is read; where it raises, the rows are given up.
         """
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are if they are in memory; else taken there."""
+        return rows_at(self.take(indices, look=look))
 
     @abstractmethod
     def column_means(self) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, stack_rows
-from bigsvm.data.rows import RowSource
+from bigsvm.data.rows import RowsAt, RowSource
 from bigsvm.data.statistics import ColumnStatistics, Statistics
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import Rows
 
-_PASS_BYTES = 16 << 20
+_PASS_BYTES = 4 << 20
 """Rows looked at together in a pass over an array in memory: they fit the last-level cache."""
 
 _DASK_BLOCK_BYTES = 32 << 20
@@ -118,6 +118,14 @@ class ArrayRows(RowSource):
         look()
         rows: Rows = self._rows[np.asarray(indices, np.int64)]
         return rows
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        _check_indices(indices, self.n_rows)
+        look()
+        return RowsAt(self._rows, indices)
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column."""

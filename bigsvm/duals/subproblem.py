@@ -9,6 +9,7 @@ import numpy as np
 
 from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache
 from bigsvm.core import smo
+from bigsvm.data.rows import rows_at
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
@@ -17,20 +18,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.cache.resident import RowBuffer, RowTier
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.duals.box import BoxDual
     from bigsvm.tiles import KernelTiles
 
 
-CHEAP_ENTRIES = 64
-"""Values per row below which a kernel row is computed faster than as much memory is begun: 0.6 ns a
-kernel value at 14 values a row (a9a), 3.4 at 150 (mnist), against 2 to 10 for 4 fresh bytes."""
-
-
-DENSE_BATCH = 12
-"""Dense kernel rows computed at once when each takes the place of another: as many as the
-micro-kernel does, in the time of one. With them HMG takes 77 instead of 130 s on 12 000 rows of
-mnist with 120 slots; of sparse rows each takes its time, and HMG 29 s by computing one alone."""
+EVICTING_BATCH = 12
+"""Kernel rows computed at once when each takes the place of another: as many as the dense
+micro-kernel does in the time of one. With them HMG on all 12 000 rows of mnist takes 77 instead of
+130 s with 120 slots; of sparse rows each takes its time, and HMG 29 s by computing one alone. Where
+slots are few only at first a batch saves what each call costs: w8a 0.6 instead of 0.9 s."""
 
 
 class Progress(IntEnum):
@@ -48,13 +45,15 @@ class SubProblem:
     ----------
     dual : BoxDual
     tiles : KernelTiles
-    rows : Rows
+    rows : Rows or RowsAt
         The working set's rows, (m, d).
     working_set : (m,) int64
     alpha, gradient : (m,) float64
         Where to start.
     buffer : RowBuffer
         Memory for kernel rows.
+    first_slots : int, optional
+        How many rows of it are used at first; see `KernelRowCache`.
     tier : callable, optional
         Puts a tier between memory and the computation of rows.
     pair : (2,) int64, optional
@@ -67,21 +66,24 @@ class SubProblem:
         self,
         dual: BoxDual,
         tiles: KernelTiles,
-        rows: Rows,
+        rows: Rows | RowsAt,
         working_set: NDArray[np.int64],
         alpha: NDArray[np.float64],
         gradient: NDArray[np.float64],
         *,
         buffer: RowBuffer,
+        first_slots: int | None = None,
         tier: Callable[[RowTier], RowTier] = lambda computed: computed,
         pair: NDArray[np.int64] | None = None,
         steps: int = 0,
     ) -> None:
         self.size = len(working_set)
         self.rule = dual.rule
-        self.columns = Columns(tiles, rows, sparse_partners=not isinstance(rows, np.ndarray))
+        rows = rows_at(rows)
+        sparse = not isinstance(rows.rows, np.ndarray)
+        self.columns = Columns(tiles, rows, sparse_partners=sparse)
         _, lower, upper = dual.formulation.box(working_set)
-        self.state = smo.make_state(alpha, gradient, lower, upper, tiles.diagonal(rows))
+        self.state = smo.make_state(alpha, gradient, lower, upper, tiles.diagonal(self.columns))
         if pair is not None:
             self.state.pair[:] = pair
         self.state.counters[0] = steps
@@ -90,8 +92,8 @@ class SubProblem:
             n_variables=self.size,
             width=len(self.state.alpha),
             buffer=buffer,
-            cheap=_entries(rows) < CHEAP_ENTRIES,
-            evicting_batch=1 if self.columns.sparse_partners else DENSE_BATCH,
+            first_slots=first_slots,
+            evicting_batch=1 if sparse and first_slots is None else EVICTING_BATCH,
         )
 
     def close(self) -> None:
@@ -153,13 +155,8 @@ class SubProblem:
         smo.violations(self.state, self.cache.slots, score, quiet)
         score[row] = np.inf
         candidates = np.flatnonzero(score > 0.5 * tol)
-        count = min(BATCH, self.cache.largest_batch(), len(candidates))
+        count = min(BATCH, self.cache.largest_batch(quiet), len(candidates))
         if count < len(candidates):
             worst = np.argpartition(score[candidates], len(candidates) - count)
             candidates = np.sort(candidates[worst[len(candidates) - count :]])
         return candidates[np.argsort(-score[candidates], kind="stable")], quiet
-
-
-def _entries(rows: Rows) -> float:
-    """Mean number of values of a row."""
-    return float(rows.size / max(rows.shape[0], 1))

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.tiles import Columns
-from bigsvm.training.sweep import EVALUATIONS_AT_ONCE, choose
+from bigsvm.training.sweep import EVALUATIONS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
     from bigsvm.duals.box import BoxDual, Optimality
     from bigsvm.tiles import KernelTiles
+    from bigsvm.training.working_rows import Gathered
 
 
 class ActiveRows:
@@ -31,8 +31,7 @@ class ActiveRows:
     ----------
     dual : BoxDual
     tiles : KernelTiles
-    rows : Rows
-        (b, d), in memory.
+    rows : Gathered
     indices : (b,) int64
         Which rows they are.
     alpha, outputs : (b,) float64
@@ -43,7 +42,7 @@ class ActiveRows:
         self,
         dual: BoxDual,
         tiles: KernelTiles,
-        rows: Rows,
+        rows: Gathered,
         indices: NDArray[np.int64],
         alpha: NDArray[np.float64],
         outputs: NDArray[np.float64],
@@ -57,10 +56,6 @@ class ActiveRows:
     def optimality(self) -> Optimality:
         """Look at all of them."""
         return self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
-
-    def take(self, places: NDArray[np.int64]) -> Rows:
-        """Rows at ascending `places`, not copied where that is all of them."""
-        return self.rows if len(places) == len(self) else self.rows[places]
 
     def gradient(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Gradient at `places`, (m,)."""
@@ -97,13 +92,14 @@ class ActiveRows:
         rest = np.flatnonzero(others)
         added = np.zeros(len(rest))
         if moved.any() and len(rest):
-            sparse = not isinstance(self.rows, np.ndarray)
-            columns = Columns(self.tiles, choose(self.take(places), moved), sparse_partners=sparse)
+            rows = self.rows.at(places[moved])
+            sparse = not isinstance(rows.rows, np.ndarray)
+            columns = Columns(self.tiles, rows, sparse_partners=sparse)
             step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
             for low in range(0, len(rest), step):
                 look()
                 part = slice(low, low + step)
-                self.tiles.multiply(self.rows[rest[part]], columns, change[moved], added[part])
+                self.tiles.multiply(self.rows.at(rest[part]), columns, change[moved], added[part])
         self.outputs[rest] += added
         self.outputs[places] = self.dual.formulation.box(self.indices[places]).linear - gradient
         self.alpha[places] = alpha

@@ -28,7 +28,7 @@ from bigsvm.training.conclude import conclude
 from bigsvm.training.result import StopReason
 from bigsvm.training.saving import Saver, resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
-from bigsvm.training.sweep import choose, sweep
+from bigsvm.training.sweep import sweep
 from bigsvm.training.watch import Watch
 from bigsvm.training.working_rows import WorkingRows
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.cache.disk_cache import DiskCache
     from bigsvm.cache.resident import RowTier
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.rows import RowsAt, RowSource
     from bigsvm.duals.box import BoxDual, Optimality
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
@@ -153,7 +153,8 @@ class Decomposition:
             if self._stop is not None:
                 return
             at = self._at
-        if at.gap <= self._choice.active_tol(count.scope) and not self._is_whole():
+        count.active_tol = self._choice.active_tol(count.scope, at.gap)
+        if at.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
             return
         active = self._choice.active_rows(alpha, outputs, at, swept=count.n_sweeps > 0)
@@ -199,7 +200,7 @@ class Decomposition:
         active = ActiveRows(
             self.dual,
             self.tiles,
-            self._rows.gather(state.active, self._watch.look),
+            self._rows.at(state.active, self._watch.look),
             state.active,
             state.active_alpha,
             state.active_outputs,
@@ -227,7 +228,7 @@ class Decomposition:
     def _choose(self, active: ActiveRows) -> bool:
         """Choose a working set; False where the active rows are optimal among themselves."""
         at = active.optimality()
-        tol = self._choice.active_tol(self.count.scope)
+        tol = self.count.active_tol
         if at.gap <= tol:
             return False
         places, self.count.sub_tol = self._choice.working_set(active, at, tol=tol)
@@ -245,11 +246,12 @@ class Decomposition:
         problem = SubProblem(
             self.dual,
             self.tiles,
-            active.take(state.working),
+            active.rows.at(state.working),
             active.indices[state.working],
             state.working_alpha,
             state.working_gradient,
             buffer=self._buffer,
+            first_slots=self._choice.first_slots(len(state.working)),
             tier=self._over_disk,
             pair=state.pair,
             steps=count.sub_steps,
@@ -298,9 +300,8 @@ class Decomposition:
         change = state.active_alpha - state.alpha[state.active]
         moved = change != 0
         if moved.any() and len(state.active) < count.scope:
-            columns = self._columns(
-                choose(self._rows.gather(state.active, self._watch.look), moved)
-            )
+            rows = self._rows.at(state.active, self._watch.look)
+            columns = self._columns(rows.at(np.flatnonzero(moved)))
             self._pass(columns, change[moved], stop=count.scope, skip=state.active)
         state.outputs[state.active] = state.active_outputs
         state.alpha[state.active] = state.active_alpha
@@ -319,7 +320,8 @@ class Decomposition:
             for a in range(0, len(support), self.plan.working_set)
         ]
         for piece in pieces[count.pieces_done :]:
-            columns = self._columns(self._rows.gather(piece, self._watch.look))
+            rows = self._rows.at(piece, self._watch.look)
+            columns = self._columns(rows.at(np.arange(len(piece))))
             self._pass(columns, state.alpha[piece], start=count.scope, stop=stop)
             count.pieces_done += 1
             count.rows_done = 0
@@ -376,13 +378,15 @@ class Decomposition:
             return self.source.n_rows
         return self._choice.scope_after(self.count.scope)
 
-    def _columns(self, rows: Rows) -> Columns:
+    def _columns(self, rows: RowsAt) -> Columns:
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
     # -- the end -------------------------------------------------------------------------------
 
     def _certify(self, look: Callable[[], None] | None = None) -> Optimality:
         """Look at the point again, in float64."""
+        # It is nearly always the end, and float64 takes twice the memory: kernel rows are let go.
+        self._buffer = RowBuffer(self.plan.gram_bytes)
         return certify(
             self.dual,
             self.source,

@@ -107,6 +107,7 @@ class Counters:
     scope: int = 0
     rows_done: int = 0
     pieces_done: int = 0
+    active_tol: float = 0.0
     sub_steps: int = 0
     sub_tol: float = 0.0
     n_working_sets: int = 0

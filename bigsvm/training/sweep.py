@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.rows import Rows, RowsAt, RowSource
     from bigsvm.tiles import Columns, KernelTiles
 
 EVALUATIONS_AT_ONCE = 2e8
@@ -54,20 +54,43 @@ def sweep(
         Told the rows done, several times a second; may raise to end the sweep there.
     """
     step = max(1, int(EVALUATIONS_AT_ONCE / max(columns.n, 1)))
-    for first, values in source.blocks(block_bytes, start=start, stop=stop):
+    stop = source.n_rows if stop is None else stop
+    for first, done, kept, rows in _parts(source, start, stop, step, block_bytes, skip):
+        if kept is None:
+            tiles.multiply(rows, columns, weights, out[first:done])
+        else:
+            added = np.zeros(len(kept))
+            tiles.multiply(rows, columns, weights, added)
+            out[first + kept] += added
+        if on_progress is not None:
+            on_progress(done)
+
+
+def _parts(
+    source: RowSource,
+    start: int,
+    stop: int,
+    step: int,
+    block_bytes: int,
+    skip: NDArray[np.int64] | None,
+) -> Iterator[tuple[int, int, NDArray[np.int64] | None, Rows | RowsAt]]:
+    """Yield parts of at most `step` rows: where they begin and end, which are kept, and these.
+
+    Rows in memory are used where they are, those of a store read ahead in blocks.
+    """
+    if source.row_alignment <= 1:
+        for first in range(start, stop, step):
+            done = min(first + step, stop)
+            kept = _kept(first, done, skip)
+            places = np.arange(first, done) if kept is None else first + kept
+            yield first, done, kept, source.lend(places)
+        return
+    for block, values in source.blocks(block_bytes, start=start, stop=stop):
         for low in range(0, values.shape[0], step):
-            part = _rows(values, low, low + step)
-            done = first + low + int(part.shape[0])
-            target = out[first + low : done]
-            kept = _kept(first + low, done, skip)
-            if kept is None:
-                tiles.multiply(part, columns, weights, target)
-            else:
-                added = np.zeros(len(kept))
-                tiles.multiply(part[kept], columns, weights, added)
-                target[kept] += added
-            if on_progress is not None:
-                on_progress(done)
+            rows = _rows(values, low, low + step)
+            first, done = block + low, block + low + int(rows.shape[0])
+            kept = _kept(first, done, skip)
+            yield first, done, kept, rows if kept is None else rows[kept]
 
 
 def _kept(first: int, done: int, skip: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
@@ -85,8 +108,3 @@ def _kept(first: int, done: int, skip: NDArray[np.int64] | None) -> NDArray[np.i
 def _rows(values: Rows, low: int, high: int) -> Rows:
     """Slice rows; the whole block is handed on as it is."""
     return values if low == 0 and high >= values.shape[0] else values[low:high]
-
-
-def choose(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
-    """Take the rows where `keep` is True, without a copy where that is all of them."""
-    return rows if keep.all() else rows[np.flatnonzero(keep)]

@@ -1,11 +1,13 @@
-"""The rows of the working set, kept from one set to the next so that only new ones are read."""
+"""The active rows in memory: those read from a store are kept, so that only new ones are read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigsvm.data.rows import RowsAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,12 +18,21 @@ if TYPE_CHECKING:
 
 
 class WorkingRows:
-    """Rows gathered from a source; those of the last gathering are not read again."""
+    """Rows gathered from a source; those of the last gathering are not read again.
+
+    Rows that are in memory anyway are taken from there each time: a copy would cost memory.
+    """
 
     def __init__(self, source: RowSource) -> None:
         self._source = source
+        self._in_core = source.row_alignment <= 1
         self._held = np.empty(0, np.int64)
         self._rows: Rows | None = None
+
+    def at(self, indices: NDArray[np.int64], look: Callable[[], None]) -> Gathered:
+        """Gather rows that are going to be used in parts."""
+        rows = None if self._in_core else self.gather(indices, look)
+        return Gathered(self._source, indices, rows)
 
     def gather(self, indices: NDArray[np.int64], look: Callable[[], None]) -> Rows:
         """Rows `indices` ((m,) distinct int64, any order), in that order.
@@ -29,6 +40,8 @@ class WorkingRows:
         `look` is called between the chunks that are read: scattered rows may take a pass over the
         data. Where it raises, the rows held before stay.
         """
+        if self._in_core:
+            return self._source.take(indices, look=look)
         if self._rows is None:
             rows = self._source.take(indices, look=look)
         else:
@@ -42,6 +55,20 @@ class WorkingRows:
             rows = _merge(self._rows, place[known], fresh, known)
         self._held, self._rows = indices.copy(), rows
         return rows
+
+
+class Gathered(NamedTuple):
+    """Rows `indices` of a source: held, or where they are in memory (None)."""
+
+    source: RowSource
+    indices: NDArray[np.int64]
+    held: Rows | None
+
+    def at(self, places: NDArray[np.int64]) -> RowsAt:
+        """Rows at some of their places."""
+        if self.held is None:
+            return self.source.lend(self.indices[places])
+        return RowsAt(self.held, places)
 
 
 def _merge(

@@ -168,23 +168,48 @@ def test_memory_of_the_last_working_set_is_used_again():
     assert buffer.n_touched == 96
 
 
-@pytest.mark.parametrize("cheap", [False, True])
-def test_where_rows_are_cheap_quiet_ones_make_room_before_fresh_memory_is_begun(cheap):
-    buffer = RowBuffer(4 * 32 * 24)
-    below = NumberedRows(20)
-    cache = KernelRowCache(below, n_variables=20, width=32, buffer=buffer, cheap=cheap)
-    for stamp, v in enumerate(range(10), 1):
+def make_frugal(first_slots, n_slots=100, n_variables=300):
+    """A cache that opens few of its slots at first."""
+    return make_cache(n_variables, n_slots, width=n_variables, first_slots=first_slots)
+
+
+def test_few_slots_are_open_at_first_and_quiet_rows_go_before_others_are():
+    below, cache = make_frugal(10)
+    for v in range(10):
+        ensure(cache, v, stamp=v + 1)
+    quiet = np.arange(300) < 4
+    assert cache.largest_batch() == 1
+    assert cache.largest_batch(quiet) == 4
+    cache.ensure(np.arange(20, 24), stamp=11, quiet=quiet)
+    assert below.offered == [0, 1, 2, 3]
+    assert cache._buffer.n_touched == (len(cache._staged) + 10) * 300
+
+
+def test_slots_are_opened_when_rows_are_fetched_again():
+    _, cache = make_frugal(12)
+    for stamp, v in enumerate(range(24), 1):
         ensure(cache, v, stamp=stamp)
-    quiet = np.arange(20) < 5
-    cache.ensure(np.array([15, 16]), stamp=11, quiet=quiet)
-    assert below.offered == ([0, 1] if cheap else [])
-    touched = buffer.n_touched
-    # What has been begun already is as good as quiet slots, and nothing has to go for it.
-    again = KernelRowCache(NumberedRows(20), n_variables=20, width=32, buffer=buffer, cheap=True)
-    for stamp, v in enumerate(range(9), 1):
-        again.ensure(np.array([v]), stamp=stamp, quiet=np.arange(20) < 9)
-    assert again.below.offered == []
-    assert buffer.n_touched == touched
+    assert np.count_nonzero(cache.slots >= 0) == 12
+    for stamp, v in enumerate([0, 1, 2], 25):
+        ensure(cache, v, stamp=stamp)
+    assert np.count_nonzero(cache.slots >= 0) == 12  # three rows again are a quarter of the slots
+    for stamp, v in enumerate(range(50, 90), 40):
+        ensure(cache, v, stamp=stamp)
+    assert np.count_nonzero(cache.slots >= 0) == 12  # rows asked for the first time change nothing
+    ensure(cache, 5, stamp=100)
+    assert np.count_nonzero(cache.slots >= 0) == 13
+    assert cache.largest_batch() == 6
+    for stamp in range(101, 900):
+        ensure(cache, (7 * stamp) % 300, stamp=stamp)
+    assert np.count_nonzero(cache.slots >= 0) == cache.n_slots == 88
+
+
+def test_memory_that_was_touched_is_open_at_once():
+    below, cache = make_frugal(12)
+    ensure(cache, *range(12), stamp=1)
+    cache._buffer.n_touched = 300 * 60
+    again = KernelRowCache(below, n_variables=300, width=300, buffer=cache._buffer, first_slots=12)
+    assert again.largest_batch() == 60 - len(again._staged)
 
 
 class CacheMachine(RuleBasedStateMachine):

@@ -17,7 +17,7 @@ def width(dtype):
 
 def pack(rows):
     packed = np.full((-(-len(rows) // products.MR), rows.shape[1], products.MR), 7, rows.dtype)
-    products.pack_rows(rows, packed)
+    products.pack_rows(rows, np.arange(len(rows)), np.zeros(rows.shape[1]), packed)
     return packed
 
 

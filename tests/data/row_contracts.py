@@ -109,6 +109,14 @@ class RowSourceContract:
             assert rows.dtype == matrix.dtype
             np.testing.assert_array_equal(dense(rows), matrix[indices])
 
+    def test_lent_rows_are_those_taken(self, source, matrix):
+        for indices in (np.array([7, 999, 0, 7]), np.arange(1000), np.array([], np.int64)):
+            rows, places = source.lend(indices)
+            np.testing.assert_array_equal(dense(rows[places]), matrix[indices])
+        for wrong in ([1000], [-1]):
+            with pytest.raises(IndexError):
+                source.lend(np.array(wrong))
+
     def test_take_may_be_given_up_before_any_chunk(self, source):
         looks = []
         source.take(np.arange(1000), look=lambda: looks.append(None))

@@ -122,28 +122,31 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, monkeypa
     monkeypatch.setattr("bigsvm.training.choice.BAND", (0.6, 0.7))
     X, y = blobs(1200, overlap=0.7)
     settings = {"C": 30.0, "working_set": 450, "active_rows": 900, "rule": rule}
-    whole = decomposition(X, y, **settings).run()
-    phases = set()
-    scopes, within = set(), set()
-    runs = 0
-    while True:
-        runs += 1
-        # A slice of pair steps that was not completed is done again: stop now here, now there.
-        stop = StopAt(runs + 1 if runs < 8 else 1 + runs * 37 % 41)
-        with Checkpoint(tmp_path / "run", {}) as checkpoint:
-            run = decomposition(
-                X, y, checkpoint=checkpoint, limits=Limits(interrupted=stop), **settings
-            )
-            result = run.run()
-        phases.add(str(run.count.phase))
-        scopes.add(run.count.scope)
-        if len(run.state.working):
-            within.add(len(run.state.working) < len(run.state.active))
-        if result.certificate.converged:
-            break
-        assert result.certificate.stop_reason is StopReason.INTERRUPTED
-    assert_same_bits(result, whole)
-    assert runs > 15
+    watch = StopAt(-1)
+    whole = decomposition(X, y, limits=Limits(interrupted=watch), **settings).run()
+    assert watch.count > 60
+    phases, scopes, within = set(), set(), set()
+    for first in range(1, watch.count, 3):
+        # Stopped there, and then a few times more on the way to the end.
+        folder = tmp_path / str(first)
+        for moment in (first, 2, 5, 11, 1, 23, -1):
+            with Checkpoint(folder, {}) as checkpoint:
+                run = decomposition(
+                    X,
+                    y,
+                    checkpoint=checkpoint,
+                    limits=Limits(interrupted=StopAt(moment)),
+                    **settings,
+                )
+                result = run.run()
+            phases.add(str(run.count.phase))
+            scopes.add(run.count.scope)
+            if len(run.state.working):
+                within.add(len(run.state.working) < len(run.state.active))
+            if result.certificate.converged:
+                break
+            assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        assert_same_bits(result, whole)
     assert phases == {"select", "solve", "sweep", "grow"}
     assert scopes == {300, 525, 1200}
     assert within == {False, True}
@@ -446,7 +449,7 @@ def test_interrupted_it_resumes_with_the_rows_it_had(problem, tmp_path, monkeypa
     X, y = problem
     until = Until(lambda event: isinstance(event, events.Solving))
     disk = Disk(tmp_path / "rows", monkeypatch, keep=True)
-    options = {"C": 1e3, "slots": 60, "disk": disk}
+    options = {"C": 30.0, "slots": 60, "disk": disk}
     undisturbed = whole(X, y, **{**options, "disk": None}).run()
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
         run = whole(

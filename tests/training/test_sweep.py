@@ -17,10 +17,11 @@ PATIENCE = 60.0
 
 
 class Watched(ArrayRows):
-    """Rows that note which blocks have been read."""
+    """Rows that are not in memory, and note which blocks have been read."""
 
     def __init__(self, X):
         super().__init__(X)
+        self.row_alignment = self.n_rows // N_BLOCKS
         self.started = 0
         self.read_to = [threading.Event() for _ in range(N_BLOCKS)]
 

@@ -76,7 +76,11 @@ def test_the_share_is_one(cpu, threads, share):
 
 
 class SlowRows(ArrayRows):
-    """Rows that take a while to come and no processor."""
+    """Rows that are not in memory, take a while to come, and no processor."""
+
+    def __init__(self, X):
+        super().__init__(X)
+        self.row_alignment = 100
 
     def read(self, start, stop):
         time.sleep(0.02)
