@@ -184,12 +184,12 @@ def fetched_bytes() -> int | None:
 
 
 def floor(layout: str, data: DataSet, folder: Path) -> dict[str, Any]:
-    """Time one sweep of all rows with the support vectors of the model that was trained last."""
+    """Time one sweep of the store with the support vectors of the model trained on it last."""
     from bigsvm.data.sources import as_row_source
     from bigsvm.models import KernelExpansion
 
     model = KernelExpansion.load(folder / "model.safetensors")
-    source = as_row_source(read_rows(layout, data, folder))
+    source = as_row_source(folder / f"{data.name}.{layout}.zarr")
     threads = int(os.environ["OMP_NUM_THREADS"])
     few = as_row_source(source.read(0, min(TINY_ROWS, source.n_rows)))
     model.decision_function(few, threads=threads)

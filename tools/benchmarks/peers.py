@@ -18,9 +18,9 @@ store      ``bigsvm train`` of a Zarr store, out of core; its own count of secon
 memory     ``bigsvm.SVC().fit`` of float32 arrays
 sklearn    scikit-learn's SVC, cache 200 MB
 sklearnex  scikit-learn-intelex's SVC, float32, cache 200 MB: its best setting
-floor      one sweep of all rows with the final support vectors, of ``memory`` in its process, of
-           ``store`` right after it, over the same rows in memory in the same layout; the seconds
-           of others are counted in floors of ``memory``
+floor      what ``decision_function`` of the training set takes: one sweep with the final support
+           vectors over the same rows, of ``memory`` in its process, of ``store`` over the store
+           right after it; the seconds of others are counted in floors of ``memory``
 """
 
 from __future__ import annotations
