@@ -39,6 +39,8 @@ ROWS_PER_TILE = 252
 """Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
 COLUMNS_PER_TILE = 512
 """With 252 rows of float32 products half a megabyte: half of a second-level cache."""
+VALUES_AT_ONCE = 1 << 18
+"""Kernel values of few rows with all columns, a megabyte: as much as a second-level cache."""
 WORTH_SHARING = 3e-4
 """Seconds of work of one call below which other threads are not woken: 24 kernel rows of 6000
 values took 0.20 ms in one thread and 0.34 in two (w8a), 64 of them 0.39 and 0.36."""
@@ -54,15 +56,17 @@ NARROWEST_SPARSE_TILE = 32
 class Tile(NamedTuple):
     """Columns ``start … stop - 1``, prepared.
 
-    `vectors` are packed panels (dense partners) or the transposed vectors over the features that
-    occur in them, `used` (sparse partners).
+    `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
+    the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
+    partners); see `gram.csr_products`.
     """
 
     start: int
     stop: int
     vectors: Floats
     norms: Floats
-    used: NDArray[np.int32] | None
+    used: NDArray[np.int32] | None = None
+    parts: NDArray[np.int64] | None = None
 
 
 class Columns:
@@ -77,6 +81,14 @@ class Columns:
     sparse_partners : bool
         Whether the rows they will be multiplied with are sparse. Sparse vectors against dense rows
         are made dense.
+
+    Attributes
+    ----------
+    n : int
+        Vectors, p.
+    whole : Tile
+        All of them as one, for few rows: less to do for each tile, where their products with all
+        columns fit the cache.
     """
 
     def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
@@ -84,54 +96,86 @@ class Columns:
         self.n = len(places)
         self.sparse_partners = sparse_partners
         make = self._sparse_tiles if sparse_partners else self._dense_tiles
-        self._tiles = list(make(tiles, base, places))
+        self.whole, self._tiles = make(tiles, base, places)
 
     def __iter__(self) -> Iterator[Tile]:
         return iter(self._tiles)
 
     @property
     def nbytes(self) -> int:
-        """Bytes the tiles hold."""
-        return sum(t.vectors.nbytes + t.norms.nbytes for t in self._tiles) + sum(
-            t.used.nbytes for t in self._tiles if t.used is not None
-        )
+        """Bytes they hold."""
+        used = 0 if self.whole.used is None else self.whole.used.nbytes
+        return self.whole.vectors.nbytes + self.whole.norms.nbytes + used
 
     @staticmethod
-    def _dense_tiles(tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]) -> Iterator[Tile]:
+    def _dense_tiles(
+        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+    ) -> tuple[Tile, list[Tile]]:
+        n = len(places)
         width = products.NR32 if tiles.dtype == np.float32 else products.NR64
-        for start in range(0, len(places), COLUMNS_PER_TILE):
-            values = tiles.dense(rows[places[start : start + COLUMNS_PER_TILE]])
-            panels = np.empty((-(-len(values) // width), values.shape[1], width), tiles.dtype)
-            products.pack_columns(values, panels)
-            yield Tile(start, start + len(values), panels, tiles.squared_norms(values), None)
+        panels = np.empty((-(-n // width), rows.shape[1], width), tiles.dtype)
+        norms = np.empty(n, tiles.dtype)
+        made = []
+        for start in range(0, n, COLUMNS_PER_TILE):
+            stop = min(start + COLUMNS_PER_TILE, n)
+            values = tiles.dense(rows[places[start:stop]])
+            part = panels[start // width : -(-stop // width)]
+            products.pack_columns(values, part)
+            norms[start:stop] = tiles.squared_norms(values)
+            made.append(Tile(start, stop, part, norms[start:stop]))
+        return Tile(0, n, panels, norms), made
 
     @staticmethod
-    def _sparse_tiles(tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]) -> Iterator[Tile]:
+    def _sparse_tiles(
+        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+    ) -> tuple[Tile, list[Tile]]:
         rows = sp.csr_array(rows)
+        spans = list(_sparse_spans(tiles, rows, places))
+        parts = np.zeros((len(spans) + 1, 3), np.int64)
+        sizes = [(b - a, len(used), (b - a) * len(used)) for a, b, used in spans]
+        np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
+        vectors = np.zeros(parts[-1, 2], tiles.dtype)
+        norms = np.empty(len(places), tiles.dtype)
+        features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
         place = np.empty(rows.shape[1], np.int32)
-        start = 0
-        while start < len(places):
-            width = COLUMNS_PER_TILE
+        made = []
+        for t, (start, stop, used) in enumerate(spans):
             values, indices, indptr = gram.csr_take(
-                rows.data, rows.indices, rows.indptr, places[start : start + width]
+                rows.data, rows.indices, rows.indptr, places[start:stop]
             )
-            while True:
-                part = indptr[: width + 1]
-                occurs = np.zeros(rows.shape[1], np.bool_)
-                gram.csr_features(indices, part, occurs)
-                used = np.flatnonzero(occurs).astype(np.int32)
-                fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
-                if fits or width <= NARROWEST_SPARSE_TILE:
-                    break
-                width //= 2
             data = values.astype(tiles.dtype, copy=False)
-            vectors = np.zeros((len(used), len(part) - 1), tiles.dtype)
-            gram.csr_tile(data, indices, part, used, place, vectors)
-            norms = np.empty(len(part) - 1, tiles.dtype)
-            gram.csr_squared_norms(data, part, norms)
-            tiles.check(norms)
-            yield Tile(start, start + len(part) - 1, vectors, norms, used)
-            start += len(part) - 1
+            flat = vectors[parts[t, 2] : parts[t + 1, 2]]
+            tile = flat.reshape(len(used), stop - start)
+            gram.csr_tile(data, indices, indptr, used, place, tile)
+            gram.csr_squared_norms(data, indptr, norms[start:stop])
+            tiles.check(norms[start:stop])
+            own = parts[t : t + 2] - parts[t]
+            made.append(Tile(start, stop, flat, norms[start:stop], used, own))
+        return Tile(0, len(places), vectors, norms, features, parts), made
+
+
+def _sparse_spans(
+    tiles: KernelTiles, rows: sp.csr_array, places: NDArray[np.int64]
+) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+    """Yield where tiles of sparse vectors begin and end, and which features occur in each."""
+    start = 0
+    while start < len(places):
+        width = COLUMNS_PER_TILE
+        _, indices, indptr = gram.csr_take(
+            rows.data, rows.indices, rows.indptr, places[start : start + width]
+        )
+        while True:
+            part = indptr[: width + 1]
+            occurs = np.zeros(rows.shape[1], np.bool_)
+            gram.csr_features(indices, part, occurs)
+            used = np.flatnonzero(occurs).astype(np.int32)
+            fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
+            if fits or width <= NARROWEST_SPARSE_TILE:
+                break
+            width //= 2
+        stop = start + len(part) - 1
+        yield start, stop, used
+        start = stop
 
 
 class KernelTiles:
@@ -226,7 +270,7 @@ class KernelTiles:
         Pair steps take curvatures from both: of rows that nearly agree they are differences as
         small as the rounding of the values.
         """
-        norms = np.concatenate([np.empty(0, self.dtype), *(tile.norms for tile in columns)])
+        norms = columns.whole.norms
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
         values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
         self._map(values, nothing[:1], nothing[1:])
@@ -284,7 +328,9 @@ class KernelTiles:
             for tile in columns
             for a in range(tile.start, tile.stop, ROWS_PER_TILE)
         ]
-        self._for_each_tile(rows, columns, use, spans, lambda span, tile: tile.stop > span.start)
+        self._for_each_tile(
+            rows, columns, use, spans, wanted=lambda span, tile: tile.stop > span.start
+        )
         for start in sorted(below):
             out += below[start]
 
@@ -293,13 +339,22 @@ class KernelTiles:
 
         def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
             self._map(dots, norms, tile.norms)
-            out[span, tile.start : tile.stop] = dots
+            out[span, : tile.stop] = dots[:, : tile.stop]
 
-        self._for_each_tile(rows, columns, store)
+        fitting = VALUES_AT_ONCE // max(columns.n, 1) // products.MR * products.MR
+        most = min(ROWS_PER_TILE, max(products.MR, fitting))
+        spans = self._spans(len(rows_at(rows).places), most)
+        self._for_each_tile(rows, columns, store, spans, tiles=[columns.whole])
 
     def _map(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
         values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
         values(dots, norms_rows, norms_columns, *self._parameters)
+
+    def _spans(self, m: int, most: int = ROWS_PER_TILE) -> list[slice]:
+        """Divide m rows into spans of at most `most`; few rows are shared out too."""
+        share = -(-m // (self.threads * products.MR)) * products.MR
+        step = max(1, min(most, share))
+        return [slice(a, min(a + step, m)) for a in range(0, m, step)]
 
     def _for_each_tile(
         self,
@@ -307,20 +362,19 @@ class KernelTiles:
         columns: Columns,
         use: Use,
         spans: Sequence[slice] | None = None,
+        *,
+        tiles: Sequence[Tile] | None = None,
         wanted: Wanted = lambda span, tile: True,
     ) -> None:
         """Compute the dot products of every wanted tile and hand them to `use`, on all threads."""
         base, places = rows_at(rows)
         m = len(places)
-        if spans is None:
-            # Few rows are shared out too: a batch of 256 would be one tile of 252 and one of 4.
-            share = -(-m // (self.threads * products.MR)) * products.MR
-            step = max(1, min(ROWS_PER_TILE, share))
-            spans = [slice(a, min(a + step, m)) for a in range(0, m, step)]
+        spans = self._spans(m) if spans is None else spans
+        chosen = [tile for tile in (columns if tiles is None else tiles) if tile.stop]
         if isinstance(base, np.ndarray):
-            one = self._dense_work(base, places, columns, use, wanted)
+            one = self._dense_work(base, places, chosen, use, wanted)
         else:
-            one = self._sparse_work(base, places, columns, use, wanted)
+            one = self._sparse_work(base, places, chosen, use, wanted)
         helpers = min(self.threads, len(spans)) - 1
         entries = base.size / max(base.shape[0], 1)
         each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[columns.sparse_partners] * entries
@@ -330,12 +384,17 @@ class KernelTiles:
         self.n_evaluations += sum(
             (span.stop - span.start) * (tile.stop - tile.start)
             for span in spans
-            for tile in columns
+            for tile in chosen
             if wanted(span, tile)
         )
 
     def _dense_work(
-        self, rows: Floats, places: NDArray[np.int64], columns: Columns, use: Use, wanted: Wanted
+        self,
+        rows: Floats,
+        places: NDArray[np.int64],
+        tiles: Sequence[Tile],
+        use: Use,
+        wanted: Wanted,
     ) -> Callable[[slice], None]:
         centre = np.zeros(rows.shape[1]) if self.centre is None else self.centre
 
@@ -347,11 +406,11 @@ class KernelTiles:
             norms = np.empty(len(chosen), self.dtype)
             products.squared_norms(packed, norms)
             self.check(norms)
-            for tile in (t for t in columns if wanted(span, t)):
+            for tile in (t for t in tiles if wanted(span, t)):
                 width = tile.vectors.shape[0] * tile.vectors.shape[2]
                 dots = self._team.scratch("dots", (groups * products.MR, width), self.dtype)
                 products.multiply_packed(packed, tile.vectors, dots)
-                use(span, tile, dots[: len(chosen), : tile.stop - tile.start], norms)
+                use(span, tile, dots[: len(chosen)], norms)
 
         return one
 
@@ -359,7 +418,7 @@ class KernelTiles:
         self,
         rows: sp.csr_array,
         places: NDArray[np.int64],
-        columns: Columns,
+        tiles: Sequence[Tile],
         use: Use,
         wanted: Wanted,
     ) -> Callable[[slice], None]:
@@ -373,9 +432,11 @@ class KernelTiles:
             gram.csr_squared_norms(data, part, norms)
             self.check(norms)
             place = self._team.places(rows.shape[1])
-            for tile in (t for t in columns if wanted(span, t)):
+            for tile in (t for t in tiles if wanted(span, t)):
                 dots = self._team.scratch("dots", (len(norms), tile.stop - tile.start), self.dtype)
-                gram.csr_products(data, indices, part, tile.used, place, tile.vectors, dots)
+                gram.csr_products(
+                    data, indices, part, tile.parts, tile.used, place, tile.vectors, dots
+                )
                 use(span, tile, dots, norms)
 
         return one

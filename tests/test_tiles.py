@@ -96,7 +96,7 @@ def test_bits_depend_on_the_two_rows_alone(name, sparse, dtype, monkeypatch):
             i, j = rng.permutation(600)[:m], rng.permutation(600)[:p]
             part = evaluate(tiles, matrix[i], matrix[j], sparse=sparse)
             np.testing.assert_array_equal(part, whole[np.ix_(i, j)])
-        monkeypatch.setattr(module, "COLUMNS_PER_TILE", 37)
+        monkeypatch.setattr(module, "COLUMNS_PER_TILE", 64)
         monkeypatch.setattr(module, "ROWS_PER_TILE", 11)
         np.testing.assert_array_equal(evaluate(tiles, matrix, matrix, sparse=sparse), whole)
 

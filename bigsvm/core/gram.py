@@ -136,10 +136,10 @@ def kernel_values32(
     coef0: float,
     degree: int,
 ) -> None:
-    """Turn float32 dot products (m, p) into kernel values, in place."""
+    """Turn float32 dot products (m, ≥ p) into kernel values, in place."""
     one, two = np.float32(1.0), np.float32(2.0)
     scale, offset = np.float32(gamma), np.float32(coef0)
-    m, p = products.shape
+    m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF:
@@ -168,8 +168,8 @@ def kernel_values64(
     coef0: float,
     degree: int,
 ) -> None:
-    """Turn float64 dot products (m, p) into kernel values, in place."""
-    m, p = products.shape
+    """Turn float64 dot products (m, ≥ p) into kernel values, in place."""
+    m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF:
@@ -194,10 +194,10 @@ def rbf_sums32(
 ) -> None:
     """Add ``Σ_j k_rbf(i, j) weights_j`` to out_i without storing the kernel values.
 
-    products (m, p) float32, weights (p,) float32, out (m,) float64; summed in float64.
+    products (m, ≥ p) float32, weights (p,) float32, out (m,) float64; summed in float64.
     """
     two, scale = np.float32(2.0), np.float32(gamma)
-    m, p = products.shape
+    m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         a = norms_rows[i]
         total = 0.0
@@ -210,7 +210,7 @@ def rbf_sums32(
 @njit(cache=True, nogil=True, fastmath=FAST)
 def weighted_sums(values: Floats, weights: Floats, out: F8) -> None:
     """Add ``Σ_j values_ij weights_j`` to out_i, summed in float64."""
-    m, p = values.shape
+    m, p = values.shape[0], weights.shape[0]
     for i in range(m):
         total = 0.0
         for j in range(p):
@@ -224,9 +224,9 @@ def weighted_sums_both_ways(
 ) -> None:
     """Do `weighted_sums` along the rows and, the matrix being symmetric, along the columns.
 
-    values (m, p), weights_columns and out_columns (p,), weights_rows and out_rows (m,).
+    values (m, ≥ p), weights_columns and out_columns (p,), weights_rows and out_rows (m,).
     """
-    m, p = values.shape
+    m, p = values.shape[0], weights_columns.shape[0]
     for i in range(m):
         total = 0.0
         weight = np.float64(weights_rows[i])
@@ -264,9 +264,10 @@ def csr_take(
         starts[i + 1] = starts[i] + indptr[places[i] + 1] - indptr[places[i]]
     values, features = np.empty(starts[-1], data.dtype), np.empty(starts[-1], indices.dtype)
     for i in range(len(places)):
-        first, last = indptr[places[i]], indptr[places[i] + 1]
-        values[starts[i] : starts[i + 1]] = data[first:last]
-        features[starts[i] : starts[i + 1]] = indices[first:last]
+        shift = starts[i] - indptr[places[i]]
+        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            values[k + shift] = data[k]
+            features[k + shift] = indices[k]
     return values, features, starts
 
 
@@ -302,12 +303,13 @@ def csr_products(
     data: Floats,
     indices: Integers,
     indptr: Integers,
+    parts: NDArray[np.int64],
     used: NDArray[np.int32],
     place: NDArray[np.int32],
-    tile: Floats,
+    vectors: Floats,
     out: Floats,
 ) -> None:
-    """Dot products of sparse rows with the columns of a tile: ``out[i] = x_i @ tile``.
+    """Dot products of sparse rows with the columns of tiles: ``out[i] = x_i @ tile``.
 
     Each is one chain of fused multiply-adds over the features of the row in order; those that are
     zero in the column change nothing, so its bits do not depend on the rest of the tile.
@@ -315,45 +317,54 @@ def csr_products(
     Parameters
     ----------
     data, indices, indptr : arrays
-        The rows, CSR with sorted indices; data of the dtype of tile and out.
-    used : (n_used,) int32
-        Feature of each row of `tile`; all other features are zero in every column.
+        The rows, CSR with sorted indices; data of the dtype of vectors and out.
+    parts : (n_tiles + 1, 3) int64
+        Where each tile begins, and the last one ends: column, place in `used`, place in `vectors`.
+    used : (…,) int32
+        Feature of each row of a tile; all other features are zero in every column of it.
     place : (n_features,) int32
-        Scratch, −1 everywhere before and after: the row of a feature in `tile`.
-    tile : (n_used, p)
-        The columns' vectors, transposed and without their unused rows.
+        Scratch, −1 everywhere before and after: the row of a feature in a tile.
+    vectors : (…,)
+        Tiles (n_used, p), one after the other: the columns' vectors, transposed and without their
+        unused rows.
     out : (m, p)
     """
-    m, p = out.shape
-    for r in range(used.shape[0]):
-        place[used[r]] = r
+    m = out.shape[0]
     longest = 0
     for i in range(m):
         longest = max(longest, indptr[i + 1] - indptr[i])
     rows = np.empty(longest, np.int32)
     values = np.empty(longest, data.dtype)
-    for i in range(m):
-        count = 0
-        for k in range(indptr[i], indptr[i + 1]):
-            r = place[indices[k]]
-            if r >= 0:
-                rows[count] = r
-                values[count] = data[k]
-                count += 1
-        row = out[i]
-        row[:] = 0
-        # Four at a time, so that the row of `out` is passed over a quarter as often.
-        fours = count // 4 * 4
-        for c in range(0, fours, 4):
-            v0, v1, v2, v3 = values[c], values[c + 1], values[c + 2], values[c + 3]
-            t0, t1, t2, t3 = tile[rows[c]], tile[rows[c + 1]], tile[rows[c + 2]], tile[rows[c + 3]]
-            for j in range(p):
-                total = _fma(v1, t1[j], _fma(v0, t0[j], row[j]))
-                row[j] = _fma(v3, t3[j], _fma(v2, t2[j], total))
-        for c in range(fours, count):
-            v0 = values[c]
-            t0 = tile[rows[c]]
-            for j in range(p):
-                row[j] = _fma(v0, t0[j], row[j])
-    for r in range(used.shape[0]):
-        place[used[r]] = -1
+    for t in range(parts.shape[0] - 1):
+        start, stop = parts[t, 0], parts[t + 1, 0]
+        p = stop - start
+        features = used[parts[t, 1] : parts[t + 1, 1]]
+        tile = vectors[parts[t, 2] : parts[t + 1, 2]].reshape(features.shape[0], p)
+        for r in range(features.shape[0]):
+            place[features[r]] = r
+        for i in range(m):
+            count = 0
+            for k in range(indptr[i], indptr[i + 1]):
+                r = place[indices[k]]
+                if r >= 0:
+                    rows[count] = r
+                    values[count] = data[k]
+                    count += 1
+            row = out[i, start:stop]
+            row[:] = 0
+            # Four at a time, so that the row of `out` is passed over a quarter as often.
+            fours = count // 4 * 4
+            for c in range(0, fours, 4):
+                v0, v1, v2, v3 = values[c], values[c + 1], values[c + 2], values[c + 3]
+                t0, t1 = tile[rows[c]], tile[rows[c + 1]]
+                t2, t3 = tile[rows[c + 2]], tile[rows[c + 3]]
+                for j in range(p):
+                    total = _fma(v1, t1[j], _fma(v0, t0[j], row[j]))
+                    row[j] = _fma(v3, t3[j], _fma(v2, t2[j], total))
+            for c in range(fours, count):
+                v0 = values[c]
+                t0 = tile[rows[c]]
+                for j in range(p):
+                    row[j] = _fma(v0, t0[j], row[j])
+        for r in range(features.shape[0]):
+            place[features[r]] = -1

@@ -184,12 +184,22 @@ def sparse_problems(draw):
 
 
 def sparse_product(data, indices, indptr, dense, dtype=np.float64):
-    used = np.flatnonzero(dense.any(axis=1)).astype(np.int32)
+    """Products with two tiles, each of its own features; either may be empty."""
+    cut = dense.shape[1] // 2
+    parts, used, vectors = [(0, 0, 0)], [], []
+    for columns in (dense[:, :cut], dense[:, cut:]):
+        features = np.flatnonzero(columns.any(axis=1))
+        used.append(features)
+        vectors.append(columns[features].ravel())
+        size = (columns.shape[1], len(features), vectors[-1].size)
+        parts.append(tuple(np.add(parts[-1], size)))
     place = np.full(len(dense), -1, np.int32)
     out = np.full((len(indptr) - 1, dense.shape[1]), np.nan, dtype)
-    tile = np.ascontiguousarray(dense[used], dtype)
-    gram.csr_products(data.astype(dtype), indices, indptr, used, place, tile, out)
-    assert (place == -1).all()
+    gram.csr_products(
+        data.astype(dtype), indices, indptr, np.array(parts, np.int64),
+        np.concatenate(used).astype(np.int32), place, np.concatenate(vectors).astype(dtype), out,
+    )  # fmt: skip
+    np.testing.assert_array_equal(place, -1)
     return out
 
 

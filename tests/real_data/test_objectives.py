@@ -44,6 +44,11 @@ def check(store, model, C, *, objective, within, slack_within):
     certificate = model.certificate
     found, gap, duality_gap = recomputed(store, model, C)
     assert certificate["converged"]
+    assert certificate["n_sweeps"] <= 6
+    n = store.rows.n_rows
+    floors = certificate["n_kernel_evaluations"] / (n * len(model.support))
+    # Of few rows, all are one working set.
+    assert floors <= (1.5 if len(model.support) >= 0.2 * n else 3) or n < 10_000
     assert found == pytest.approx(objective, abs=within)
     assert certificate["objective"] == pytest.approx(found, abs=1e-3 * within)
     assert gap <= certificate["tol"] * 1.05

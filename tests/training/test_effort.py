@@ -1,0 +1,35 @@
+"""What a run costs, in units that no machine changes: sweeps, and kernel evaluations in floors."""
+
+import pytest
+
+from bigsvm.data.sources import ArrayRows
+
+from .problems import blobs, decomposition
+
+MANY, FEW = 2.0, 4.0
+"""Most floors of so few rows where a fifth or more of them are support vectors, and elsewhere."""
+
+
+class Streamed(ArrayRows):
+    """Rows that count as not being in memory."""
+
+    def __init__(self, X):
+        super().__init__(X)
+        self.row_alignment = 500
+
+
+@pytest.mark.parametrize("wrap", [ArrayRows, Streamed])
+@pytest.mark.parametrize(
+    ("overlap", "C", "floors"), [(0.4, 10.0, FEW), (1.0, 0.1, MANY), (1.0, 1.0, MANY)]
+)
+def test_few_sweeps_and_few_floors(overlap, C, floors, wrap):
+    X, y = blobs(24_000, overlap=overlap)
+    result = decomposition(
+        wrap(X), y, C=C, gamma=0.1, working_set=6144, active_rows=9600, block_bytes=1 << 20,
+        threads=2,
+    ).run()  # fmt: skip
+    certificate = result.certificate
+    assert certificate.converged
+    assert (certificate.n_support >= 0.2 * len(y)) == (floors == MANY)
+    assert certificate.n_sweeps <= 3
+    assert certificate.n_kernel_evaluations <= floors * len(y) * certificate.n_support
