@@ -157,6 +157,7 @@ class KernelRowCache:
         self._ever = np.zeros(n_variables, np.bool_)
         self._n_again = 0
         self._open = n_slots
+        self._frugal = first_slots is not None
         if first_slots is not None:
             warm = buffer.n_touched // width - n_staged
             self._open = min(n_slots, max(first_slots, warm, FEWEST_SLOTS))
@@ -172,10 +173,15 @@ class KernelRowCache:
         return len(self.used)
 
     def largest_batch(self, quiet: NDArray[np.bool_] | None = None) -> int:
-        """Most rows of one `ensure`: what is free or quiet; few once another row has to go."""
+        """Most rows of one `ensure`: what is free; few once another row has to go.
+
+        Where slots are few only at first, quiet ones count as free: too many rows fetched open
+        more. Where there are no more, HMG on 12 000 rows of mnist with 120 slots fetched 12 times
+        as many rows.
+        """
         few = max(min(self._open // 4, self._evicting_batch), 1)
         room = self._open - self._n_filled
-        if quiet is not None and room < BATCH:
+        if self._frugal and quiet is not None and room < BATCH:
             room += int(self._quiet_slots(quiet).sum())
         return max(room, few)
 

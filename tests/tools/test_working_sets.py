@@ -94,12 +94,16 @@ def test_constraints_are_checked(alpha, holds):
 def test_all_of_mnist_is_recomputed(monkeypatch, capsys):
     """On a stand-in: computed again is what the solver found, not what is known of mnist."""
     x, y = synthetic.make("few", 300, 10)
-    monkeypatch.setattr(working_sets, "dense", lambda data: Problem(x, y, 10.0, 1.0))
+    monkeypatch.setattr(working_sets, "sparse", lambda data: Problem(x, y, 10.0, 1.0))
     checks = {check.name: check for check in working_sets.full(threads=1)}
     found = whole_runs.train(Problem(x, y, 10.0, 1.0), kernel_rows=300, threads=1).certificate
     objective = checks["mnist, objective in float64"]
     assert float(objective.found) == pytest.approx(found["objective"], rel=1e-3)
     assert not objective.holds
+    assert checks["mnist, the optimum lies between"].holds
+    lowest, highest = checks["mnist, the optimum lies between"].found.split(" and ")
+    assert float(lowest) == pytest.approx(found["objective"], rel=1e-4)
+    assert float(lowest) <= float(highest)
     assert checks["mnist, constraints violated by, in C"].holds
     assert "all 300 rows" in capsys.readouterr().out
 

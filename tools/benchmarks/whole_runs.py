@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from data_sets import DataSet, data_folder, load
 from fit_once import TINY_ROWS, TOL, calibrate
 
@@ -27,9 +28,9 @@ MEMORY = "8GB"
 
 
 class Problem(NamedTuple):
-    """Rows (n, d) float32, labels (n,) of ±1, and what they are trained with."""
+    """Rows (n, d) float32, dense or CSR, labels (n,) of ±1, and what they are trained with."""
 
-    x: NDArray[np.float32]
+    x: NDArray[np.float32] | sp.csr_matrix
     y: NDArray[np.float64]
     C: float
     gamma: float
@@ -39,6 +40,12 @@ def dense(data: DataSet, n_rows: int | None = None) -> Problem:
     """Read a data set, or its first rows, into a float32 array."""
     x, y = load(data, data_folder(), n_rows=n_rows)
     return Problem(x.toarray().astype(np.float32), y, data.C, data.gamma)
+
+
+def sparse(data: DataSet, n_rows: int | None = None) -> Problem:
+    """Read a data set, or its first rows, as CSR of float32."""
+    x, y = load(data, data_folder(), n_rows=n_rows)
+    return Problem(sp.csr_matrix(x, dtype=np.float32), y, data.C, data.gamma)
 
 
 class Run(NamedTuple):
@@ -108,10 +115,11 @@ def train(
     return Run(time.perf_counter() - started, model.certificate, calibration)
 
 
-def warm_up(n_columns: int, *, threads: int) -> None:
-    """Have everything compiled that a run needs."""
+def warm_up(n_columns: int, *, threads: int, sparse: bool = False) -> None:
+    """Have everything compiled that a run needs of such rows."""
     random = np.random.default_rng(0)
     x = random.standard_normal((TINY_ROWS, n_columns)).astype(np.float32)
-    tiny = Problem(x, np.where(x[:, 0] > 0, 1.0, -1.0), C=1.0, gamma=1 / n_columns)
+    y = np.where(x[:, 0] > 0, 1.0, -1.0)
+    tiny = Problem(sp.csr_matrix(x) if sparse else x, y, C=1.0, gamma=1 / n_columns)
     for rule in RULES:
         train(tiny, selection=rule, kernel_rows=TINY_ROWS // 4, threads=threads)
