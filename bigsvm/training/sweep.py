@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.data.rows import RowsAt
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowsAt, RowSource
+    from bigsvm.data.rows import RowSource
     from bigsvm.tiles import Columns, KernelTiles
 
 EVALUATIONS_AT_ONCE = 2e8
@@ -73,7 +75,7 @@ def _parts(
     step: int,
     block_bytes: int,
     skip: NDArray[np.int64] | None,
-) -> Iterator[tuple[int, int, NDArray[np.int64] | None, Rows | RowsAt]]:
+) -> Iterator[tuple[int, int, NDArray[np.int64] | None, RowsAt]]:
     """Yield parts of at most `step` rows: where they begin and end, which are kept, and these.
 
     Rows in memory are used where they are, those of a store read ahead in blocks.
@@ -86,11 +88,12 @@ def _parts(
             yield first, done, kept, source.lend(places)
         return
     for block, values in source.blocks(block_bytes, start=start, stop=stop):
-        for low in range(0, values.shape[0], step):
-            rows = _rows(values, low, low + step)
-            first, done = block + low, block + low + int(rows.shape[0])
-            kept = _kept(first, done, skip)
-            yield first, done, kept, rows if kept is None else rows[kept]
+        size = int(values.shape[0])
+        for low in range(0, size, step):
+            high = min(low + step, size)
+            kept = _kept(block + low, block + high, skip)
+            places = np.arange(low, high) if kept is None else low + kept
+            yield block + low, block + high, kept, RowsAt(values, places)
 
 
 def _kept(first: int, done: int, skip: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
@@ -103,8 +106,3 @@ def _kept(first: int, done: int, skip: NDArray[np.int64] | None) -> NDArray[np.i
     kept = np.ones(done - first, np.bool_)
     kept[inside] = False
     return np.flatnonzero(kept)
-
-
-def _rows(values: Rows, low: int, high: int) -> Rows:
-    """Slice rows; the whole block is handed on as it is."""
-    return values if low == 0 and high >= values.shape[0] else values[low:high]
