@@ -20,6 +20,10 @@ ACTIVE_ROW_COPIES = 4
 """Active rows exist as read, as kept from the last time, packed, and while being packed."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
+SHARE_HELD = (0.6, 0.15)
+"""Share of a working set's kernel rows that fit: usually, and at least where a smaller set would
+not hold all free rows. Seconds of few-100000 (1537 free rows), streamed in 28 and in 35 MB, with as
+large sets as 1, 0.6, 0.3 and 0.15 allow: 15.1, 12.8, 8.6 and 13.2; 12.3, 2.9, 7.0 and 8.4."""
 BLOCK_SHARE = 0.15
 READER_CHUNKS = 4
 """Chunks that are read together; each is in memory compressed and decoded, beside the block."""
@@ -76,7 +80,10 @@ class TrainingPlan:
     Attributes
     ----------
     working_set : int
-        Most variables of a working set.
+        Variables of a working set of which so many kernel rows fit as are used again.
+    widest_set : int
+        Most variables of a working set, at least as many: where these are few, all free rows in one
+        set are worth more than their kernel rows in memory.
     active_rows : int
         Most rows that are kept current between two sweeps, at least as many.
     gram_bytes : int
@@ -88,6 +95,7 @@ class TrainingPlan:
     """
 
     working_set: int
+    widest_set: int
     active_rows: int
     gram_bytes: int
     block_bytes: int
@@ -149,16 +157,16 @@ def plan_training(
     gram = int(GRAM_SHARE * left)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
     for_rows = left - gram - blocks
-    size = active = 0
+    size = widest = active = 0
     if whole:
         gram = int(left - blocks - row_bytes * n_rows)
         if gram >= 4 * _padded(n_rows) * FEWEST_ROWS:
-            size = active = n_rows
+            size = widest = active = n_rows
     elif gram >= SMALLEST_GRAM and for_rows > 0:
         active = int(min(n_rows, for_rows / row_bytes))
-        size = min(active, _largest_square(gram))
+        size, widest = (min(active, _most_variables(gram, share)) for share in SHARE_HELD)
     # Nothing smaller than the whole problem needs more than its square.
-    gram = max(min(gram, 4 * _padded(size) * size), 0)
+    gram = max(min(gram, 4 * _padded(widest) * widest), 0)
     projected = {
         "state of the rows": state,
         "scratch of threads and reader": scratch,
@@ -181,7 +189,7 @@ def plan_training(
             f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns "
             f"({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
-    return TrainingPlan(size, active, gram, blocks, projected)
+    return TrainingPlan(size, widest, active, gram, blocks, projected)
 
 
 def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:
@@ -198,10 +206,11 @@ def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:
     return values * 33 / 32  # and the names of the features, once in a tile of 32 rows or more
 
 
-def _largest_square(gram_bytes: int) -> int:
-    """Most variables all of whose kernel rows fit: with fewer slots a9a computed rows 15 times."""
-    padded = _padded(int(math.sqrt(gram_bytes / 4)))
-    return max(min(width, gram_bytes // (4 * width)) for width in (padded, padded - 1024) if width)
+def _most_variables(gram_bytes: int, share: float) -> int:
+    """Most variables this share of whose kernel rows fits."""
+    padded = _padded(int(math.sqrt(gram_bytes / (4 * share))))
+    widths = [width for width in (padded, padded - 1024) if width]
+    return max(min(width, int(gram_bytes / (4 * width * share))) for width in widths)
 
 
 def _padded(size: int) -> int:

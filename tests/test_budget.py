@@ -83,8 +83,9 @@ def test_a_plan_adds_up(problem, factor):
     chunks = 2 if problem["row_alignment"] < problem["n_rows"] else 1
     assert plan.block_bytes >= int(chunks * chunk * problem["bytes_per_row"])
     # The kernel rows hold what the solver cannot do without, and nothing that it cannot use.
-    padded = -(-plan.working_set // 1024) * 1024
-    assert plan.gram_bytes // (4 * padded) >= min(4, plan.working_set)
+    assert plan.working_set <= plan.widest_set <= plan.active_rows
+    padded = -(-plan.widest_set // 1024) * 1024
+    assert plan.gram_bytes // (4 * padded) >= min(4, plan.widest_set)
     assert plan.gram_bytes <= 4 * padded * plan.working_set
 
 
@@ -108,8 +109,9 @@ def test_what_is_not_planned_is_refused(problem, factor):
     except MemoryBudgetError:
         return
     assert plan.working_set >= min(64, problem["n_rows"])
-    padded = -(-plan.working_set // 1024) * 1024
-    assert plan.gram_bytes // (4 * padded) >= min(4, plan.working_set)
+    assert plan.working_set <= plan.widest_set <= plan.active_rows
+    padded = -(-plan.widest_set // 1024) * 1024
+    assert plan.gram_bytes // (4 * padded) >= min(4, plan.widest_set)
 
 
 def test_more_memory_is_never_worse():

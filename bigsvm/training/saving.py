@@ -83,7 +83,7 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     """
     count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
     state = RowState(**{name: np.array(array) for name, array in saved.arrays.items()})
-    if len(state.active) > plan.active_rows or len(state.working) > plan.working_set:
+    if len(state.active) > plan.active_rows or len(state.working) > plan.widest_set:
         if count.phase is Phase.SWEEP and count.rows_done:
             raise MemoryBudgetError(
                 f"the checkpoint is in the middle of a sweep with {len(state.active)} rows, "

@@ -31,7 +31,8 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     slots = options.pop("slots", working_set)
     active_rows = options.pop("active_rows", working_set)
     block_bytes = options.pop("block_bytes", 1 << 14)
-    plan = TrainingPlan(working_set, active_rows, 4 * padded * slots, block_bytes, {})
+    widest_set = options.pop("widest_set", working_set)
+    plan = TrainingPlan(working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {})
     dual = BoxDual(CSVC(sign=y, C=C), SelectionRule.from_name(rule))
     return Decomposition(source, dual, tiles, plan, tol=tol, **options)
 

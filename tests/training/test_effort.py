@@ -33,3 +33,14 @@ def test_few_sweeps_and_few_floors(overlap, C, floors, wrap):
     assert (certificate.n_support >= 0.2 * len(y)) == (floors == MANY)
     assert certificate.n_sweeps <= 3
     assert certificate.n_kernel_evaluations <= floors * len(y) * certificate.n_support
+
+
+def test_memory_for_fewer_kernel_rows_than_there_are_free_variables_is_no_cliff():
+    """In working sets without room for all of them, the 237 free rows take 522 sets."""
+    X, y = blobs(3000, overlap=0.5)
+    certificate = decomposition(
+        X, y, C=1000.0, gamma=1.0, working_set=120, slots=120, widest_set=400, active_rows=2000
+    ).run().certificate  # fmt: skip
+    assert certificate.converged
+    assert certificate.n_support - certificate.n_bounded > 1.5 * 120
+    assert certificate.n_working_sets <= 50
