@@ -18,6 +18,9 @@ ROW_STATE_BYTES = 33
 partition 8, and while a model is being read or a store opened its label or its row pointer 8."""
 ACTIVE_ROW_COPIES = 4
 """Active rows exist as read, as kept from the last time, packed, and while being packed."""
+ACTIVE_STATE_BYTES = 80
+"""Of an active row: its number, alpha, outputs, their change, scores and their partition, and the
+places of the rows that a working set leaves out, what it adds to them, and their rows' numbers."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
 SHARE_HELD = (0.6, 0.15)
@@ -156,6 +159,7 @@ def plan_training(
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
+    row_bytes += ACTIVE_STATE_BYTES
     for_rows = left - gram - blocks
     size = widest = active = 0
     if whole:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ORDER = (
     "errors",
     "files",
+    "allocator",
     "budget",
     "kernels",
     "core",

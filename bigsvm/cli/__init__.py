@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from bigsvm import __version__
+from bigsvm.allocator import share_freed_memory
 from bigsvm.cli import convert, demo, info, predict, train
 from bigsvm.cli.signals import Interrupted
 from bigsvm.errors import BigsvmError
@@ -85,6 +86,7 @@ app.command("demo")(demo.command)
 
 def main() -> int:
     """Run the command line of this process and return its exit code."""
+    share_freed_memory()
     try:
         app(prog_name="bigsvm")
     except SystemExit as end:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.tiles import Columns
@@ -136,6 +137,7 @@ class Decomposition:
         }
         try:
             while self._stop is None:
+                give_back_freed_memory()
                 steps[self.count.phase]()
         except Stopped as stopped:
             self._stop = stopped.reason
@@ -206,6 +208,7 @@ class Decomposition:
             state.active_outputs,
         )
         while len(self.state.working) or self._choose(active):
+            give_back_freed_memory()
             progress = self._work_on(active)
             state = self.state
             places, whole = state.working, len(state.working) == len(active)

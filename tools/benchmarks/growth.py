@@ -197,7 +197,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--give-up", type=float, default=900.0, metavar="SECONDS")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--memory", default="250MB", help="budget of a run of store")
+    parser.add_argument("--memory", default="128MB", help="budget of a run of store")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="for the data; default: a temporary one")
     options = parser.parse_args(arguments)
