@@ -23,8 +23,7 @@ def _c_library() -> Any:  # noqa: ANN401 (ctypes finds its functions by name)
 def give_back_freed_memory() -> None:
     """Give memory that has been freed back to the system, holes between what is in use included.
 
-    Asked for between the phases of a run, as the next one wants arrays of other sizes: 3 MB less at
-    the peak on w8a, 9 MB on mnist, and no time that could be measured.
+    Asked for between the phases of a run, as the next one wants arrays of other sizes.
     """
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:

@@ -32,7 +32,7 @@ With 0.5 and 1 instead of 0.25, kernel values of w8a in floors: 2.46, 2.52 inste
 MANY, AGAIN_OF_MANY = 0.6, 1.0
 """With this share of all rows in memory, the share fetched again that opens more slots. Megabytes
 at the peak, kernel values in floors and seconds without and so: mnist 456, 2.93, 5.8 and 431, 2.96,
-5.7; few-100000 382, 2.38, 1.0 and 371, 2.44, 1.0."""
+5.7; few-100000 382, 2.38, 1.0 and 371, 2.44, 1.1."""
 FEWEST_SLOTS = 4
 """HMG looks at the rows of the last pair and may then need those of two others."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,6 +87,9 @@ def _direction(
     The d that equalises the gradient, of least norm where duplicate rows leave a choice, or the
     residual where there is none.
     """
+    # Only small problems are polished, and to import it takes 7 MB.
+    import scipy.linalg
+
     m = len(gradient)
     system = np.zeros((m + 1, m + 1))
     system[:m, :m] = gram

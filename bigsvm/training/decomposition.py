@@ -137,7 +137,7 @@ class Decomposition:
         }
         try:
             while self._stop is None:
-                give_back_freed_memory()
+                self._give_back()
                 steps[self.count.phase]()
         except Stopped as stopped:
             self._stop = stopped.reason
@@ -208,7 +208,7 @@ class Decomposition:
             state.active_outputs,
         )
         while len(self.state.working) or self._choose(active):
-            give_back_freed_memory()
+            self._give_back()
             progress = self._work_on(active)
             state = self.state
             places, whole = state.working, len(state.working) == len(active)
@@ -366,6 +366,14 @@ class Decomposition:
         )
 
     # -- where it is ---------------------------------------------------------------------------
+
+    def _give_back(self) -> None:
+        """Keep holes between arrays out of the budget, where that is what the rows are measured by.
+
+        Where they are in memory anyway, fresh memory costs more time than it saves: a tenth on w8a.
+        """
+        if self.source.row_alignment > 1:
+            give_back_freed_memory()
 
     def _of_scope(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         scope = self.count.scope
