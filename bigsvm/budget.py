@@ -23,10 +23,11 @@ ACTIVE_STATE_BYTES = 80
 places of the rows that a working set leaves out, what it adds to them, and their rows' numbers."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
-SHARE_HELD = (0.6, 0.15)
+SHARE_HELD = (0.8, 0.15)
 """Share of a working set's kernel rows that fit: usually, and at least where a smaller set would
-not hold all free rows. Seconds of few-100000 (1537 free rows), streamed in 28 and in 35 MB, with as
-large sets as 1, 0.6, 0.3 and 0.15 allow: 15.1, 12.8, 8.6 and 13.2; 12.3, 2.9, 7.0 and 8.4."""
+not hold all free rows. Seconds of few-100000 (1537 free rows), streamed in 35 and 44 MB, with 1,
+0.8, 0.6 as the first: 5.8, 2.5, 2.7; 1.36, 1.35, 2.79. In 28 MB with sets as large as 1, 0.6, 0.3
+and 0.15 allow: 15.1, 12.8, 8.6, 13.2."""
 BLOCK_SHARE = 0.15
 READER_CHUNKS = 4
 """Chunks that are read together; each is in memory compressed and decoded, beside the block."""
