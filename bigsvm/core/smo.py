@@ -1,9 +1,14 @@
 """Pair steps: sequential minimal optimisation of the signed dual on one working set.
 
-    maximise  linearᵀα − ½ αᵀKα     subject to  lower ≤ α ≤ upper,  Σ α constant
+    maximise  linearᵀα − ½ αᵀQα     subject to  lower ≤ α ≤ upper,  Σ α constant in each group
 
-The gradient is ``g = linear − Kα``. A step moves μ from variable j to variable i, and may only take
-i from up = {α < upper} and j from low = {α > lower}; the optimum is where max_up g ≤ min_low g.
+Q is K and a ridge on its diagonal. The gradient is ``g = linear − Qα``. A step moves μ from
+variable j to variable i of one group, and may only take i from up = {α < upper} and j from low =
+{α > lower}; the optimum is where max_up g ≤ min_low g in each group. A pair is looked for in the
+group where most is missing.
+
+Variables are laid out in one segment, or in two over the same rows, so that the second one reads
+the same columns of a kernel row; with two groups, each has a segment.
 
 Selection (`Rule`):
 
@@ -79,29 +84,33 @@ CONVERGED, STEPS_SPENT, NEED_ROW, STALLED = 0, 1, 2, 3
 
 
 class PairState(NamedTuple):
-    """The sub-problem in progress; its m variables are in k blocks.
+    """The sub-problem in progress; its variables, in one or two segments, are in k blocks.
 
     Attributes
     ----------
-    alpha, gradient, lower, upper, diagonal : (m',) float64
-        m' is m padded, with zeros; diagonal is K_ii.
+    alpha, gradient, lower, upper, ridge, diagonal : (m',) float64
+        m' is their number padded, with zeros; diagonal is K_ii + ridge_i.
     up, low : (m',) float32
         Search copies of the gradient minus `centre`: −huge where not in up, +huge where not in low.
     curvature, room_up, room_down : (m',) float32
         ``diagonal``, and for HMG ``upper − alpha`` and ``alpha − lower``.
     up_best, low_best : (k,) int32
         Largest and smallest sortable key of each block.
+    layout : (2,) int64
+        Variables of a segment, padded to whole blocks; groups.
     pair : (2,) int64, the last pair, −1 before the first
     counters : (3,) int64
         Steps done; stamp of the last use of a row; 1 while the exact scan chooses the pair.
-    centre : (1,) float64
-        Subtracted in the search copies, so that float32 resolves the gradients near the threshold.
+    centre : (2,) float64
+        Subtracted in the search copies of each group, so that float32 resolves the gradients near
+        the threshold.
     """
 
     alpha: F8
     gradient: F8
     lower: F8
     upper: F8
+    ridge: F8
     diagonal: F8
     up: F4
     low: F4
@@ -110,26 +119,63 @@ class PairState(NamedTuple):
     room_down: F4
     up_best: I4
     low_best: I4
+    layout: I8
     pair: I8
     counters: I8
     centre: F8
 
 
-def make_state(alpha: F8, gradient: F8, lower: F8, upper: F8, diagonal: F8) -> PairState:
-    """Lay a sub-problem of m variables out for `run`, refreshed; inputs are (m,) float64."""
-    blocks, length = max(1, -(-len(alpha) // BLOCK)), max(1, -(-len(alpha) // PADDING)) * PADDING
-    given = np.zeros((5, length))
-    given[:, : len(alpha)] = alpha, gradient, lower, upper, diagonal
+def make_state(
+    alpha: F8,
+    gradient: F8,
+    lower: F8,
+    upper: F8,
+    diagonal: F8,
+    *,
+    ridge: F8 | float = 0.0,
+    n_groups: int = 1,
+) -> PairState:
+    """Lay a sub-problem out for `run`, refreshed.
+
+    Parameters
+    ----------
+    alpha, gradient, lower, upper : (m,) or (n_segments, m) float64
+    diagonal : (m,) float64
+        K_ii of the rows.
+    ridge : float or as alpha
+    n_groups : int
+        1, or 2 where there are two segments, each of which is a group then.
+    """
+    segments, size = np.atleast_2d(alpha).shape
+    segment = max(1, -(-size // BLOCK)) * BLOCK
+    length = -(-segments * segment // PADDING) * PADDING
+    given = np.zeros((6, length))
+    parts = (alpha, gradient, lower, upper, ridge, diagonal + np.asarray(ridge))
+    for laid_out, part in zip(given, parts, strict=True):
+        laid_out[: segments * segment].reshape(segments, segment)[:, :size] = part
     room_up, room_down = np.zeros((2, length), np.float32)
-    up_best, low_best = np.empty((2, blocks), np.int32)
+    up_best, low_best = np.empty((2, segments * segment // BLOCK), np.int32)
     state = PairState(
-        alpha=given[0], gradient=given[1], lower=given[2], upper=given[3], diagonal=given[4],
-        up=np.full(length, -HUGE), low=np.full(length, HUGE), curvature=given[4].astype(np.float32),
-        room_up=room_up, room_down=room_down, up_best=up_best, low_best=low_best,
-        pair=np.full(2, -1, np.int64), counters=np.zeros(3, np.int64), centre=np.zeros(1),
+        alpha=given[0], gradient=given[1], lower=given[2], upper=given[3], ridge=given[4],
+        diagonal=given[5], up=np.full(length, -HUGE), low=np.full(length, HUGE),
+        curvature=given[5].astype(np.float32), room_up=room_up, room_down=room_down,
+        up_best=up_best, low_best=low_best, layout=np.array([segment, n_groups], np.int64),
+        pair=np.full(2, -1, np.int64), counters=np.zeros(3, np.int64), centre=np.zeros(2),
     )  # fmt: skip
     refresh(state)
     return state
+
+
+def row_width(n_rows: int) -> int:
+    """Values of a kernel row of so many rows, padding included."""
+    return max(1, -(-n_rows // PADDING)) * PADDING
+
+
+def spread_of(s: PairState, values: F8, size: int) -> F8:
+    """View the variables of an array of the state as (n_segments, size)."""
+    segment = int(s.layout[0])
+    used = s.up_best.shape[0] * BLOCK
+    return values[:used].reshape(used // segment, segment)[:, :size]
 
 
 @intrinsic
@@ -175,6 +221,31 @@ def _key(value: F) -> np.int32:
     return np.int32(bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
+@njit(cache=True, inline="always")
+def _column(s: PairState, v: int) -> int:
+    """Which row of the working set variable v belongs to."""
+    return v - s.layout[0] if v >= s.layout[0] else v
+
+
+@njit(cache=True, inline="always")
+def _group(s: PairState, v: int) -> int:
+    return int((v >= s.layout[0]) & (s.layout[1] > 1))
+
+
+@njit(cache=True, inline="always")
+def _before(s: PairState, start: np.uint64) -> np.uint64:
+    """How many variables there are before the segment of the one at `start`."""
+    segment = np.uint64(s.layout[0])
+    return segment if start >= segment else np.uint64(0)
+
+
+@njit(cache=True, inline="always")
+def _blocks_of(s: PairState, group: int) -> tuple[int, int]:
+    """First block of a group's variables, and the one after its last."""
+    blocks = s.up_best.shape[0] >> (s.layout[1] - 1)  # half of them where there are two groups
+    return group * blocks, (group + 1) * blocks
+
+
 @njit(cache=True, nogil=True)
 def _reduce_block(s: PairState, b: int) -> None:
     """Recompute the extreme keys of block b."""
@@ -189,7 +260,7 @@ def _reduce_block(s: PairState, b: int) -> None:
 @njit(cache=True, nogil=True)
 def _place(s: PairState, v: int) -> None:
     """Rewrite the search copies of one variable from its float64 state."""
-    g = np.float32(s.gradient[v] - s.centre[0])
+    g = np.float32(s.gradient[v] - s.centre[_group(s, v)])
     s.up[v] = g if s.alpha[v] < s.upper[v] else -HUGE
     s.low[v] = g if s.alpha[v] > s.lower[v] else HUGE
     s.room_up[v] = np.float32(s.upper[v] - s.alpha[v])
@@ -197,10 +268,10 @@ def _place(s: PairState, v: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def exact_extremes(s: PairState) -> tuple[int, int]:
-    """Find (argmax_up g, argmin_low g) by a float64 scan; −1 where the set is empty."""
+def _exact_extremes_of(s: PairState, group: int) -> tuple[int, int]:
     i = j = -1
-    for t in range(s.up_best.shape[0] * BLOCK):
+    first, stop = _blocks_of(s, group)
+    for t in range(first * BLOCK, stop * BLOCK):
         if s.alpha[t] < s.upper[t] and (i < 0 or s.gradient[t] > s.gradient[i]):
             i = t
         if s.alpha[t] > s.lower[t] and (j < 0 or s.gradient[t] < s.gradient[j]):
@@ -209,30 +280,56 @@ def exact_extremes(s: PairState) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def violations(s: PairState, slots: I4, score: F8, quiet: NDArray[np.bool_]) -> None:
-    """Tell who violates and has no row, and who is quiet.
+def exact_extremes(s: PairState) -> tuple[int, int]:
+    """Find (argmax_up g, argmin_low g) by a float64 scan; −1 where the set is empty.
 
-    score (m,) becomes how far the gradient of a variable without a row is on the wrong side of the
-    middle of the extremes, −inf for others; quiet (m,) whether it is pushed against a bound.
+    Of two groups, in the one where they are farther apart.
     """
-    i, j = exact_extremes(s)
-    middle = 0.5 * (s.gradient[i] + s.gradient[j])
-    for t in range(score.shape[0]):
-        distance = s.gradient[t] - middle
-        worst = -np.inf
-        if s.alpha[t] < s.upper[t]:
-            worst = distance
-        if s.alpha[t] > s.lower[t]:
-            worst = max(worst, -distance)
-        quiet[t] = worst < 0.0
-        score[t] = worst if slots[t] < 0 else -np.inf
+    i, j = _exact_extremes_of(s, 0)
+    if s.layout[1] > 1:
+        a, b = _exact_extremes_of(s, 1)
+        other = s.gradient[a] - s.gradient[b] if a >= 0 and b >= 0 else -np.inf
+        if i < 0 or j < 0 or other > s.gradient[i] - s.gradient[j]:
+            i, j = a, b
+    return i, j
+
+
+@njit(cache=True, nogil=True)
+def violations(s: PairState, slots: I4, score: F8, quiet: NDArray[np.bool_]) -> None:
+    """Tell which rows violate and are not in memory, and which are quiet.
+
+    score (m,) becomes how far the gradient of a variable of the row is on the wrong side of the
+    middle of the extremes, −inf for rows in memory; quiet (m,) whether all its variables are pushed
+    against a bound.
+    """
+    score[:], quiet[:] = -np.inf, True
+    for group in range(s.layout[1]):
+        i, j = _exact_extremes_of(s, group)
+        if i < 0 or j < 0:
+            continue
+        middle = 0.5 * (s.gradient[i] + s.gradient[j])
+        first, stop = _blocks_of(s, group)
+        for v in range(first * BLOCK, stop * BLOCK):
+            row = _column(s, v)
+            if row < score.shape[0]:
+                worst = -np.inf
+                if s.alpha[v] < s.upper[v]:
+                    worst = s.gradient[v] - middle
+                if s.alpha[v] > s.lower[v]:
+                    worst = max(worst, middle - s.gradient[v])
+                quiet[row] &= worst < 0.0
+                score[row] = max(score[row], worst)
+    for row in range(score.shape[0]):
+        if slots[row] >= 0:
+            score[row] = -np.inf
 
 
 @njit(cache=True, nogil=True)
 def refresh(s: PairState) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
-    i, j = exact_extremes(s)
-    s.centre[0] = 0.5 * (s.gradient[i] + s.gradient[j]) if i >= 0 and j >= 0 else 0.0
+    for group in range(s.layout[1]):
+        i, j = _exact_extremes_of(s, group)
+        s.centre[group] = 0.5 * (s.gradient[i] + s.gradient[j]) if i >= 0 and j >= 0 else 0.0
     for b in range(s.up_best.shape[0]):
         for t in range(b * BLOCK, b * BLOCK + BLOCK):
             _place(s, t)
@@ -240,12 +337,12 @@ def refresh(s: PairState) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _extremes(s: PairState) -> tuple[int, int]:
-    """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 for nobody."""
+def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
     best, least = LOWEST, HIGHEST
-    for b in range(s.up_best.shape[0]):
+    first, stop = _blocks_of(s, group)
+    for b in range(first, stop):
         best, least = max(best, s.up_best[b]), min(least, s.low_best[b])
-    bi = bj = 0
+    bi = bj = first
     while s.up_best[bi] != best:
         bi += 1
     while s.low_best[bj] != least:
@@ -258,25 +355,41 @@ def _extremes(s: PairState) -> tuple[int, int]:
     return i if s.up[i] > -NOBODY else -1, j if s.low[j] < NOBODY else -1
 
 
+@njit(cache=True, nogil=True)
+def _extremes(s: PairState) -> tuple[int, int]:
+    """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 for nobody."""
+    i, j, widest = -1, -1, -HUGE
+    for group in range(s.layout[1]):
+        a, b = _extremes_of(s, group)
+        gap = s.up[a] - s.low[b]
+        better = (group == 0) | ((a >= 0) & (b >= 0) & ((gap > widest) | (i < 0) | (j < 0)))
+        i, j = (a if better else i), (b if better else j)
+        widest = gap if better else widest
+    return i, j
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     """Find j of largest (g_i − g_j)² / η, the first of equals; −1 where nobody in low is below."""
     low, curvature, row = s.low, s.curvature, np.uint64(slot)
     g_i, k_ii, zero, two = s.up[i], curvature[i], np.float32(0.0), np.float32(2.0)
     most, where = np.int32(0), np.uint64(0)
-    for b in range(np.uint64(s.up_best.shape[0])):
+    first, stop = _blocks_of(s, _group(s, i))
+    for b in range(np.uint64(first), np.uint64(stop)):
         start, best = b * np.uint64(BLOCK), np.int32(0)
-        _fetch_ahead(rows, row, start)
+        before = _before(s, start)
+        _fetch_ahead(rows, row, start - before)
         for t in range(start, start + np.uint64(BLOCK)):
             d = max(g_i - low[t], zero)
-            eta = max(k_ii + curvature[t] - two * rows[row, t], np.float32(TINY_CURVATURE))
+            eta = max(k_ii + curvature[t] - two * rows[row, t - before], np.float32(TINY_CURVATURE))
             best = max(best, _bits(d * d / eta))
         if best > most:
             most, where = best, start
+    before = _before(s, where)
     j = last = np.int32(where + np.uint64(BLOCK - 1))  # NaN does not lead out of the arrays
     for t in range(where, where + np.uint64(BLOCK)):
         d = max(g_i - low[t], zero)
-        eta = max(k_ii + curvature[t] - two * rows[row, t], np.float32(TINY_CURVATURE))
+        eta = max(k_ii + curvature[t] - two * rows[row, t - before], np.float32(TINY_CURVATURE))
         j = min(j, np.int32(t) if _bits(d * d / eta) == most else last)
     return int(j) if most > 0 else -1
 
@@ -299,47 +412,56 @@ def _gain_partner(s: PairState, rows: F4, slots: I4) -> tuple[int, int]:
     """Find (v of the last pair, t) of largest gain, the first of equals; t = v where none gains."""
     up, low, rise, fall, curvature = s.up, s.low, s.room_up, s.room_down, s.curvature
     v, b = s.pair[0], s.pair[1]
-    row, row_b = np.uint64(slots[v]), np.uint64(slots[b])
-    g, g_b = np.float32(s.gradient[v] - s.centre[0]), np.float32(s.gradient[b] - s.centre[0])
+    row, row_b = np.uint64(slots[_column(s, v)]), np.uint64(slots[_column(s, b)])
+    centre = s.centre[_group(s, v)]
+    g, g_b = np.float32(s.gradient[v] - centre), np.float32(s.gradient[b] - centre)
     end, end_b = (g, rise[v], fall[v], curvature[v]), (g_b, rise[b], fall[b], curvature[b])
     most, most_b, where, where_b = np.int32(0), np.int32(0), np.uint64(0), np.uint64(0)
-    for k in range(np.uint64(s.up_best.shape[0])):
+    first, stop = _blocks_of(s, _group(s, v))
+    for k in range(np.uint64(first), np.uint64(stop)):
         start, best, best_b = k * np.uint64(BLOCK), np.int32(0), np.int32(0)
+        before = _before(s, start)
         # Both in one pass: 0.6 ns a variable and step, 0.67 with one after the other.
         for t in range(start, start + np.uint64(BLOCK)):
             other = up[t], low[t], rise[t], fall[t], curvature[t]
-            best = max(best, _bits(_gain(end, other, rows[row, t])))
-            best_b = max(best_b, _bits(_gain(end_b, other, rows[row_b, t])))
+            best = max(best, _bits(_gain(end, other, rows[row, t - before])))
+            best_b = max(best_b, _bits(_gain(end_b, other, rows[row_b, t - before])))
         if best > most:
             most, where = best, start
         if best_b > most_b:
             most_b, where_b = best_b, start
     if most_b > most:
         v, end, row, most, where = b, end_b, row_b, most_b, where_b
+    before = _before(s, where)
     j = last = np.int32(where + np.uint64(BLOCK - 1))
     for t in range(where, where + np.uint64(BLOCK)):
         other = up[t], low[t], rise[t], fall[t], curvature[t]
-        j = min(j, np.int32(t) if _bits(_gain(end, other, rows[row, t])) == most else last)
+        gain = _gain(end, other, rows[row, t - before])
+        j = min(j, np.int32(t) if _bits(gain) == most else last)
     return v, int(j) if most > 0 else v
 
 
 @njit(cache=True, nogil=True)
 def _move_gradient(s: PairState, rows: F4, slots: I4, i: int, j: int, step: float) -> None:
-    """Do ``g −= μ (K_i − K_j)`` in the state and in both copies, and reduce these again."""
+    """Do ``g −= μ (Q_i − Q_j)`` in the state and in both copies, and reduce these again."""
     gradient, up, low, up_best, low_best = s.gradient, s.up, s.low, s.up_best, s.low_best
-    mu, slot_i, slot_j = np.float32(step), np.uint64(slots[i]), np.uint64(slots[j])
+    mu = np.float32(step)
+    slot_i, slot_j = np.uint64(slots[_column(s, i)]), np.uint64(slots[_column(s, j)])
     for b in range(np.uint64(up_best.shape[0])):
         start = b * np.uint64(BLOCK)
-        _fetch_ahead(rows, slot_i, start)
-        _fetch_ahead(rows, slot_j, start)
+        before = _before(s, start)
+        _fetch_ahead(rows, slot_i, start - before)
+        _fetch_ahead(rows, slot_j, start - before)
         best, least = LOWEST, HIGHEST
         for t in range(start, start + np.uint64(BLOCK)):
-            change = mu * (rows[slot_i, t] - rows[slot_j, t])
+            change = mu * (rows[slot_i, t - before] - rows[slot_j, t - before])
             gradient[t] -= change
             up[t] -= change
             low[t] -= change
             best, least = max(best, _key(up[t])), min(least, _key(low[t]))
         up_best[b], low_best[b] = best, least
+    gradient[i] -= step * s.ridge[i]
+    gradient[j] += step * s.ridge[j]
     _place(s, i)
     _place(s, j)
     _reduce_block(s, i // BLOCK)
@@ -366,15 +488,20 @@ def _move_pair(s: PairState, i: int, j: int, k_ij: F) -> float:
 
 @njit(cache=True, nogil=True)
 def _off_bounds(s: PairState, v: int) -> bool:
-    margin = BOUND_MARGIN * (s.upper[v] - s.lower[v])
+    width = s.upper[v] - s.lower[v]
+    margin = BOUND_MARGIN * width if width < np.inf else 0.0
     return bool((s.alpha[v] > s.lower[v] + margin) & (s.alpha[v] < s.upper[v] - margin))
 
 
 @njit(cache=True, nogil=True)
-def _chooses_by_gain(s: PairState, rule: int) -> bool:
-    """Whether there is a last pair, and for HMG, whether it is out of the corners of the box."""
+def _chooses_by_gain(s: PairState, rule: int, i: int) -> bool:
+    """Whether there is a last pair, and for HMG, whether it is out of the corners of the box.
+
+    And in the group of i, where most is missing: HMG would polish the other one for ever.
+    """
     a, b = s.pair[0], s.pair[1]
-    return bool((a >= 0) & ((rule == GAIN) | _off_bounds(s, a) | _off_bounds(s, b)))
+    same = _group(s, a) == _group(s, i)
+    return bool((a >= 0) & same & ((rule == GAIN) | _off_bounds(s, a) | _off_bounds(s, b)))
 
 
 @njit(cache=True, nogil=True)
@@ -389,8 +516,8 @@ def _keep_rows(s: PairState, slots: I4, used: I8, i: int, j: int) -> None:
     """Stamp the rows that this step needs: fetching one must not evict another of them."""
     s.counters[1] += 1
     for v in (i, j, s.pair[0], s.pair[1]):
-        if v >= 0 and slots[v] >= 0:
-            used[slots[v]] = s.counters[1]
+        if v >= 0 and slots[_column(s, v)] >= 0:
+            used[slots[_column(s, v)]] = s.counters[1]
 
 
 def _compiled(rule: int) -> Callable[..., tuple[int, int]]:
@@ -409,8 +536,8 @@ def _compiled(rule: int) -> Callable[..., tuple[int, int]]:
                     return CONVERGED, -1
                 refresh(s)
                 continue
-            if rule >= HMG and not exact and _chooses_by_gain(s, rule):
-                a, b = s.pair[0], s.pair[1]
+            if rule >= HMG and not exact and _chooses_by_gain(s, rule, i):
+                a, b = _column(s, s.pair[0]), _column(s, s.pair[1])
                 if slots[a] < 0 or slots[b] < 0:
                     _keep_rows(s, slots, used, -1, -1)
                     return NEED_ROW, a if slots[a] < 0 else b
@@ -421,14 +548,15 @@ def _compiled(rule: int) -> Callable[..., tuple[int, int]]:
                     i, j = t, v
                 elif rule == GAIN:
                     return STALLED, -1
-            if rule == SECOND_ORDER and not exact and slots[i] >= 0:
-                partner = _second_order_partner(s, rows, slots[i], i)
+            if rule == SECOND_ORDER and not exact and slots[_column(s, i)] >= 0:
+                partner = _second_order_partner(s, rows, slots[_column(s, i)], i)
                 if partner >= 0 and _may_step(s, i, partner):
                     j = partner
             _keep_rows(s, slots, used, i, j)
-            if slots[i] < 0 or slots[j] < 0:
-                return NEED_ROW, i if slots[i] < 0 else j
-            mu = _move_pair(s, i, j, rows[slots[i], j])
+            a, b = _column(s, i), _column(s, j)
+            if slots[a] < 0 or slots[b] < 0:
+                return NEED_ROW, a if slots[a] < 0 else b
+            mu = _move_pair(s, i, j, rows[slots[a], b])
             if mu == 0.0:
                 s.counters[2] = 0 if exact else 1
                 if exact:
@@ -462,8 +590,8 @@ def run(
         Refreshed, or as the last call left it.
     rows : (n_slots, m') float32
         Kernel rows among the working set; columns of padding are 0.
-    slots : (m',) int32
-        Slot of each variable's row, or −1.
+    slots : (≥ m,) int32
+        Slot of each row, or −1.
     used : (n_slots,) int64
         Stamp of the last use of each slot; written here, read by whoever evicts.
     rule, tol : int, float
@@ -475,7 +603,7 @@ def run(
     Returns
     -------
     status, row : int
-        CONVERGED, STEPS_SPENT, NEED_ROW or STALLED; the variable whose row is missing, or −1.
+        CONVERGED, STEPS_SPENT, NEED_ROW or STALLED; the row that is missing, or −1.
         NEED_ROW has changed nothing since the last step that calling again would not repeat.
     """
     return _ADVANCE[rule](s, rows, slots, used, tol, max_steps)

@@ -1,7 +1,8 @@
 """BoxDual: problems whose variables live in boxes, solved by pair steps.
 
-A row violates the optimality conditions by as much as its gradient ``g = linear − f`` lies on the
-wrong side of the threshold b: above it where α may still rise, below it where α may still fall.
+A row violates the optimality conditions by as much as a gradient ``g = linear − f − ridge α`` of it
+lies on the wrong side of its group's threshold b: above it where α may still rise, below it where α
+may still fall.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.formulations import CSVC
+    from bigsvm.duals.formulations import Formulation
 
 SCAN_ROWS = 1 << 15
 """Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
@@ -54,65 +55,100 @@ class SelectionRule(IntEnum):
             ) from None
 
 
-class Optimality(NamedTuple):
-    """Where a point stands, from the gradients of all rows.
+class Extremes(NamedTuple):
+    """Where a group of variables stands.
 
     Attributes
     ----------
     max_up, min_low : float
         Extremes of the gradient over the variables that may rise and that may fall.
     threshold : float
-        The intercept: mean gradient of the free variables, or the middle of the two extremes, or
-        the one there is.
-    n_support, n_bounded, n_free : int
-    linear_term : float
-        ``linearᵀα``.
-    outputs_term : float
-        ``αᵀf``, which is αᵀKα where f is exact.
-    slack : float
-        ``Σ_i C_i ξ_i`` at the threshold.
+        Mean gradient of the free variables, or the middle of the two extremes, or the one there is.
     """
 
     max_up: float
     min_low: float
     threshold: float
+
+    @property
+    def gap(self) -> float:
+        """By how much the extremes overlap, 0 or more."""
+        return max(self.max_up - self.min_low, 0.0)
+
+
+class Optimality(NamedTuple):
+    """Where a point stands, from the gradients of all rows.
+
+    Attributes
+    ----------
+    groups : tuple of Extremes
+    n_support, n_bounded : int
+        Rows with a coefficient; variables at a bound other than 0.
+    n_free : int
+        Variables strictly within their box.
+    linear_term : float
+        ``linearᵀα``.
+    outputs_term, ridge_term : float
+        ``αᵀKα``, from outputs f: as exact as these are; and the rest of ``αᵀQα``.
+    slack : float
+        ``Σ max over the box of (gradient of α, threshold) · α``, the losses at the thresholds.
+    sums_term : float
+        ``Σ thresholds · sums`` over the groups.
+    """
+
+    groups: tuple[Extremes, ...]
     n_support: int
     n_bounded: int
     n_free: int
     linear_term: float
     outputs_term: float
+    ridge_term: float
     slack: float
+    sums_term: float
+
+    @property
+    def worst(self) -> Extremes:
+        """The group with the largest gap."""
+        return max(self.groups, key=lambda group: group.max_up - group.min_low)
 
     @property
     def gap(self) -> float:
-        """The KKT gap, 0 or more: what `tol` bounds."""
-        return max(self.max_up - self.min_low, 0.0)
+        """The KKT gap, 0 or more: what `tol` bounds, in every group."""
+        return self.worst.gap
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """Of the groups."""
+        return tuple(group.threshold for group in self.groups)
 
     @property
     def objective(self) -> float:
         """The dual objective, maximised."""
-        return self.linear_term - 0.5 * self.outputs_term
+        return self.linear_term - 0.5 * (self.outputs_term + self.ridge_term)
 
     @property
     def duality_gap(self) -> float:
         """Primal minus dual objective, 0 or more at exact outputs."""
-        return self.slack + self.outputs_term - self.linear_term
+        primal = 0.5 * self.outputs_term + self.slack + self.sums_term
+        return primal - self.objective
 
 
 class _Part(NamedTuple):
-    """Some consecutive variables of those that are looked at: place, box, where they stand."""
+    """Some consecutive variables of a segment: place, box, where they stand."""
 
     start: int
     stop: int
+    group: int
     linear: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
+    ridge: NDArray[np.float64] | float
     alpha: NDArray[np.float64]
     outputs: NDArray[np.float64]
 
     @property
     def gradient(self) -> NDArray[np.float64]:
-        return self.linear - self.outputs
+        return self.linear - self.outputs - self.ridge * self.alpha
 
     @property
     def rises(self) -> NDArray[np.bool_]:
@@ -121,6 +157,16 @@ class _Part(NamedTuple):
     @property
     def falls(self) -> NDArray[np.bool_]:
         return self.alpha > self.lower
+
+    def slack(self, threshold: float) -> float:
+        """Sum of the losses at a threshold."""
+        with_ridge = np.broadcast_to(self.ridge, len(self.alpha)) > 0
+        excess = self.linear - self.outputs - threshold
+        if with_ridge.any():
+            ridge = np.where(with_ridge, self.ridge, 1.0)
+            best = np.where(with_ridge, np.clip(excess / ridge, self.lower, self.upper), 0.0)
+            return float(best @ (excess - 0.5 * ridge * best))
+        return float(np.maximum(excess, 0) @ self.upper + np.minimum(excess, 0) @ self.lower)
 
 
 @dataclass(frozen=True)
@@ -131,11 +177,11 @@ class BoxDual:
 
     Parameters
     ----------
-    formulation : CSVC
+    formulation : Formulation
     rule : SelectionRule
     """
 
-    formulation: CSVC
+    formulation: Formulation
     rule: SelectionRule = SelectionRule.SECOND_ORDER
 
     def _parts(
@@ -144,11 +190,15 @@ class BoxDual:
         outputs: NDArray[np.float64],
         rows: NDArray[np.int64] | None,
     ) -> Iterator[_Part]:
+        """Yield parts of the segments; all of some rows before any of the next."""
         for start in range(0, len(alpha), SCAN_ROWS):
             stop = min(start + SCAN_ROWS, len(alpha))
             span = slice(start, stop)
-            box = self.formulation.box(span if rows is None else rows[span])
-            yield _Part(start, stop, *box, alpha[span], outputs[span])
+            chosen = span if rows is None else rows[span]
+            segments = self.formulation.segments(chosen)
+            alphas = self.formulation.split(alpha[span], chosen)
+            for (box, ridge, group), part in zip(segments, alphas, strict=True):
+                yield _Part(start, stop, group, *box, ridge, part, outputs[span])
 
     def optimality(
         self,
@@ -164,39 +214,85 @@ class BoxDual:
         DataError
             An output is not finite: sums of kernel values have left float32.
         """
-        max_up, min_low = -np.inf, np.inf
-        free_sum = linear_term = outputs_term = 0.0
-        n_free = n_support = 0
+        wrong = np.flatnonzero(~np.isfinite(outputs))[:1]
+        if len(wrong):
+            row = wrong[0] if rows is None else rows[wrong[0]]
+            raise DataError(
+                f"the sum of kernel values of row {row} is {outputs[wrong[0]]}: too large for "
+                "float32; scale the features, or lower C"
+            )
+        groups = range(self.formulation.n_groups)
+        max_up, min_low = [-np.inf for _ in groups], [np.inf for _ in groups]
+        free_sum, sums, n_free = [0.0 for _ in groups], [0.0 for _ in groups], [0 for _ in groups]
+        linear_term = outputs_term = ridge_term = 0.0
+        n_bounded = 0
         for part in self._parts(alpha, outputs, rows):
-            a, f = part.alpha, part.outputs
-            if not np.isfinite(f).all():
-                place = part.start + int(np.flatnonzero(~np.isfinite(f))[0])
-                row = place if rows is None else int(rows[place])
-                raise DataError(
-                    f"the sum of kernel values of row {row} is {outputs[place]}: too large for "
-                    "float32; scale the features, or lower C"
-                )
-            gradient, rises, falls = part.gradient, part.rises, part.falls
-            max_up = max(max_up, gradient[rises].max(initial=-np.inf))
-            min_low = min(min_low, gradient[falls].min(initial=np.inf))
+            a, g, gradient = part.alpha, part.group, part.gradient
+            rises, falls = part.rises, part.falls
+            max_up[g] = max(max_up[g], float(gradient[rises].max(initial=-np.inf)))
+            min_low[g] = min(min_low[g], float(gradient[falls].min(initial=np.inf)))
             free = rises & falls
-            n_free += int(free.sum())
-            free_sum += float(gradient[free].sum())
-            n_support += int(np.count_nonzero(a))
+            n_free[g] += int(free.sum())
+            free_sum[g] += float(gradient[free].sum())
+            n_bounded += int(np.count_nonzero((a != 0) & ~free))
             linear_term += float(part.linear @ a)
-            outputs_term += float(a @ f)
-        extremes = [g for g in (float(max_up), float(min_low)) if np.isfinite(g)]
-        threshold = sum(extremes) / max(len(extremes), 1)
-        if n_free:
-            threshold = free_sum / n_free
-        slack = 0.0
-        for part in self._parts(alpha, outputs, rows):
-            excess = part.gradient - threshold
-            slack += float(np.maximum(excess, 0) @ part.upper + np.minimum(excess, 0) @ part.lower)
+            outputs_term += float(a @ part.outputs)
+            ridge_term += float(a @ (part.ridge * a))
+            sums[g] += float(a.sum())
+        found = []
+        for g in groups:
+            extremes = [x for x in (max_up[g], min_low[g]) if np.isfinite(x)]
+            threshold = sum(extremes) / max(len(extremes), 1)
+            if n_free[g]:
+                threshold = free_sum[g] / n_free[g]
+            found.append(Extremes(max_up[g], min_low[g], threshold))
+        slack = sum(
+            part.slack(found[part.group].threshold) for part in self._parts(alpha, outputs, rows)
+        )
+        # Of one group it is 0 but for rounding, and to leave it out keeps the bits of old runs.
+        sums_term = 0.0
+        if self.formulation.sums(slice(0, 0)) is not None:
+            sums_term = sum(e.threshold * total for e, total in zip(found, sums, strict=True))
+        n_support = int(np.count_nonzero(self.formulation.per_output(alpha)))
         return Optimality(
-            float(max_up), float(min_low), threshold, n_support, n_support - n_free, n_free,
-            linear_term, outputs_term, slack,
+            tuple(found), n_support, n_bounded, sum(n_free),
+            linear_term, outputs_term, ridge_term, slack, sums_term,
         )  # fmt: skip
+
+    def gradient(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Gradient of the variables of `rows`, (m,) or (m, faces), from their f."""
+        parts = []
+        segments = self.formulation.segments(rows)
+        for (box, ridge, _), a in zip(segments, self.formulation.split(alpha, rows), strict=True):
+            parts.append(box.linear - outputs - ridge * a)
+        return np.stack(parts, axis=1) if self.formulation.n_faces > 1 else parts[0]
+
+    def outputs_from(
+        self,
+        gradient: NDArray[np.float64],
+        alpha: NDArray[np.float64],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """F of `rows`, (m,), from the gradient of their variables."""
+        box, ridge, _ = self.formulation.segments(rows)[0]
+        first = gradient[:, 0] if self.formulation.n_faces > 1 else gradient
+        f: NDArray[np.float64] = box.linear - first
+        if np.any(ridge):
+            f = f - ridge * self.formulation.split(alpha, rows)[0]
+        return f
+
+    def n_bounded(self, alpha: NDArray[np.float64], rows: NDArray[np.int64]) -> int:
+        """Variables of `rows` at a bound that is not 0."""
+        count = 0
+        segments = self.formulation.segments(rows)
+        for (box, _, _), a in zip(segments, self.formulation.split(alpha, rows), strict=True):
+            count += int(((a != 0) & ((a == box.lower) | (a == box.upper))).sum())
+        return count
 
     def select(
         self,
@@ -248,25 +344,30 @@ class BoxDual:
             Ascending places in alpha.
         """
         n = len(alpha)
-        scores, above = np.empty(n, np.float32), np.empty(n, np.bool_)
-        wanted = 0
+        scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
+        asked = np.zeros(n, np.bool_)
         worst: list[list[int]] = [[], []]
         for part in self._parts(alpha, outputs, rows):
             span = slice(part.start, part.stop)
             gradient, rises, falls = part.gradient, part.rises, part.falls
-            distance = gradient - at.threshold
+            extremes = at.groups[part.group]
+            distance = gradient - extremes.threshold
             score = np.maximum(
                 np.where(rises, distance, -np.inf), np.where(falls, -distance, -np.inf)
             )
             free = rises & falls
-            wanted += int(np.count_nonzero(free | (score > tol)))
+            asked[span] |= free | (score > tol)
             if 2 * at.n_free <= capacity:
                 score[free] = np.inf
-            scores[span], above[span] = score, distance > 0
-            extremes = (rises & (gradient == at.max_up), falls & (gradient == at.min_low))
-            for found, extreme in zip(worst, extremes, strict=True):
+            above[span] = np.where(score > scores[span], distance > 0, above[span])
+            scores[span] = np.maximum(score, scores[span])
+            if extremes is not at.worst:
+                continue
+            ends = (rises & (gradient == extremes.max_up), falls & (gradient == extremes.min_low))
+            for found, end in zip(worst, ends, strict=True):
                 if not found:
-                    found.extend(part.start + np.flatnonzero(extreme)[:1])
+                    found.extend(part.start + np.flatnonzero(end)[:1])
+        wanted = int(asked.sum())
         size = int(min(n, capacity, max(smallest, fill * wanted)))
         near = max(band[0], int(np.count_nonzero(scores > -margin)))
         size = max(size, min(near, band[1]))
@@ -288,12 +389,12 @@ class BoxDual:
         margin: float,
     ) -> NDArray[np.int64]:
         """Rows that are free, or whose gradient is within `margin` of the threshold; ascending."""
-        chosen = []
+        chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
-            near = np.abs(part.gradient - at.threshold) <= margin
+            near = np.abs(part.gradient - at.thresholds[part.group]) <= margin
             near |= part.rises & part.falls
-            chosen.append(part.start + np.flatnonzero(near & (part.lower < part.upper)))
-        return np.concatenate(chosen)
+            chosen[part.start : part.stop] |= near & (part.lower < part.upper)
+        return np.flatnonzero(chosen)
 
     def doubtful(
         self,
@@ -313,13 +414,42 @@ class BoxDual:
         """
         at = self.optimality(alpha, outputs)
         limit = tol - 2 * error
-        chosen = []
+        chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
-            gradient = part.gradient
-            rises = part.rises & (gradient - at.min_low > limit)
-            falls = part.falls & (at.max_up - gradient > limit)
-            chosen.append(part.start + np.flatnonzero((rises | falls) & (part.alpha == 0)))
-        return np.concatenate(chosen)
+            gradient, extremes = part.gradient, at.groups[part.group]
+            rises = part.rises & (gradient - extremes.min_low > limit)
+            falls = part.falls & (extremes.max_up - gradient > limit)
+            chosen[part.start : part.stop] |= rises | falls
+        return np.flatnonzero(chosen & (self.formulation.per_output(alpha) == 0))
+
+    def fill(self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Make alpha of the first rows, (m,), add up to what it must if these rows are all.
+
+        What is missing in a group goes to the rows that violate most, up to their bounds: where
+        outputs say little about new rows, they stand for the share of them that will be bounded.
+
+        Returns
+        -------
+        alpha, of which nothing has changed where sums must be 0.
+        """
+        rows = slice(0, len(alpha))
+        sums = self.formulation.sums(rows)
+        if sums is None:
+            return alpha
+        parts = [part.copy() for part in self.formulation.split(alpha, rows)]
+        for (box, _, group), part in zip(self.formulation.segments(rows), parts, strict=True):
+            missing = sums[group] - part.sum()
+            room = (box.upper - part) if missing > 0 else (box.lower - part)
+            gradient = box.linear - outputs
+            order = np.argsort(-gradient if missing > 0 else gradient, kind="stable")
+            order = order[room[order] != 0]
+            reached = np.cumsum(np.abs(room[order]))
+            full = order[reached <= abs(missing)]
+            part[full] = (box.upper if missing > 0 else box.lower)[full]
+            if len(full) < len(order):
+                rest = missing - np.copysign(reached[len(full) - 1] if len(full) else 0.0, missing)
+                part[order[len(full)]] += rest
+        return self.formulation.join(parts)
 
 
 def _crowd(

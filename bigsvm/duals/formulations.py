@@ -1,14 +1,18 @@
 """Formulations as data: what a training problem is, in the notation of one signed dual.
 
-    maximise  linearᵀα − ½ αᵀKα     subject to  lower ≤ α ≤ upper,  Σ α = 0
+    maximise  linearᵀα − ½ αᵀQα     subject to  lower ≤ α ≤ upper,  Σ α = constant in each group
 
-with ``α_i = y_i a_i`` for LIBSVM's unsigned a, so that a kernel row carries no labels.
+with ``α_i = y_i a_i`` for LIBSVM's unsigned a, so that a kernel row carries no labels. Q is K and a
+ridge on its diagonal. A row has one variable, or two for regression: what pulls its output up and
+what pulls it down.
 """
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Selection = slice | NDArray[np.int64]
+    Values = NDArray[np.float64]
+
+
+MARGIN = 1e-9
+"""Of the threshold of one class, by which it is lowered."""
 
 
 class Box(NamedTuple):
@@ -28,33 +37,135 @@ class Box(NamedTuple):
     upper: NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CSVC:
-    """The soft-margin classifier (libsvm-2.2.txt, section 2.1), two classes.
+class Segment(NamedTuple):
+    """One variable of each of some rows: its box, its ridge, and the group it belongs to."""
 
-    linear = y; α in [0, C_i] where y = +1 and [−C_i, 0] where y = −1;
-    ``C_i = C · class weight · sample weight``. A row with C_i = 0 has no part in the problem.
+    box: Box
+    ridge: NDArray[np.float64] | float = 0.0
+    group: int = 0
+
+
+class Finished(NamedTuple):
+    """A decision function ``scale · Σ β_t k(x, x_t) + intercept``, and what was found beside it.
+
+    Attributes
+    ----------
+    scale, intercept : float
+    found : dict
+        ``rho`` or ``epsilon``, where the formulation chooses it.
+    """
+
+    scale: float
+    intercept: float
+    found: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formulation(ABC):
+    """One training problem. Row by row: weights, and what subclasses add.
+
+    Attributes
+    ----------
+    sample_weight : (n,) float64 or None
+        A row without weight has no part in the problem.
+    """
+
+    name: ClassVar[str]
+    n_groups: ClassVar[int] = 1
+    n_faces: ClassVar[int] = 1
+    """Variables of a row: its alpha is (n,), or (n, 2)."""
+
+    sample_weight: NDArray[np.float64] | None = None
+
+    @property
+    @abstractmethod
+    def per_row(self) -> NDArray[np.generic]:
+        """Labels or targets, (n,)."""
+
+    @abstractmethod
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
+        """Return the variables of `rows`, one of each row in a segment; two with two groups."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+        """Restrict the problem to `rows`, in their order."""
+
+    def __len__(self) -> int:
+        return len(self.per_row)
+
+    @property
+    def n_segments(self) -> int:
+        """Segments there are."""
+        return max(self.n_groups, self.n_faces)
+
+    def zeros(self, n_rows: int) -> Values:
+        """Alpha of rows that have none."""
+        return np.zeros(n_rows if self.n_faces == 1 else (n_rows, self.n_faces))
+
+    def split(self, alpha: Values, rows: Selection) -> list[Values]:
+        """Alpha of each segment, from that of `rows`; a view where it can be."""
+        if self.n_faces > 1:
+            return [alpha[:, face] for face in range(self.n_faces)]
+        return [alpha]
+
+    def join(self, parts: list[Values]) -> Values:
+        """Put the alphas of segments together again."""
+        return np.stack(parts, axis=1) if self.n_faces > 1 else parts[0]
+
+    def per_output(self, alpha: Values) -> Values:
+        """Sum up the variables of each row: what its kernel row is weighted by."""
+        return alpha.sum(axis=1) if self.n_faces > 1 else alpha
+
+    def sums(self, rows: Selection) -> tuple[float, ...] | None:
+        """Return what the variables of each group add up to if these rows are all; None for 0."""
+        return None
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:
+        """How far apart outputs are between which it makes a difference; 1 for ±1."""
+        return 1.0
+
+    def check(self) -> None:  # noqa: B027 (most problems have a feasible point)
+        """Refuse a problem without a feasible point.
+
+        Raises
+        ------
+        ParameterError
+        """
+
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:
+        """Read the decision function off the thresholds of the groups."""
+        return Finished(1.0, sum(thresholds) / len(thresholds), {})
+
+    def weighted(self, sample_weight: NDArray[np.float64]) -> Self:
+        """Return the same problem with other weights of the rows."""
+        return replace(self, sample_weight=sample_weight)
+
+    def weights(self, rows: Selection) -> Values:
+        """Weights of `rows`, (m,)."""
+        if self.sample_weight is None:
+            return np.ones(len(self.per_row[rows]))
+        return self.sample_weight[rows]
+
+    def _weights_of(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Values | None:
+        return None if self.sample_weight is None else self.sample_weight[rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Formulation):
+    """Two classes.
 
     Attributes
     ----------
     sign : (n,) int8
         y, +1 or −1.
-    C : float
     class_weight : tuple of float
         Of the negative and the positive class.
-    sample_weight : (n,) float64 or None
     """
 
-    name = "c-svc"
-
     sign: NDArray[np.int8]
-    C: float
     class_weight: tuple[float, float] = (1.0, 1.0)
-    sample_weight: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.C) and self.C > 0):
-            raise ParameterError(f"C is {self.C!r}; it must be a finite number > 0")
         for label, weight in zip(("negative", "positive"), self.class_weight, strict=True):
             if not (np.isfinite(weight) and weight >= 0):
                 raise ParameterError(f"the {label} class has weight {weight!r}; it must be >= 0")
@@ -66,33 +177,274 @@ class CSVC:
                     f"no row of the {label} class has a positive weight; two classes are needed"
                 )
 
-    def __len__(self) -> int:
-        return len(self.sign)
+    @property
+    def per_row(self) -> NDArray[np.int8]:  # noqa: D102
+        return self.sign
 
     def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which rows of the negative and of the positive class have a variable, (n,) each."""
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
         return (self.sign < 0) & weighted, (self.sign > 0) & weighted
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> CSVC:
-        """Restrict the problem to `rows`, in their order."""
-        weights = self.sample_weight
-        return replace(
-            self, sign=self.sign[rows], sample_weight=None if weights is None else weights[rows]
-        )
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:  # noqa: D102
+        return replace(self, sign=self.sign[rows], sample_weight=self._weights_of(rows))
 
-    def weighted(self, sample_weight: NDArray[np.float64]) -> CSVC:
-        """Return the same problem with other weights of the rows."""
-        return replace(self, sample_weight=sample_weight)
+    def bounds(self, rows: Selection, C: float = 1.0) -> Values:
+        """C_i of `rows`: C · class weight · sample weight."""
+        negative, positive = self.class_weight
+        bound = np.where(self.sign[rows] > 0, C * positive, C * negative)
+        return bound if self.sample_weight is None else bound * self.sample_weight[rows]
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
+
+
+def check_nu(nu: float) -> None:
+    """Refuse a nu that is not in (0, 1]."""
+    if not 0 < nu <= 1:
+        raise ParameterError(f"nu is {nu!r}; it must be more than 0 and at most 1")
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse an epsilon that is negative or not finite."""
+    if not (np.isfinite(epsilon) and epsilon >= 0):
+        raise ParameterError(f"epsilon is {epsilon!r}; it must be a finite number >= 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CSVC(Classification):
+    """The soft-margin classifier (libsvm-2.2.txt, section 2.1), two classes.
+
+    linear = y; α in [0, C_i] where y = +1 and [−C_i, 0] where y = −1.
+    """
+
+    name = "c-svc"
+
+    C: float
+
+    def __post_init__(self) -> None:
+        _check_positive("C", self.C)
+        super().__post_init__()
 
     def box(self, rows: Selection) -> Box:
         """Linear term and bounds of the variables of `rows`."""
-        sign = self.sign[rows]
-        bound = np.where(sign > 0, self.C * self.class_weight[1], self.C * self.class_weight[0])
-        if self.sample_weight is not None:
-            bound = bound * self.sample_weight[rows]
+        sign, bound = self.sign[rows], self.bounds(rows, self.C)
         return Box(
             linear=sign.astype(np.float64),
             lower=np.where(sign > 0, 0.0, -bound),
             upper=np.where(sign > 0, bound, 0.0),
         )
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+        return (Segment(self.box(rows)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaredHingeSVC(Classification):
+    """The classifier with the loss ``Σ C_i ξ_i²``: no upper bound, ridge 1 / (2 C_i)."""
+
+    name = "c-svc squared hinge"
+
+    C: float
+
+    def __post_init__(self) -> None:
+        _check_positive("C", self.C)
+        super().__post_init__()
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+        sign, bound = self.sign[rows], self.bounds(rows, self.C)
+        far = np.where(bound > 0, np.inf, 0.0)
+        box = Box(
+            linear=sign.astype(np.float64),
+            lower=np.where(sign > 0, 0.0, -far),
+            upper=np.where(sign > 0, far, 0.0),
+        )
+        ridge = np.divide(0.5, bound, out=np.zeros_like(bound), where=bound > 0)
+        return (Segment(box, ridge),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NuSVC(Classification):
+    """The classifier that is told the share of its support vectors (libsvm-2.2.txt, section 2.2).
+
+    linear = 0; boxes as C-SVC's with C = 1; a group for each class, of sum ±ν Σ weights / 2. The
+    decision function is divided by ρ, half the difference of the thresholds.
+    """
+
+    name = "nu-svc"
+    n_groups = 2
+
+    nu: float
+
+    def __post_init__(self) -> None:
+        check_nu(self.nu)
+        super().__post_init__()
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+        sign, bound = self.sign[rows], self.bounds(rows)
+        zeros = np.zeros(len(sign))
+        return (
+            Segment(Box(zeros, np.where(sign < 0, -bound, 0.0), zeros), group=0),
+            Segment(Box(zeros, zeros, np.where(sign > 0, bound, 0.0)), group=1),
+        )
+
+    def split(self, alpha: Values, rows: Selection) -> list[Values]:  # noqa: D102
+        sign = self.sign[rows]
+        return [np.where(sign < 0, alpha, 0.0), np.where(sign > 0, alpha, 0.0)]
+
+    def join(self, parts: list[Values]) -> Values:  # noqa: D102
+        return parts[0] + parts[1]
+
+    def sums(self, rows: Selection) -> tuple[float, ...]:  # noqa: D102
+        sign, bound = self.sign[rows], self.bounds(rows)
+        room = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
+        each = min(0.5 * self.nu * sum(room), *room)
+        return -each, each
+
+    def check(self) -> None:  # noqa: D102
+        # By rows' own weights: a class of little weight carries what it can.
+        bound = self.weights(slice(None))
+        room = [float(bound[side].sum()) for side in (self.sign < 0, self.sign > 0)]
+        most = 2 * min(room) / sum(room)
+        if self.nu > most * (1 + 1e-12):
+            raise ParameterError(
+                f"nu is {self.nu:g}, which is infeasible: with these classes and weights it can be "
+                f"at most {most:.6g}, twice the share of the smaller class"
+            )
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:  # noqa: D102
+        return 0.5 * abs(thresholds[0] - thresholds[1])
+
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
+        negative, positive = thresholds
+        rho = 0.5 * (negative - positive)
+        scale = 1.0 / rho if rho > 0 else 1.0
+        return Finished(scale, 0.5 * (negative + positive) * scale, {"rho": rho})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneClass(Formulation):
+    """Where most rows are (libsvm-2.2.txt, section 2.3): α in [0, weight], of sum ν Σ weights."""
+
+    name = "one-class"
+
+    nu: float
+    n_rows: int
+
+    def __post_init__(self) -> None:
+        check_nu(self.nu)
+
+    @property
+    def per_row(self) -> NDArray[np.int8]:  # noqa: D102
+        return np.broadcast_to(np.int8(1), self.n_rows)
+
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:  # noqa: D102
+        return replace(self, n_rows=len(rows), sample_weight=self._weights_of(rows))
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+        weights = self.weights(rows)
+        zeros = np.zeros(len(weights))
+        return (Segment(Box(zeros, zeros, weights)),)
+
+    def sums(self, rows: Selection) -> tuple[float, ...]:  # noqa: D102
+        return (self.nu * float(self.weights(rows).sum()),)
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:  # noqa: D102
+        return abs(thresholds[0])
+
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
+        # Rows on the margin are inside, whatever the rounding of their values: at most ν are not.
+        inside = thresholds[0] + MARGIN * abs(thresholds[0])
+        return Finished(1.0, inside, {"rho": -inside})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Formulation):
+    """Two variables a row, in [0, C_i] and [−C_i, 0]; ``C_i = C · sample weight``.
+
+    Attributes
+    ----------
+    target : (n,) float64
+        z.
+    C : float
+    """
+
+    n_faces = 2
+
+    target: NDArray[np.float64]
+    C: float
+
+    def __post_init__(self) -> None:
+        _check_positive("C", self.C)
+
+    @property
+    def per_row(self) -> NDArray[np.float64]:  # noqa: D102
+        return self.target
+
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:  # noqa: D102
+        return replace(self, target=self.target[rows], sample_weight=self._weights_of(rows))
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:  # noqa: D102
+        return self._spread
+
+    @functools.cached_property
+    def _spread(self) -> float:
+        return float(self.target.std())
+
+    def _two(self, rows: Selection, epsilon: float) -> tuple[Segment, ...]:
+        target, bound = self.target[rows], self.C * self.weights(rows)
+        zeros = np.zeros(len(target))
+        return (
+            Segment(Box(target - epsilon, zeros, bound), group=0),
+            Segment(Box(target + epsilon, -bound, zeros), group=self.n_groups - 1),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonSVR(Regression):
+    """Regression with a tube of half-width ε (libsvm-2.2.txt, section 2.4).
+
+    linear = (z − ε, z + ε), one group of sum 0.
+    """
+
+    name = "eps-svr"
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        super().__post_init__()
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+        return self._two(rows, self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NuSVR(Regression):
+    """Regression that is told the share of its support vectors (libsvm-2.2.txt, section 2.5).
+
+    linear = (z, z); a group for each half, of sum ±ν Σ C_i / 2. ε is half the difference of the
+    thresholds.
+    """
+
+    name = "nu-svr"
+    n_groups = 2
+
+    nu: float
+
+    def __post_init__(self) -> None:
+        check_nu(self.nu)
+        super().__post_init__()
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+        return self._two(rows, 0.0)
+
+    def sums(self, rows: Selection) -> tuple[float, ...]:  # noqa: D102
+        each = 0.5 * self.nu * self.C * float(self.weights(rows).sum())
+        return each, -each
+
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
+        above, below = thresholds
+        return Finished(1.0, 0.5 * (above + below), {"epsilon": max(0.5 * (above - below), 0.0)})

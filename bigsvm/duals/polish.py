@@ -23,29 +23,39 @@ RESOLUTION = 1e-11
 """KKT gap, relative to the largest gradient, below which float64 tells nothing apart."""
 
 
-def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+def polish(
+    gram: NDArray[np.float64],
+    box: Box,
+    alpha: NDArray[np.float64],
+    *,
+    groups: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
     """Improve alpha until the optimality conditions hold to about 1e-11.
 
-    Each round solves ``g_F − K_FF d = b 1, Σ d = 0`` for the free variables F, goes along d as far
-    as the box allows, and frees the worst violator once no free variable is left to improve. Where
-    K_FF is singular and there is no solution, the residual is a direction that gains and meets no
-    curvature: the round goes along it to the box.
+    Each round solves ``g_F − Q_FF d = b, Σ d = 0`` of each group for the free variables F, goes
+    along d as far as the box allows, and frees the worst violator once no free variable is left to
+    improve. Where Q_FF is singular and there is no solution, the residual is a direction that gains
+    and meets no curvature: the round goes along it to the box.
 
     Parameters
     ----------
     gram : (m, m) float64
-        K among the rows.
+        Q among the variables.
     box : Box
         Their linear term and bounds.
     alpha : (m,) float64
         A feasible point.
+    groups : (m,) int64, optional
+        From 0 on; one group, if not given.
 
     Returns
     -------
     (m,) float64
-        A feasible point with the same sum and at least the same objective.
+        A feasible point with the same sums and at least the same objective.
     """
     linear, lower, upper = box
+    groups = np.zeros(len(alpha), np.int64) if groups is None else groups
+    members = np.arange(groups.max(initial=0) + 1) == groups[:, None]
     alpha = alpha.copy()
     gradient = linear - gram @ alpha
     free = (alpha > lower) & (alpha < upper)
@@ -53,7 +63,9 @@ def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> N
         rows = np.flatnonzero(free)
         full_step = True
         if len(rows) > 1:
-            direction, length = _direction(gram[np.ix_(rows, rows)], gradient[rows])
+            direction, length = _direction(
+                gram[np.ix_(rows, rows)], gradient[rows], members[rows].astype(np.float64)
+            )
             room = np.where(direction > 0, upper[rows] - alpha[rows], alpha[rows] - lower[rows])
             with np.errstate(divide="ignore", invalid="ignore"):
                 reach = np.where(direction != 0, room / np.abs(direction), np.inf)
@@ -67,10 +79,15 @@ def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> N
         if not full_step:
             continue
         rises, falls = alpha < upper, alpha > lower
-        if not (rises.any() and falls.any()):
+        pairs = [
+            (int(np.argmax(np.where(rises & g, gradient, -np.inf))),
+             int(np.argmin(np.where(falls & g, gradient, np.inf))))
+            for g in members.T
+            if (rises & g).any() and (falls & g).any()
+        ]  # fmt: skip
+        if not pairs:
             break
-        i = int(np.argmax(np.where(rises, gradient, -np.inf)))
-        j = int(np.argmin(np.where(falls, gradient, np.inf)))
+        i, j = max(pairs, key=lambda pair: gradient[pair[0]] - gradient[pair[1]])
         if gradient[i] - gradient[j] <= RESOLUTION * max(np.abs(gradient).max(), 1.0):
             break
         if free[i] and free[j]:
@@ -80,26 +97,31 @@ def polish(gram: NDArray[np.float64], box: Box, alpha: NDArray[np.float64]) -> N
 
 
 def _direction(
-    gram: NDArray[np.float64], gradient: NDArray[np.float64]
+    gram: NDArray[np.float64], gradient: NDArray[np.float64], members: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Find a direction of sum 0 and how far to go along it, were there no box.
+    """Find a direction of sums 0 and how far to go along it, were there no box.
 
-    The d that equalises the gradient, of least norm where duplicate rows leave a choice, or the
-    residual where there is none.
+    The d that equalises the gradient in each group (members, (m, n_groups), is 1 where a variable
+    is in it), of least norm where duplicate rows leave a choice, or the residual where there is
+    none.
     """
     # Only small problems are polished, and to import it takes 7 MB.
     import scipy.linalg
 
-    m = len(gradient)
-    system = np.zeros((m + 1, m + 1))
+    m, n_groups = members.shape
+    system = np.zeros((m + n_groups, m + n_groups))
     system[:m, :m] = gram
-    system[:m, m] = system[m, :m] = 1.0
-    target = np.append(gradient, 0.0)
+    system[:m, m:], system[m:, :m] = members, members.T
+    target = np.append(gradient, np.zeros(n_groups))
     solution = scipy.linalg.lstsq(system, target, cond=1e-13, lapack_driver="gelsy")[0]
-    residual: NDArray[np.float64] = (target - system @ solution)[:m]
-    residual -= residual.mean()
+
+    def balanced(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        means = (members.T @ values) / np.maximum(members.sum(axis=0), 1.0)
+        result: NDArray[np.float64] = values - members @ means
+        return result
+
+    residual = balanced((target - system @ solution)[:m])
     if np.abs(residual).max() > 10 * RESOLUTION * max(np.abs(gradient).max(), 1.0):
         curvature = float(residual @ gram @ residual)
         return residual, float(gradient @ residual) / max(curvature, 1e-300)
-    direction: NDArray[np.float64] = solution[:m] - solution[:m].mean()
-    return direction, 1.0
+    return balanced(solution[:m]), 1.0

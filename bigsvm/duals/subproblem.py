@@ -48,7 +48,7 @@ class SubProblem:
     rows : Rows or RowsAt
         The working set's rows, (m, d).
     working_set : (m,) int64
-    alpha, gradient : (m,) float64
+    alpha, gradient : (m,) or (m, faces) float64
         Where to start.
     buffer : RowBuffer
         Memory for kernel rows.
@@ -78,19 +78,27 @@ class SubProblem:
         steps: int = 0,
     ) -> None:
         self.size = len(working_set)
-        self.rule = dual.rule
+        self.rule, self._formulation = dual.rule, dual.formulation
         rows = rows_at(rows)
         sparse = not isinstance(rows.rows, np.ndarray)
         self.columns = Columns(tiles, rows, sparse_partners=sparse)
-        _, lower, upper = dual.formulation.box(working_set)
-        self.state = smo.make_state(alpha, gradient, lower, upper, tiles.diagonal(self.columns))
+        segments = dual.formulation.segments(working_set)
+        self.state = smo.make_state(
+            np.stack(dual.formulation.split(alpha, working_set)),
+            gradient.T,
+            np.stack([segment.box.lower for segment in segments]),
+            np.stack([segment.box.upper for segment in segments]),
+            tiles.diagonal(self.columns),
+            ridge=np.stack([np.broadcast_to(s.ridge, self.size) for s in segments]),
+            n_groups=dual.formulation.n_groups,
+        )
         if pair is not None:
             self.state.pair[:] = pair
         self.state.counters[0] = steps
         self.cache = KernelRowCache(
             tier(ComputedRows(tiles, rows, self.columns)),
             n_variables=self.size,
-            width=len(self.state.alpha),
+            width=smo.row_width(self.size),
             buffer=buffer,
             first_slots=first_slots,
             evicting_batch=1 if sparse and first_slots is None else EVICTING_BATCH,
@@ -102,13 +110,14 @@ class SubProblem:
 
     @property
     def alpha(self) -> NDArray[np.float64]:
-        """(m,) float64, as far as it has got."""
-        return self.state.alpha[: self.size]
+        """(m,) or (m, faces) float64, as far as it has got."""
+        return self._formulation.join(list(smo.spread_of(self.state, self.state.alpha, self.size)))
 
     @property
     def gradient(self) -> NDArray[np.float64]:
-        """(m,) float64, within the working set."""
-        return self.state.gradient[: self.size]
+        """(m,) or (m, faces) float64, within the working set."""
+        gradient = smo.spread_of(self.state, self.state.gradient, self.size)
+        return gradient.T if self._formulation.n_faces > 1 else gradient[0]
 
     @property
     def gap(self) -> float:

@@ -58,9 +58,8 @@ class ActiveRows:
         return self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
 
     def gradient(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Gradient at `places`, (m,)."""
-        linear = self.dual.formulation.box(self.indices[places]).linear
-        return linear - self.outputs[places]
+        """Gradient at `places`, (m,) or (m, faces)."""
+        return self.dual.gradient(self.alpha[places], self.outputs[places], self.indices[places])
 
     def absorb(
         self,
@@ -85,7 +84,7 @@ class ActiveRows:
         bool
             Whether any alpha has changed.
         """
-        change = alpha - self.alpha[places]
+        change = self.dual.formulation.per_output(alpha - self.alpha[places])
         moved = change != 0
         others = np.ones(len(self), np.bool_)
         others[places] = False
@@ -101,6 +100,7 @@ class ActiveRows:
                 part = slice(low, low + step)
                 self.tiles.multiply(self.rows.at(rest[part]), columns, change[moved], added[part])
         self.outputs[rest] += added
-        self.outputs[places] = self.dual.formulation.box(self.indices[places]).linear - gradient
+        self.outputs[places] = self.dual.outputs_from(gradient, alpha, self.indices[places])
+        moved_any = bool((alpha != self.alpha[places]).any())
         self.alpha[places] = alpha
-        return bool(moved.any())
+        return moved_any

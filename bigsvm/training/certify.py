@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.duals.formulations import Box
 from bigsvm.duals.polish import MOST_ROWS, polish
 from bigsvm.tiles import Columns, KernelTiles
 
@@ -69,15 +70,15 @@ class Exact:
         """Pack rows as partners."""
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
-    def outputs(self, rows: NDArray[np.int64], alpha: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``K(rows, all) @ alpha``; rows (m,) int64 ascending, alpha (n,)."""
+    def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,)."""
         out = np.zeros(len(rows))
-        support = np.flatnonzero(alpha)
+        support = np.flatnonzero(beta)
         if len(support) <= self._step and np.array_equal(rows, support):
             self._look()
             values = self.rows(support)
             columns = self.columns(values)
-            self.tiles.multiply_symmetric(values, columns, alpha[support], out)
+            self.tiles.multiply_symmetric(values, columns, beta[support], out)
             return out
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
@@ -85,7 +86,7 @@ class Exact:
             for first in range(0, len(rows), self._step):
                 self._look()
                 part = slice(first, first + self._step)
-                self.tiles.multiply(self.rows(rows[part]), columns, alpha[chosen], out[part])
+                self.tiles.multiply(self.rows(rows[part]), columns, beta[chosen], out[part])
         return out
 
 
@@ -129,7 +130,7 @@ def certify(
         tiles.kernel, centre=tiles.centre, threads=tiles.threads, dtype=np.float64
     ) as exact_tiles:
         exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
-        support = np.flatnonzero(alpha)
+        support = np.flatnonzero(dual.formulation.per_output(alpha))
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             _correct(dual, exact, alpha, outputs, support, tol)
         else:
@@ -147,12 +148,13 @@ def _correct(
     tol: float,
 ) -> None:
     """Recompute the outputs of the support rows, and of those that their errors bring in doubt."""
-    found, before = exact.outputs(support, alpha), outputs[support]
+    beta = dual.formulation.per_output(alpha)
+    found, before = exact.outputs(support, beta), outputs[support]
     error = float(np.abs(found - before).max(initial=0.0))
     outputs[support] = found
     try:
         doubtful = dual.doubtful(alpha, outputs, tol=tol, error=DOUBT * error)
-        outputs[doubtful] = exact.outputs(doubtful, alpha)
+        outputs[doubtful] = exact.outputs(doubtful, beta)
     except BaseException:
         outputs[support] = before
         raise
@@ -167,13 +169,13 @@ def _solve_exactly(
 ) -> None:
     """Recompute all outputs; solve for the rows at the threshold by Newton's method."""
     everything = np.arange(len(alpha))
-    found = exact.outputs(everything, alpha)
+    found = exact.outputs(everything, dual.formulation.per_output(alpha))
     at = dual.optimality(alpha, found)
     rows = dual.near_threshold(alpha, found, at, margin=2 * tol)
     if at.gap <= tol and 2 <= len(rows) <= MOST_ROWS:
         better = alpha.copy()
         better[rows] = _polished(exact, dual, rows, alpha, found)
-        f = exact.outputs(everything, better)
+        f = exact.outputs(everything, dual.formulation.per_output(better))
         # Not so with an indefinite kernel: Newton's direction need not lead upwards.
         if dual.optimality(better, f).gap <= at.gap:
             alpha[:], found = better, f
@@ -188,9 +190,22 @@ def _polished(
     outputs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Polish the alpha of `rows`, all others staying as they are."""
+    formulation = dual.formulation
     values = exact.rows(rows)
     gram = np.empty((len(rows), len(rows)))
     exact.tiles.evaluate(values, exact.columns(values), gram)
-    box = dual.formulation.box(rows)
-    rest = outputs[rows] - gram @ alpha[rows]
-    return polish(gram, box._replace(linear=box.linear - rest), alpha[rows])
+    rest = outputs[rows] - gram @ formulation.per_output(alpha[rows])
+    segments = formulation.segments(rows)
+    of_variables = np.tile(gram, (len(segments), len(segments)))
+    of_variables += np.diag(np.concatenate([np.broadcast_to(s.ridge, len(rows)) for s in segments]))
+    parts = polish(
+        of_variables,
+        Box(
+            np.concatenate([segment.box.linear - rest for segment in segments]),
+            np.concatenate([segment.box.lower for segment in segments]),
+            np.concatenate([segment.box.upper for segment in segments]),
+        ),
+        np.concatenate(formulation.split(alpha[rows], rows)),
+        groups=np.repeat([segment.group for segment in segments], len(rows)),
+    )
+    return formulation.join(list(parts.reshape(len(segments), len(rows))))

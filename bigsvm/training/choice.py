@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from bigsvm.training.active import ActiveRows
 
 SCOPE_TOL = 0.05
-"""A scope that is not all rows is solved to this KKT gap only; what it leads to is swept next."""
+"""A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
+what it leads to is swept next."""
 INNER_TOL = 0.5
 """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 NEAR, NEAR_TOL = 2.0, 0.75
@@ -99,11 +100,13 @@ class Choice:
         """Kernel rows of a working set that are in memory at first; None for all that fit."""
         return None if self._whole else max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
 
-    def active_tol(self, scope: int, gap: float) -> float:
-        """KKT gap to which the active rows of a scope that has this one are solved."""
-        share = NEAR_TOL if self._tol < gap < NEAR * self._tol else INNER_TOL
+    def active_tol(self, scope: int, at: Optimality) -> float:
+        """KKT gap to which the active rows of a scope that stands there are solved."""
+        share = NEAR_TOL if self._tol < at.gap < NEAR * self._tol else INNER_TOL
         tol = max(share * self._tol, FINEST_INNER_TOL)
-        return tol if scope == self._n_rows else max(tol, SCOPE_TOL)
+        if scope == self._n_rows:
+            return tol
+        return max(tol, SCOPE_TOL * self._dual.formulation.scale(at.thresholds))
 
     def active_rows(
         self,
@@ -137,7 +140,7 @@ class Choice:
             capacity=self._capacity(at) if self._in_core else self._plan.active_rows,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=FILL,
-            tol=self.active_tol(scope, at.gap),
+            tol=self.active_tol(scope, at),
             band=band,
             margin=MARGIN * at.gap,
             rng=self._rng,

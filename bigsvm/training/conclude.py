@@ -41,9 +41,7 @@ def conclude(
         Where it stands; None where its outputs are not complete: before the first sweep, or in the
         middle of one.
     """
-    support = np.flatnonzero(alpha)
-    box = dual.formulation.box(support)
-    bounded = (alpha[support] == box.upper) | (alpha[support] == box.lower)
+    support = np.flatnonzero(dual.formulation.per_output(alpha))
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
@@ -52,7 +50,7 @@ def conclude(
         gap=at.gap if at else None,
         duality_gap=at.duality_gap if at else None,
         n_support=len(support),
-        n_bounded=int(bounded.sum()),
+        n_bounded=dual.n_bounded(alpha[support], support),
         n_sweeps=count.n_sweeps,
         n_iter=count.n_iter,
         n_kernel_evaluations=count.n_kernel_evaluations,
@@ -65,18 +63,18 @@ def conclude(
         seconds=count.seconds,
         cpu_idle=count.cpu_idle(),
     )
-    intercept = at.threshold if at else _intercept_within(dual, state, count.scope)
-    return TrainingResult(support, alpha[support], float(intercept), certificate)
+    thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
+    return TrainingResult(support, alpha[support], thresholds, certificate)
 
 
-def _intercept_within(dual: BoxDual, state: RowState, scope: int) -> float:
-    """Take the threshold of the rows last solved, where that of all rows is not known."""
+def _thresholds_within(dual: BoxDual, state: RowState, scope: int) -> tuple[float, ...]:
+    """Take the thresholds of the rows last solved, where those of all rows are not known."""
     if len(state.working):
         rows = state.active[state.working]
-        outputs = dual.formulation.box(rows).linear - state.working_gradient
-        return dual.optimality(state.working_alpha, outputs, rows=rows).threshold
+        outputs = dual.outputs_from(state.working_gradient, state.working_alpha, rows)
+        return dual.optimality(state.working_alpha, outputs, rows=rows).thresholds
     if len(state.active):
         return dual.optimality(
             state.active_alpha, state.active_outputs, rows=state.active
-        ).threshold
-    return dual.optimality(state.alpha[:scope], state.outputs[:scope]).threshold
+        ).thresholds
+    return dual.optimality(state.alpha[:scope], state.outputs[:scope]).thresholds

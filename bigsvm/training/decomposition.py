@@ -20,16 +20,15 @@ import numpy as np
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.subproblem import Progress, SubProblem
-from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
 from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
+from bigsvm.training.passes import Passes
 from bigsvm.training.result import StopReason
 from bigsvm.training.saving import Saver, resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
-from bigsvm.training.sweep import sweep
 from bigsvm.training.watch import Watch
 from bigsvm.training.working_rows import WorkingRows
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.cache.disk_cache import DiskCache
     from bigsvm.cache.resident import RowTier
-    from bigsvm.data.rows import RowsAt, RowSource
+    from bigsvm.data.rows import RowSource
     from bigsvm.duals.box import BoxDual, Optimality
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
@@ -108,11 +107,15 @@ class Decomposition:
         self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
         saved = checkpoint.latest() if checkpoint else None
         if saved is None:
-            self.state, self.count = first_state(source.n_rows), Counters()
+            self.state, self.count = first_state(dual.formulation.zeros(source.n_rows)), Counters()
         else:
             self.state, self.count = resume(saved, plan)
             self._rng.bit_generator.state = self.count.random_state
         self._watch = Watch(self.count, source=source, tiles=tiles, limits=limits or Limits())
+        self._passes = Passes(
+            source, tiles, plan, self._rows, self.count,
+            watch=self._watch, listener=listener, pause=self._pause,
+        )  # fmt: skip
         if saved is None:
             self.count.scope = self._next_scope()
 
@@ -134,6 +137,7 @@ class Decomposition:
             Phase.SOLVE: self._solve,
             Phase.SWEEP: self._sweep,
             Phase.GROW: self._grow,
+            Phase.FILL: self._fill,
         }
         try:
             while self._stop is None:
@@ -155,7 +159,7 @@ class Decomposition:
             if self._stop is not None:
                 return
             at = self._at
-        count.active_tol = self._choice.active_tol(count.scope, at.gap)
+        count.active_tol = self._choice.active_tol(count.scope, at)
         if at.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
             return
@@ -300,12 +304,13 @@ class Decomposition:
     def _sweep(self) -> None:
         """Bring f of the other rows of the scope up to date with the active rows' new alpha."""
         state, count = self.state, self.count
-        change = state.active_alpha - state.alpha[state.active]
+        change = self._per_output(state.active_alpha - state.alpha[state.active])
         moved = change != 0
         if moved.any() and len(state.active) < count.scope:
-            rows = self._rows.at(state.active, self._watch.look)
-            columns = self._columns(rows.at(np.flatnonzero(moved)))
-            self._pass(columns, change[moved], stop=count.scope, skip=state.active)
+            rows = self._rows.at(state.active, self._watch.look).at(np.flatnonzero(moved))
+            self._passes.add(
+                rows, change[moved], state.outputs, stop=count.scope, skip=state.active
+            )
         state.outputs[state.active] = state.active_outputs
         state.alpha[state.active] = state.active_alpha
         count.rows_swept += count.scope
@@ -317,53 +322,30 @@ class Decomposition:
         """Compute f of the next rows, and let them take part."""
         state, count = self.state, self.count
         stop = self._next_scope()
-        support = np.flatnonzero(state.alpha[: count.scope])
-        pieces = [
-            support[a : a + self.plan.working_set]
-            for a in range(0, len(support), self.plan.working_set)
-        ]
-        for piece in pieces[count.pieces_done :]:
-            rows = self._rows.at(piece, self._watch.look)
-            columns = self._columns(rows.at(np.arange(len(piece))))
-            self._pass(columns, state.alpha[piece], start=count.scope, stop=stop)
-            count.pieces_done += 1
-            count.rows_done = 0
+        beta = self._per_output(state.alpha[: count.scope])
+        self._passes.add_by_pieces(beta, state.outputs, start=count.scope, stop=stop)
         count.rows_swept += stop - count.scope
         count.scope = stop
+        count.phase = Phase.FILL
+
+    def _fill(self) -> None:
+        """Have the variables of the scope add up to what they must, where that is not 0."""
+        state, count = self.state, self.count
+        alpha, outputs = self._of_scope()
+        if not (count.pieces_done or count.rows_done):
+            filled = self.dual.fill(alpha, outputs)
+            changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
+            active = np.flatnonzero(changed)
+            self.state = state = state._replace(
+                active=active, active_alpha=filled[active], active_outputs=outputs[active]
+            ).without_working_set()
+        if len(state.active):
+            change = np.zeros(count.scope)
+            change[state.active] = self._per_output(state.active_alpha - alpha[state.active])
+            self._passes.add_by_pieces(change, state.outputs, stop=count.scope)
+            state.alpha[state.active] = state.active_alpha
+            count.rows_swept += count.scope
         count.phase = Phase.SELECT
-
-    def _pass(
-        self,
-        columns: Columns,
-        weights: NDArray[np.float64],
-        *,
-        stop: int,
-        start: int = 0,
-        skip: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Add to f of rows ``start … stop - 1``, from where an interrupted pass was."""
-        count = self.count
-
-        def on_progress(rows_done: int) -> None:
-            self._watch.end_lap()
-            count.rows_done = rows_done
-            self.listener(events.Sweeping(count.n_sweeps + 1, rows_done, stop, columns.n))
-            self._pause()
-            self._watch.start_lap()
-
-        self._watch.start_lap()
-        sweep(
-            self.tiles,
-            self.source,
-            columns,
-            weights,
-            self.state.outputs,
-            block_bytes=self.plan.block_bytes,
-            start=max(start, count.rows_done),
-            stop=stop,
-            skip=skip,
-            on_progress=on_progress,
-        )
 
     # -- where it is ---------------------------------------------------------------------------
 
@@ -379,6 +361,9 @@ class Decomposition:
         scope = self.count.scope
         return self.state.alpha[:scope], self.state.outputs[:scope]
 
+    def _per_output(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.dual.formulation.per_output(alpha)
+
     def _is_whole(self) -> bool:
         """Whether all rows take part."""
         return self.count.scope == self.source.n_rows
@@ -388,9 +373,6 @@ class Decomposition:
         if not self._watch.steps_allowed():
             return self.source.n_rows
         return self._choice.scope_after(self.count.scope)
-
-    def _columns(self, rows: RowsAt) -> Columns:
-        return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -413,7 +395,9 @@ class Decomposition:
     def _result(self, reason: StopReason) -> TrainingResult:
         """Return the last point with complete outputs; else the working set's, its gap unknown."""
         state, count = self.state, self.count
-        half_swept = count.phase is Phase.SWEEP and count.rows_done > 0
+        half_swept = count.phase in (Phase.SWEEP, Phase.FILL) and (
+            count.rows_done > 0 or count.pieces_done > 0
+        )
         alpha, at = state.alpha, None
         if not count.n_sweeps or half_swept:
             alpha = state.current_alpha()

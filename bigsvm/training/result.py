@@ -100,13 +100,14 @@ class TrainingResult:
     ----------
     support : (n_support,) int64
         Rows with a coefficient, ascending.
-    coefficients : (n_support,) float64
-        beta of those rows: ``y_i a_i`` for a classifier.
-    intercept : float
+    alpha : (n_support,) or (n_support, faces) float64
+        Their variables: ``y_i a_i`` for a classifier.
+    thresholds : tuple of float
+        Of the groups.
     certificate : Certificate
     """
 
     support: NDArray[np.int64]
-    coefficients: NDArray[np.float64]
-    intercept: float
+    alpha: NDArray[np.float64]
+    thresholds: tuple[float, ...]
     certificate: Certificate

@@ -24,6 +24,7 @@ class Phase(StrEnum):
     SOLVE = "solve"
     SWEEP = "sweep"
     GROW = "grow"
+    FILL = "fill"
 
 
 class RowState(NamedTuple):
@@ -33,7 +34,8 @@ class RowState(NamedTuple):
     ----------
     alpha, outputs : (n,) float64
         The point of the last sweep, and f there for the rows of the scope; both are 0 beyond it. In
-        the middle of a sweep the rows done have their f of after it.
+        the middle of a sweep the rows done have their f of after it. This and every other alpha is
+        (…, 2) where rows have two variables, and so is the gradient.
     active : (b,) int64
         Ascending rows of the scope whose alpha has moved on since, or may.
     active_alpha, active_outputs : (b,) float64
@@ -69,17 +71,19 @@ class RowState(NamedTuple):
     def current_alpha(self) -> NDArray[np.float64]:
         """(n,) float64: alpha with all that the active rows and the working set have moved."""
         alpha = self.alpha.copy()
-        alpha[self.active] = self.active_alpha
-        alpha[self.active[self.working]] = self.working_alpha
+        if len(self.active):
+            alpha[self.active] = self.active_alpha
+        if len(self.working):
+            alpha[self.active[self.working]] = self.working_alpha
         return alpha
 
 
-def first_state(n_rows: int) -> RowState:
+def first_state(alpha: NDArray[np.float64]) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     nothing = np.empty(0)
     return RowState(
-        np.zeros(n_rows),
-        np.zeros(n_rows),
+        alpha,
+        np.zeros(len(alpha)),
         np.empty(0, np.int64),
         nothing,
         nothing,
@@ -103,7 +107,7 @@ class Counters:
     stalled; `judged` sweeps are in it.
     """
 
-    phase: Phase = Phase.SELECT
+    phase: Phase = Phase.FILL
     scope: int = 0
     rows_done: int = 0
     pieces_done: int = 0

@@ -91,8 +91,8 @@ def test_hmg_takes_mvp_within_the_margin_of_a_bound_only():
         alpha[a], alpha[b] = distance, -distance
         state = start(problem, alpha)
         state.pair[:] = a, b
-        assert smo._chooses_by_gain(state, smo.HMG) == by_gain
-        assert smo._chooses_by_gain(state, smo.GAIN)
+        assert smo._chooses_by_gain(state, smo.HMG, a) == by_gain
+        assert smo._chooses_by_gain(state, smo.GAIN, a)
 
 
 def test_hmg_asks_for_the_last_pair_first():

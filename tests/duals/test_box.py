@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import smo
 from bigsvm.duals import box as module
-from bigsvm.duals.box import BoxDual, Optimality, SelectionRule
+from bigsvm.duals.box import BoxDual, Extremes, Optimality, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import ParameterError
@@ -56,14 +56,14 @@ def test_optimality_is_its_definition(n, seed, weighted):
     at = BoxDual(formulation).optimality(alpha, f)
     g = linear - f
     free = [v for v in range(n) if lower[v] < alpha[v] < upper[v]]
-    assert at.max_up == max(g[v] for v in range(n) if alpha[v] < upper[v])
-    assert at.min_low == min(g[v] for v in range(n) if alpha[v] > lower[v])
-    middle = np.mean(g[free]) if free else 0.5 * (at.max_up + at.min_low)
-    assert at.threshold == pytest.approx(middle, rel=1e-12)
+    assert at.worst.max_up == max(g[v] for v in range(n) if alpha[v] < upper[v])
+    assert at.worst.min_low == min(g[v] for v in range(n) if alpha[v] > lower[v])
+    middle = np.mean(g[free]) if free else 0.5 * (at.worst.max_up + at.worst.min_low)
+    assert at.worst.threshold == pytest.approx(middle, rel=1e-12)
     assert at.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
     assert at.objective == pytest.approx(naive.objective(K, linear, alpha), abs=1e-10)
     bounds = upper - lower
-    gap = naive.duality_gap(K, formulation.sign, bounds, alpha, at.threshold)
+    gap = naive.duality_gap(K, formulation.sign, bounds, alpha, at.worst.threshold)
     assert at.duality_gap == pytest.approx(gap, abs=1e-9)
     assert gap >= -1e-9
     assert at.n_free == len(free)
@@ -93,7 +93,7 @@ def test_at_the_optimum_both_gaps_close():
 def test_at_zero_the_gap_is_that_of_the_labels():
     _, _, formulation, _ = make_problem(20, 2, C=3.0)
     at = BoxDual(formulation).optimality(np.zeros(20), np.zeros(20))
-    assert (at.max_up, at.min_low, at.gap, at.threshold) == (1.0, -1.0, 2.0, 0.0)
+    assert (at.worst.max_up, at.worst.min_low, at.gap, at.worst.threshold) == (1.0, -1.0, 2.0, 0.0)
     assert (at.n_support, at.n_free, at.objective) == (0, 0, 0.0)
     assert at.duality_gap == pytest.approx(3.0 * 20)  # every slack is 1
 
@@ -129,7 +129,7 @@ def test_working_sets(seed, weighted, capacity, smallest, fill):
     chosen = dual.select(
         alpha, outputs, at, capacity=capacity, smallest=smallest, fill=fill, rng=rng
     )
-    scores, free = violations(formulation, alpha, outputs, at.threshold)
+    scores, free = violations(formulation, alpha, outputs, at.worst.threshold)
     wanted = free | (scores.astype(np.float32) > 0)
     assert chosen.dtype == np.int64
     assert (np.diff(chosen) > 0).all()
@@ -142,8 +142,8 @@ def test_working_sets(seed, weighted, capacity, smallest, fill):
         assert (scores[inside] > 0).all()
         _, lower, upper = formulation.box(slice(None))
         gradient = formulation.box(slice(None)).linear - outputs
-        assert gradient[inside & (alpha < upper)].max() == at.max_up
-        assert gradient[inside & (alpha > lower)].min() == at.min_low
+        assert gradient[inside & (alpha < upper)].max() == at.worst.max_up
+        assert gradient[inside & (alpha > lower)].min() == at.worst.min_low
         return
     assert inside[wanted].all()
     if not inside.all():
@@ -156,7 +156,7 @@ def test_the_worse_a_violator_the_likelier_it_is_chosen():
     dual = BoxDual(formulation)
     outputs = K @ alpha
     at = dual.optimality(alpha, outputs)
-    scores, free = violations(formulation, alpha, outputs, at.threshold)
+    scores, free = violations(formulation, alpha, outputs, at.worst.threshold)
     candidates = np.flatnonzero(~free & (scores > 0))
     rng = np.random.default_rng(0)
     times = np.zeros(60)
@@ -199,7 +199,7 @@ def test_near_the_threshold():
             v for v in range(60)
             if lower[v] < upper[v]
             and (lower[v] < alpha[v] < upper[v]
-                 or abs(linear[v] - outputs[v] - at.threshold) <= margin)
+                 or abs(linear[v] - outputs[v] - at.worst.threshold) <= margin)
         ]  # fmt: skip
         found = dual.near_threshold(alpha, outputs, at, margin=margin)
         assert found.tolist() == expected
@@ -226,7 +226,7 @@ def test_progress_has_the_core_s_numbers():
 
 
 def test_a_gap_is_never_negative():
-    at = Optimality(-1.0, 1.0, 0.0, 0, 0, 0, 0.0, 0.0, 0.0)
+    at = Optimality((Extremes(-1.0, 1.0, 0.0),), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
     assert at.gap == 0
 
 

@@ -33,7 +33,8 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     block_bytes = options.pop("block_bytes", 1 << 14)
     widest_set = options.pop("widest_set", working_set)
     plan = TrainingPlan(working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {})
-    dual = BoxDual(CSVC(sign=y, C=C), SelectionRule.from_name(rule))
+    formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
+    dual = BoxDual(formulation, SelectionRule.from_name(rule))
     return Decomposition(source, dual, tiles, plan, tol=tol, **options)
 
 
@@ -47,7 +48,7 @@ def gram(X, gamma=0.5):
 def dense_alpha(result, n):
     """All coefficients, (n,), zeros included."""
     alpha = np.zeros(n)
-    alpha[result.support] = result.coefficients
+    alpha[result.support] = result.alpha
     return alpha
 
 

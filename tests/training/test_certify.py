@@ -54,7 +54,7 @@ def test_a_row_that_errors_may_hide_a_violation_on_is_recomputed(solved):
     X, y, K, alpha = solved
     f = K @ alpha
     rest = np.flatnonzero(alpha == 0)
-    b = BoxDual(CSVC(sign=y, C=1.0)).optimality(alpha, f).threshold
+    b = BoxDual(CSVC(sign=y, C=1.0)).optimality(alpha, f).thresholds[0]
     row = rest[np.argmin((y * (f + b))[rest])]
     outputs = f + np.where(alpha != 0, 2e-3 * (-1.0) ** np.arange(len(y)), 0.0)
     outputs[row] = y[row] * 0.99 - b  # looks like a violation by 0.01
