@@ -9,16 +9,35 @@ if TYPE_CHECKING:
     from bigsvm.data.convert import convert
     from bigsvm.data.store import open_store
     from bigsvm.data.write import write_store
-    from bigsvm.estimators.svc import SVC
+    from bigsvm.estimators.one_class import OneClassSVM
+    from bigsvm.estimators.svc import SVC, NuSVC
+    from bigsvm.estimators.svr import SVR, NuSVR
+    from bigsvm.kernels import Kernel
     from bigsvm.models import KernelExpansion
 
 __version__ = "0.1.0"
 
-__all__ = ["SVC", "KernelExpansion", "convert", "open_store", "write_store"]
+__all__ = [
+    "SVC",
+    "SVR",
+    "Kernel",
+    "KernelExpansion",
+    "NuSVC",
+    "NuSVR",
+    "OneClassSVM",
+    "convert",
+    "open_store",
+    "write_store",
+]
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
     "SVC": "bigsvm.estimators.svc",
+    "NuSVC": "bigsvm.estimators.svc",
+    "SVR": "bigsvm.estimators.svr",
+    "NuSVR": "bigsvm.estimators.svr",
+    "OneClassSVM": "bigsvm.estimators.one_class",
+    "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",
     "convert": "bigsvm.data.convert",
     "open_store": "bigsvm.data.store",

@@ -29,12 +29,15 @@ SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32)
 
 
 class KernelCode(IntEnum):
-    """How the Numba core knows a kernel; the numbers are those of LIBSVM's ``-t``."""
+    """How the Numba core knows a kernel; up to 4 the numbers are those of LIBSVM's ``-t``."""
 
+    FORMULA = -1
+    """Not at all: `Kernel.from_products` is called for every block."""
     LINEAR = 0
     POLYNOMIAL = 1
     RBF = 2
     SIGMOID = 3
+    LAPLACIAN = 5
 
 
 class CoreParameters(NamedTuple):
@@ -46,22 +49,41 @@ class CoreParameters(NamedTuple):
     degree: int
 
 
+KERNELS: dict[str, type[Kernel]] = {}
+"""Those there are, by name; classes put themselves here."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
     """k(a, b) as a function of ``a·b``, ``|a|²`` and ``|b|²``.
+
+    A kernel of one's own is a frozen dataclass like those below, whose fields are its parameters,
+    with a name, `from_products`, and `largest_norm` where values can overflow. It must be the same
+    function with its arguments exchanged. Once defined, models with it can be loaded.
 
     Attributes
     ----------
     name : str
         As scikit-learn spells it.
+    code : KernelCode
+    product : {"dot", "absolute"}
+        ``"absolute"`` is for a product p and norms of which ``|a| + |b| − 2 p = Σ |a_k − b_k|``.
+    is_definite : bool
+        Whether every kernel matrix is positive semidefinite, so that training has one optimum.
     is_shift_invariant : bool
         Whether k(a + c, b + c) = k(a, b), so that rows may be centred before anything is computed,
         which is what keeps float32 distances accurate far from the origin.
     """
 
     name: ClassVar[str]
-    code: ClassVar[KernelCode]
+    code: ClassVar[KernelCode] = KernelCode.FORMULA
+    product: ClassVar[str] = "dot"
+    is_definite: ClassVar[bool] = True
     is_shift_invariant: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            KERNELS[cls.name] = cls
 
     @abstractmethod
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
@@ -141,6 +163,7 @@ class Sigmoid(Kernel):
 
     name = "sigmoid"
     code = KernelCode.SIGMOID
+    is_definite = False
     gamma: float
     coef0: float = 0.0
 
@@ -148,7 +171,22 @@ class Sigmoid(Kernel):
         return np.tanh(self.gamma * np.asarray(dots, np.float64) + self.coef0)
 
 
-KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (Linear, Polynomial, RBF, Sigmoid)}
+@dataclass(frozen=True, kw_only=True)
+class Laplacian(Kernel):
+    """``k(a, b) = exp(-gamma Σ |a_k - b_k|)``."""
+
+    name = "laplacian"
+    code = KernelCode.LAPLACIAN
+    product = "absolute"
+    is_shift_invariant = True
+    gamma: float
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+        apart = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
+        return np.exp(-self.gamma * np.maximum(apart, 0.0))
+
+    def largest_norm(self, largest: float) -> float:  # noqa: D102
+        return largest / 4.0
 
 
 def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
@@ -179,9 +217,27 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
 
 
 def kernel_from(description: Mapping[str, Any]) -> Kernel:
-    """Build the kernel that `Kernel.describe` described."""
+    """Build the kernel that `Kernel.describe` described.
+
+    Raises
+    ------
+    ParameterError
+        No kernel of this name, or not with these parameters.
+    """
     given = dict(description)
-    return make_kernel(given.pop("name"), **given)
+    name = given.pop("name")
+    kind = KERNELS.get(name)
+    if kind is not None and kind.code is KernelCode.FORMULA:
+        try:
+            return kind(**given)
+        except TypeError as error:
+            raise ParameterError(f"kernel {name}: {error}") from None
+    if kind is None:
+        raise ParameterError(
+            f"there is no kernel {name!r}; if it is one of your own, import the module that "
+            "defines it first"
+        )
+    return make_kernel(name, **given)
 
 
 def resolve_gamma(gamma: float | str, *, n_features: int, variance: float) -> float:

@@ -52,9 +52,11 @@ class KernelExpansion:
         Subtracted from both arguments of a shift-invariant kernel, for float32's sake.
     support : (n_support,) int64
         Rows of the training data that the support vectors were.
-    classes : (2,) float64 or list of str
-        The labels that a negative and a positive decision value stand for.
+    classes : (2,) float64 or list of str, or None
+        The labels that a negative and a positive decision value stand for; None where decision
+        values are what is predicted, or say how much a row is like the others.
     formulation : str
+        As `bigsvm.duals.formulations` names it.
     scaler : dict or None
         Scaling of the columns that prediction applies first; none is written yet.
     certificate : dict
@@ -69,7 +71,7 @@ class KernelExpansion:
     intercept: float
     centre: NDArray[np.float64] | None
     support: NDArray[np.int64]
-    classes: list[float] | list[str]
+    classes: list[float] | list[str] | None
     formulation: str = "c-svc"
     scaler: None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
@@ -166,7 +168,7 @@ class KernelExpansion:
             "format_version": FORMAT_VERSION,
             "formulation": self.formulation,
             "kernel": self.kernel.describe(),
-            "classes": list(self.classes),
+            "classes": None if self.classes is None else list(self.classes),
             "n_features": self.n_features,
             "scaler": self.scaler,
             "certificate": dict(self.certificate),
@@ -236,8 +238,9 @@ class KernelExpansion:
         finite = np.isfinite(values).all() and np.isfinite(tensors["coefficients"]).all()
         if vectors.shape != (n, d) or tensors["coefficients"].shape != (n,) or not finite:
             raise ValueError("the shapes or values of its tensors contradict each other")
-        if len(header["classes"]) != 2 or tensors["intercepts"].shape != (1,):
-            raise ValueError("it does not have two classes and one intercept")
+        classes = header["classes"]
+        if tensors["intercepts"].shape != (1,) or (classes is not None and len(classes) != 2):
+            raise ValueError("it does not have two classes, or none, and one intercept")
         return cls(
             kernel=kernel_from(header["kernel"]),
             support_vectors=vectors,
@@ -245,7 +248,7 @@ class KernelExpansion:
             intercept=float(tensors["intercepts"][0]),
             centre=tensors.get("centre"),
             support=tensors["support"],
-            classes=header["classes"],
+            classes=classes,
             formulation=header["formulation"],
             certificate=header["certificate"],
             provenance=header["provenance"],

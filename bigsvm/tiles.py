@@ -147,7 +147,7 @@ class Columns:
             flat = vectors[parts[t, 2] : parts[t + 1, 2]]
             tile = flat.reshape(len(used), stop - start)
             gram.csr_tile(data, indices, indptr, used, place, tile)
-            gram.csr_squared_norms(data, indptr, norms[start:stop])
+            tiles.sparse_norms(data, indptr, norms[start:stop])
             tiles.check(norms[start:stop])
             own = parts[t : t + 2] - parts[t]
             made.append(Tile(start, stop, flat, norms[start:stop], used, own))
@@ -212,6 +212,7 @@ class KernelTiles:
         self.n_evaluations = 0
         self.centre = centre if kernel.is_shift_invariant else None
         self._parameters = kernel.core_parameters
+        self._absolute = kernel.product == "absolute"
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
         self._team = Team(threads, "bigsvm-tile")
 
@@ -235,7 +236,7 @@ class KernelTiles:
         return np.ascontiguousarray(values, dtype=self.dtype)
 
     def squared_norms(self, values: Floats) -> Floats:
-        """``|a|²`` of prepared rows, (m,) in `dtype`.
+        """``|a|²`` of prepared rows, (m,) in `dtype`; 0 where their absolute distances are used.
 
         Raises
         ------
@@ -243,12 +244,19 @@ class KernelTiles:
             Where kernel values of a row would overflow `dtype`, or are not numbers.
         """
         m, d = values.shape
+        if self._absolute:
+            return np.zeros(m, self.dtype)
         packed = np.empty((-(-m // products.MR), d, products.MR), self.dtype)
         products.pack_rows(values, np.arange(m), np.zeros(d), packed)
         norms = np.empty(m, self.dtype)
         products.squared_norms(packed, norms)
         self.check(norms)
         return norms
+
+    def sparse_norms(self, data: Floats, indptr: NDArray[np.int64], out: Floats) -> None:
+        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`."""
+        norms = gram.csr_absolute_norms if self._absolute else gram.csr_squared_norms
+        norms(data, indptr, out)
 
     def check(self, norms: Floats) -> None:
         """Refuse squared lengths whose kernel values leave the dtype.
@@ -271,6 +279,17 @@ class KernelTiles:
         small as the rounding of the values.
         """
         norms = columns.whole.norms
+        if self._parameters.code == KernelCode.FORMULA:
+            exact = norms.astype(np.float64)
+            of_pairs = [
+                self.kernel.from_products(
+                    exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1]
+                )
+                for a in range(len(exact))
+            ]
+            return np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]).astype(
+                norms.dtype
+            )
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
         values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
         self._map(values, nothing[:1], nothing[1:])
@@ -288,7 +307,8 @@ class KernelTiles:
     ) -> None:
         """``out += K(rows, columns) @ weights``; weights (p,), out (m,) float64."""
         rounded = np.asarray(weights, self.dtype)
-        fused = self._parameters.code == KernelCode.RBF and self.dtype == np.float32
+        of_distances = (KernelCode.RBF, KernelCode.LAPLACIAN)
+        fused = self._parameters.code in of_distances and self.dtype == np.float32
 
         def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
             part = rounded[tile.start : tile.stop]
@@ -347,6 +367,14 @@ class KernelTiles:
         self._for_each_tile(rows, columns, store, spans, tiles=[columns.whole])
 
     def _map(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
+        if self._parameters.code == KernelCode.FORMULA:
+            p = len(norms_columns)
+            dots[:, :p] = self.kernel.from_products(
+                dots[:, :p].astype(np.float64),
+                norms_rows.astype(np.float64),
+                norms_columns.astype(np.float64),
+            )
+            return
         values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
         values(dots, norms_rows, norms_columns, *self._parameters)
 
@@ -397,19 +425,21 @@ class KernelTiles:
         wanted: Wanted,
     ) -> Callable[[slice], None]:
         centre = np.zeros(rows.shape[1]) if self.centre is None else self.centre
+        multiply = products.distances_packed if self._absolute else products.multiply_packed
 
         def one(span: slice) -> None:
             chosen = places[span]
             groups = -(-len(chosen) // products.MR)
             packed = self._team.scratch("rows", (groups, rows.shape[1], products.MR), self.dtype)
             products.pack_rows(rows, chosen, centre, packed)
-            norms = np.empty(len(chosen), self.dtype)
-            products.squared_norms(packed, norms)
+            norms = np.zeros(len(chosen), self.dtype)
+            if not self._absolute:
+                products.squared_norms(packed, norms)
             self.check(norms)
             for tile in (t for t in tiles if wanted(span, t)):
                 width = tile.vectors.shape[0] * tile.vectors.shape[2]
                 dots = self._team.scratch("dots", (groups * products.MR, width), self.dtype)
-                products.multiply_packed(packed, tile.vectors, dots)
+                multiply(packed, tile.vectors, dots)
                 use(span, tile, dots[: len(chosen)], norms)
 
         return one
@@ -422,6 +452,8 @@ class KernelTiles:
         use: Use,
         wanted: Wanted,
     ) -> Callable[[slice], None]:
+        multiply = gram.csr_overlaps if self._absolute else gram.csr_products
+
         def one(span: slice) -> None:
             # Not by scipy, which takes as long to slice rows as half of a tile takes.
             values, indices, part = gram.csr_take(
@@ -429,14 +461,12 @@ class KernelTiles:
             )
             data = values.astype(self.dtype, copy=False)
             norms = np.empty(span.stop - span.start, self.dtype)
-            gram.csr_squared_norms(data, part, norms)
+            self.sparse_norms(data, part, norms)
             self.check(norms)
             place = self._team.places(rows.shape[1])
             for tile in (t for t in tiles if wanted(span, t)):
                 dots = self._team.scratch("dots", (len(norms), tile.stop - tile.start), self.dtype)
-                gram.csr_products(
-                    data, indices, part, tile.parts, tile.used, place, tile.vectors, dots
-                )
+                multiply(data, indices, part, tile.parts, tile.used, place, tile.vectors, dots)
                 use(span, tile, dots, norms)
 
         return one

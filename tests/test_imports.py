@@ -17,8 +17,9 @@ y = np.arange(40) % 2
 """
 ROWS_IN_MEMORY = f"""{ROWS}
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
-fit_classifier(as_row_source(X), y, None, ClassifierParameters())
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import TrainingParameters
+train_model(as_row_source(X), y, None, TrainingParameters())
 """
 ESTIMATOR = f"""{ROWS}
 import bigsvm

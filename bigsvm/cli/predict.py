@@ -12,9 +12,11 @@ from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased
 from bigsvm.cli.outputs import check_predictions_path
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display, RowsProgress
-from bigsvm.report.text import as_columns, as_json, count
+from bigsvm.report.text import as_columns, as_json, count, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -52,7 +54,10 @@ def command(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Predict, and tell the accuracy where there are labels to compare with.
+    """Predict, and tell how good it is where there are labels to compare with.
+
+    Labels of a classifier, values of a regression, 1 or -1 for a row like the others or not of one
+    class. How good: the accuracy, of a regression the mean squared error and R².
 
     Rows are streamed: in memory are the model, some blocks of rows, and 24 bytes for each row.
     --memory bounds the conversion of LIBSVM text only, which takes at least 32 MiB.
@@ -87,7 +92,11 @@ def command(
                 threads=threads or available_processors(),
                 on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
             )
-            accuracy = _accuracy(trained, values, rows.labels())
+            is_regression = trained.formulation in ("eps-svr", "nu-svr")
+            names = (-1.0, 1.0) if trained.formulation == "one-class" else trained.classes
+            labels = rows.labels()
+            accuracy = None if names is None else _accuracy(names, values, labels)
+            errors = _errors(values, labels) if is_regression else {}
             if output is not None:
                 from bigsvm.report.predictions import write_predictions
 
@@ -95,11 +104,12 @@ def command(
                     output,
                     values,
                     rows.original_rows(),
-                    classes=None if decision_function else trained.classes,
+                    classes=None if decision_function else names,
                 )
     _print(
         {
             "accuracy": accuracy,
+            **errors,
             "n_rows": len(values),
             "n_correct": None if accuracy is None else round(accuracy * len(values)),
             "seconds": time.monotonic() - started,
@@ -118,10 +128,12 @@ def _as_in_training(given: ZeroBased, model: "KernelExpansion") -> ZeroBased:
 
 
 def _accuracy(
-    model: "KernelExpansion", values: "NDArray[np.float64]", labels: "NDArray[np.float64]"
+    names: "Sequence[float] | Sequence[str]",
+    values: "NDArray[np.float64]",
+    labels: "NDArray[np.float64]",
 ) -> float | None:
     """Share of rows predicted as labelled; None where no label is one of the model's classes."""
-    negative, positive = model.classes
+    negative, positive = names
     if isinstance(negative, str) or isinstance(positive, str):
         return None
     is_negative, is_positive = labels == negative, labels == positive
@@ -129,6 +141,13 @@ def _accuracy(
         return None
     correct = (is_positive & (values > 0)) | (is_negative & ~(values > 0))
     return float(correct.mean())
+
+
+def _errors(values: "NDArray[np.float64]", targets: "NDArray[np.float64]") -> dict[str, Any]:
+    """Mean squared error, and R², None where the targets do not differ."""
+    error = float(((values - targets) ** 2).mean())
+    spread = float(targets.var())
+    return {"mean_squared_error": error, "r2": 1 - error / spread if spread > 0 else None}
 
 
 def _print(record: dict[str, Any], *, json: bool) -> None:
@@ -142,8 +161,14 @@ def _print(record: dict[str, Any], *, json: bool) -> None:
         accuracy = (
             f"{record['accuracy']:.4%} ({count(record['n_correct'])} of {count(record['n_rows'])})"
         )
+    quality: list[tuple[str, str | None]] = [("accuracy", accuracy)]
+    if "mean_squared_error" in record:
+        quality = [
+            ("mean squared error", number(record["mean_squared_error"], 6)),
+            ("R²", number(record["r2"], 6)),
+        ]
     lines = [
-        ("accuracy", accuracy),
+        *quality,
         ("rows", count(record["n_rows"])),
         ("predictions", record["output"]),
         ("took", f"{record['seconds']:.2f} s"),

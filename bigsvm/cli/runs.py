@@ -21,7 +21,7 @@ from bigsvm.training.result import StopReason
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bigsvm.estimators.fitting import ClassifierParameters
+    from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.report.describe import Lines
 
 FORMAT_VERSION = 1
@@ -42,7 +42,7 @@ class Run:
     zero_based : str
         Of LIBSVM text.
     parameters : dict
-        Of `ClassifierParameters`, as JSON holds them: no infinity, weights by label as pairs.
+        Of `TrainingParameters`, as JSON holds them: no infinity, weights by label as pairs.
     """
 
     source: str
@@ -51,9 +51,9 @@ class Run:
     zero_based: str = "auto"
     parameters: dict[str, Any] = field(default_factory=dict)
 
-    def classifier_parameters(self, checkpoint: Path | None) -> ClassifierParameters:
-        """Build what `fit_classifier` takes."""
-        from bigsvm.estimators.fitting import ClassifierParameters
+    def training_parameters(self, checkpoint: Path | None) -> TrainingParameters:
+        """Build what `train_model` takes."""
+        from bigsvm.estimators.parameters import TrainingParameters
 
         values = dict(self.parameters)
         weights = values.get("class_weight")
@@ -61,7 +61,7 @@ class Run:
             values["class_weight"] = {float(label): float(weight) for label, weight in weights}
         if values.get("max_seconds") is None:
             values["max_seconds"] = float("inf")
-        return ClassifierParameters(
+        return TrainingParameters(
             checkpoint=None if checkpoint is None else str(checkpoint),
             cache_dir=self.cache_dir,
             **values,

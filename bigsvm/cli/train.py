@@ -41,6 +41,24 @@ class KernelName(StrEnum):
     LINEAR = "linear"
     POLY = "poly"
     SIGMOID = "sigmoid"
+    LAPLACIAN = "laplacian"
+
+
+class FormulationName(StrEnum):
+    """What is trained, as LIBSVM calls it."""
+
+    C_SVC = "c-svc"
+    NU_SVC = "nu-svc"
+    ONE_CLASS = "one-class"
+    EPS_SVR = "eps-svr"
+    NU_SVR = "nu-svr"
+
+
+class Loss(StrEnum):
+    """What C-SVC pays for a row on the wrong side of its margin."""
+
+    HINGE = "hinge"
+    SQUARED_HINGE = "squared_hinge"
 
 
 class WorkingSet(StrEnum):
@@ -60,7 +78,11 @@ class Selection(StrEnum):
 
 
 _PARAMETERS = {
+    "formulation": "formulation",
+    "loss": "loss",
     "c": "C",
+    "nu": "nu",
+    "epsilon": "epsilon",
     "gamma": "gamma",
     "kernel": "kernel",
     "degree": "degree",
@@ -93,7 +115,17 @@ def command(
     model: Annotated[
         Path | None, typer.Argument(metavar="MODEL", help="File to write the model to.")
     ] = None,
-    c: Annotated[float, typer.Option("--C", help="Penalty of the hinge loss.")] = 1.0,
+    formulation: Annotated[
+        FormulationName, typer.Option("--formulation", help="What is trained.")
+    ] = FormulationName.C_SVC,
+    c: Annotated[float, typer.Option("--C", help="Penalty of the loss; not for nu-svc.")] = 1.0,
+    nu: Annotated[
+        float, typer.Option("--nu", help="Of nu-svc, one-class, nu-svr: share of support vectors.")
+    ] = 0.5,
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", help="Of eps-svr: half-width of the tube.")
+    ] = 0.1,
+    loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
     gamma: Annotated[
         str,
         typer.Option(
@@ -165,7 +197,7 @@ def command(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a C-SVC on a store of any size, within a memory budget.
+    """Train a model on a store of any size, within a memory budget.
 
     Training ends when a sweep over all rows certifies the tolerance. Ctrl-C and SIGTERM end it
     within about a second: the run is saved to the checkpoint, and the model so far is written,
@@ -177,10 +209,15 @@ def command(
       bigsvm train train.zarr model.safetensors --memory 4GB --checkpoint run --max-time 8h
       bigsvm train --resume run
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
+      bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
     """  # noqa: D301
     weights = parse_class_weight(class_weight or [])
     values: dict[str, Any] = {
+        "formulation": formulation.value,
+        "loss": loss.value,
         "C": c,
+        "nu": nu,
+        "epsilon": epsilon,
         "gamma": parse_gamma(gamma),
         "kernel": kernel.value,
         "degree": degree,
@@ -224,9 +261,10 @@ def _is_given(context: typer.Context, option: str) -> bool:
 
 def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int:
     """Train, write the model, say what happened; returns the exit code."""
-    from bigsvm.estimators.fitting import Hooks, fit_classifier
+    from bigsvm.estimators.fitting import train_model
+    from bigsvm.estimators.parameters import Hooks
 
-    parameters = run.classifier_parameters(checkpoint)
+    parameters = run.training_parameters(checkpoint)
     parameters.check()
     path = Path(run.model)
     check_model_path(path)
@@ -247,7 +285,7 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             display=display,
             interruption=interruption,
         ) as opened_store:
-            trained = fit_classifier(
+            trained = train_model(
                 opened_store.rows,
                 opened_store.labels(),
                 opened_store.sample_weight(),
@@ -277,7 +315,7 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
             "model": str(path),
             "n_rows": n_rows,
             "n_features": model.n_features,
-            "classes": list(model.classes),
+            "classes": None if model.classes is None else list(model.classes),
             "peak_rss_bytes": peak,
         }
         typer.echo(as_json(record))

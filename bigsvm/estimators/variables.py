@@ -3,7 +3,7 @@
 The first rows in training stand for all, so the order has to be random. Equal rows of one class are
 one variable with the sum of their bounds: the same dual, with fewer kernel values (a9a has 23 % of
 such rows, w8a 30 %). Afterwards its alpha is dealt out to the rows again, each up to its own bound.
-Rows without weight have no variable.
+Rows without weight have no variable. For a regression, equal rows stay apart.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
+from bigsvm.duals.formulations import Classification, Formulation, Regression
 from bigsvm.training.start import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
-    from bigsvm.duals.formulations import CSVC
+    from bigsvm.duals.formulations import Segment
 
 ORDER_SEED = 0
 """Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""
@@ -33,57 +34,78 @@ class Variables(NamedTuple):
     Attributes
     ----------
     source : RowSource
-    formulation : CSVC
+    formulation : Formulation
         Of the rows of this source.
     groups : Groups or None
         The original rows of each; None where there is one variable for each row, in their order.
     """
 
     source: RowSource
-    formulation: CSVC
+    formulation: Formulation
     groups: Groups | None
 
     def spread(
         self,
-        formulation: CSVC,
+        formulation: Formulation,
         support: NDArray[np.int64],
-        coefficients: NDArray[np.float64],
+        alpha: NDArray[np.float64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Deal the coefficients of variables out to the rows they stand for.
+        """Deal the alpha of variables out to the rows they stand for.
 
         Parameters
         ----------
-        formulation : CSVC
+        formulation : Formulation
             Of the original rows.
         support : (p,) int64
             Variables.
-        coefficients : (p,) float64
+        alpha : (p,) or (p, faces) float64
 
         Returns
         -------
-        support, coefficients : (q,) int64, ascending, and float64
+        support, alpha : (q,) int64, ascending, and (q,) or (q, faces) float64
             Rows with a coefficient.
         """
         if self.groups is None:
-            return support, coefficients
+            return support, alpha
         starts = self.groups.starts
         sizes = np.diff(starts)[support]
         variable = np.repeat(np.arange(len(support)), sizes)
         offset = np.arange(len(variable)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         rows = self.groups.rows[starts[support][variable] + offset].astype(np.int64)
-        _, lower, upper = formulation.box(rows)
-        room = upper - lower
-        total = np.cumsum(room)
-        # What the rows before, of the same variable, have room for.
-        earlier = total - room - np.repeat((total - room)[offset == 0], sizes)
-        amount = np.clip(np.abs(coefficients)[variable] - earlier, 0.0, room)
-        amount[sizes[variable] == 1] = np.abs(coefficients)[sizes == 1]
+        if (sizes == 1).all():
+            order = np.argsort(rows)
+            return rows[order], alpha[order]
+        segments = formulation.segments(rows)
+        amount = _dealt(np.abs(alpha)[variable], segments, variable, offset == 0)
+        amount[sizes[variable] == 1] = np.abs(alpha)[sizes == 1]
         given = np.flatnonzero(amount)
         order = given[np.argsort(rows[given])]
-        return rows[order], np.copysign(amount, coefficients[variable])[order]
+        return rows[order], np.copysign(amount, alpha[variable])[order]
 
 
-def make_variables(source: RowSource, formulation: CSVC, *, merge: bool) -> Variables:
+def _dealt(
+    total: NDArray[np.float64],
+    segments: tuple[Segment, ...],
+    variable: NDArray[np.int64],
+    is_first: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """Amount of each row of a variable of so much in all: to its bound, the first rows first.
+
+    Where there is a ridge, by weights: the inverse of the ridge is the sum of the rows' inverses.
+    """
+    first = np.flatnonzero(is_first)
+    if np.any(segments[0].ridge):
+        weight = 1.0 / np.broadcast_to(segments[0].ridge, len(variable))
+        shared: NDArray[np.float64] = total * weight / np.add.reduceat(weight, first)[variable]
+        return shared
+    room = sum((box.upper - box.lower for box, _, _ in segments), np.zeros(len(variable)))
+    filled = np.cumsum(room)
+    # What the rows before, of the same variable, have room for.
+    earlier = filled - room - (filled - room)[first][variable]
+    return np.clip(total - earlier, 0.0, room)
+
+
+def make_variables(source: RowSource, formulation: Formulation, *, merge: bool) -> Variables:
     """Choose the variables of a training problem; without `merge`, one for each row as it comes.
 
     A store's rows have been shuffled already, and rows that are not in memory are not compared.
@@ -97,7 +119,13 @@ def make_variables(source: RowSource, formulation: CSVC, *, merge: bool) -> Vari
         weighted = weighted.astype(np.int32)
     if weights is not None:
         weighted = weighted[weights > 0]
-    groups = equal_rows(source.read(0, source.n_rows), formulation.sign, weighted)
+    if isinstance(formulation, Regression):
+        groups = Groups(weighted, np.arange(len(weighted) + 1))
+    else:
+        sign = formulation.sign if isinstance(formulation, Classification) else None
+        if sign is None:
+            sign = np.ones(source.n_rows, np.int8)
+        groups = equal_rows(source.read(0, source.n_rows), sign, weighted)
     groups = _ordered(groups, np.random.default_rng(ORDER_SEED).permutation(len(groups)))
     first = groups.first
     merged = formulation.take(first)

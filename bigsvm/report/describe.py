@@ -95,7 +95,7 @@ def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
         "path": str(path),
         "formulation": model.formulation,
         "kernel": model.kernel.describe(),
-        "classes": list(model.classes),
+        "classes": None if model.classes is None else list(model.classes),
         "n_features": model.n_features,
         "n_support": len(model.support),
         "intercept": model.intercept,
@@ -112,11 +112,13 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         f"{name} {value}" if name != "name" else str(value)
         for name, value in record["kernel"].items()
     )
+    classes = record["classes"]
+    shown = None if classes is None else f"{classes[0]} (negative), {classes[1]} (positive)"
     return [
         ("model", record["path"]),
         ("formulation", record["formulation"]),
         ("kernel", kernel),
-        ("classes", f"{record['classes'][0]} (negative), {record['classes'][1]} (positive)"),
+        ("classes", shown),
         ("features", count(record["n_features"])),
         ("intercept", number(record["intercept"])),
         *certificate_lines(record["certificate"]),

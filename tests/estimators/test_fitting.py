@@ -5,11 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import (
-    ClassifierParameters,
-    Hooks,
-    fit_classifier,
-)
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.training import events
 
 
@@ -24,7 +21,7 @@ def problem():
 def test_gamma_scale_counts_a_row_by_its_weight(problem, form):
     X, y = problem
     weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
-    model = fit_classifier(as_row_source(form(X)), y, weights, ClassifierParameters())
+    model = train_model(as_row_source(form(X)), y, weights, TrainingParameters())
     repeated = np.repeat(X, weights.astype(int), axis=0)
     assert model.kernel.gamma == pytest.approx(1 / (4 * repeated.var()), rel=1e-12)
 
@@ -33,7 +30,7 @@ def test_hooks_hear_and_stop_the_run(problem):
     X, y = problem
     seen = []
     hooks = Hooks(listener=seen.append, interrupted=lambda: True)
-    model = fit_classifier(as_row_source(X), y, None, ClassifierParameters(), hooks)
+    model = train_model(as_row_source(X), y, None, TrainingParameters(), hooks)
     assert isinstance(seen[0], events.Planned)
     assert model.certificate["stop_reason"] == "interrupted"
     assert not model.certificate["converged"]
@@ -42,7 +39,7 @@ def test_hooks_hear_and_stop_the_run(problem):
 def test_the_model_tells_where_it_comes_from(problem):
     X, y = problem
     source = as_row_source(X)
-    model = fit_classifier(source, y, None, ClassifierParameters(C=2.5))
+    model = train_model(source, y, None, TrainingParameters(C=2.5))
     assert model.provenance["data"] == source.fingerprint()
     assert model.provenance["parameters"]["C"] == 2.5
     assert model.classes == [-1.0, 1.0]
@@ -51,8 +48,8 @@ def test_the_model_tells_where_it_comes_from(problem):
 def test_weights_may_be_a_column_of_a_table(problem):
     X, y = problem
     table = np.random.default_rng(1).random((len(y), 2))
-    lent = fit_classifier(as_row_source(X), y, table[:, 1], ClassifierParameters())
-    own = fit_classifier(as_row_source(X), y, table[:, 1].copy(), ClassifierParameters())
+    lent = train_model(as_row_source(X), y, table[:, 1], TrainingParameters())
+    own = train_model(as_row_source(X), y, table[:, 1].copy(), TrainingParameters())
     np.testing.assert_array_equal(lent.coefficients, own.coefficients)
 
 
@@ -70,5 +67,5 @@ def test_labels_are_let_go_before_the_run(problem):
         if isinstance(event, events.Planned):
             left.append(labels[0]())
 
-    fit_classifier(as_row_source(X), make(), None, ClassifierParameters(), Hooks(listener=listener))
+    train_model(as_row_source(X), make(), None, TrainingParameters(), Hooks(listener=listener))
     assert left == [None]

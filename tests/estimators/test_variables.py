@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.formulations import CSVC
 from bigsvm.estimators import variables as module
-from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import TrainingParameters
 from bigsvm.estimators.variables import make_variables
 
 
@@ -95,8 +96,8 @@ def test_few_rows_and_those_not_to_be_merged_stay_as_they_are(repeated, monkeypa
 def test_training_on_merged_rows_finds_the_optimum_of_all(repeated):
     source, _, y = repeated
     parameters = {"C": 2.0, "gamma": 0.5, "tol": 1e-5}
-    merged = fit_classifier(source, y, None, ClassifierParameters(**parameters))
-    whole = fit_classifier(source, y, None, ClassifierParameters(**parameters, working_set="all"))
+    merged = train_model(source, y, None, TrainingParameters(**parameters))
+    whole = train_model(source, y, None, TrainingParameters(**parameters, working_set="all"))
     objective = whole.certificate["objective"]
     assert merged.certificate["objective"] == pytest.approx(objective, rel=1e-6)
     assert merged.certificate["n_support"] == len(merged.support) == len(merged.coefficients)

@@ -9,7 +9,8 @@ import pytest
 from data_sets import DataSet, made
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import TrainingParameters
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_floor_is_that_of_the_model_in_the_folder(tmp_path):
     assert fit_once.prepare(data, tmp_path) == {"n_rows": 200, "n_columns": 22, "density": 1.0}
     assert not (tmp_path / "few-200.csr.zarr").exists()
     x, y = np.load(tmp_path / "few-200.npy"), np.load(tmp_path / "few-200.y.npy")
-    parameters = ClassifierParameters(C=data.C, gamma=data.gamma, threads=1)
-    model = fit_classifier(as_row_source(x), y, None, parameters)
+    parameters = TrainingParameters(C=data.C, gamma=data.gamma, threads=1)
+    model = train_model(as_row_source(x), y, None, parameters)
     model.save(tmp_path / "model.safetensors")
     assert fit_once.floor("dense", data, tmp_path)["seconds"] > 0

@@ -144,7 +144,8 @@ def store(kind: str, memory: str, layout: str, data: DataSet, folder: Path) -> d
     """
     from bigsvm import open_store
     from bigsvm.data.sources import as_row_source
-    from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
+    from bigsvm.estimators.fitting import train_model
+    from bigsvm.estimators.parameters import TrainingParameters
 
     if kind not in ("streamed", "memory"):
         raise SystemExit(f"unknown rows {kind}: streamed or memory")
@@ -155,7 +156,7 @@ def store(kind: str, memory: str, layout: str, data: DataSet, folder: Path) -> d
     source.read(0, min(TINY_ROWS, source.n_rows))
     if kind == "memory":
         source = as_row_source(source.read(0, source.n_rows))
-    parameters = ClassifierParameters(
+    parameters = TrainingParameters(
         C=data.C,
         gamma=data.gamma,
         tol=TOL,
@@ -164,7 +165,7 @@ def store(kind: str, memory: str, layout: str, data: DataSet, folder: Path) -> d
     )
     fetched, read = fetched_bytes(), source.bytes_read
     started = time.perf_counter()
-    certificate = fit_classifier(source, labels, None, parameters).certificate
+    certificate = train_model(source, labels, None, parameters).certificate
     seconds = time.perf_counter() - started
     return {
         "seconds": seconds,

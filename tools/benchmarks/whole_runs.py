@@ -15,7 +15,8 @@ from data_sets import DataSet, data_folder, load
 from fit_once import TINY_ROWS, TOL, calibrate
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import ClassifierParameters, fit_classifier
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import TrainingParameters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +99,7 @@ def train(
 ) -> Run:
     """Train over all rows at once with memory for `kernel_rows` kernel rows."""
     calibration = calibrate()["seconds"]
-    parameters = ClassifierParameters(
+    parameters = TrainingParameters(
         C=problem.C if C is None else C,
         gamma=problem.gamma,
         tol=TOL,
@@ -111,7 +112,7 @@ def train(
         threads=threads,
     )
     started = time.perf_counter()
-    model = fit_classifier(as_row_source(problem.x), problem.y, None, parameters)
+    model = train_model(as_row_source(problem.x), problem.y, None, parameters)
     return Run(time.perf_counter() - started, model.certificate, calibration)
 
 

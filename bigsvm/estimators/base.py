@@ -1,0 +1,233 @@
+"""What all estimators share: scikit-learn's conventions around one training function."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from bigsvm.budget import available_processors
+from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
+from bigsvm.data.store import Store, open_store
+from bigsvm.errors import DataError
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.models import KernelExpansion
+
+SAME_NAMES = frozenset(
+    {
+        "C", "nu", "epsilon", "loss", "kernel", "degree", "gamma", "coef0", "tol", "class_weight",
+        "selection", "working_set", "memory", "disk_cache", "checkpoint_every", "max_iter",
+    }
+)  # fmt: skip
+"""Parameters of estimators that `TrainingParameters` calls the same."""
+
+
+class KernelMachine(BaseEstimator):  # type: ignore[misc]
+    """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
+
+    _formulation: ClassVar[str]
+    _needs_y: ClassVar[bool] = True
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, path of a store, Store, zarr.Array or dask array
+            (n, d). A store brings its labels and weights.
+        y : (n,) array
+            Labels or targets; ignored where there is one class only.
+        sample_weight : (n,) array, optional
+            In [0, ∞).
+
+        Returns
+        -------
+        self
+            Fitted; a `ConvergenceWarning` says so if training did not converge.
+
+        Raises
+        ------
+        ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
+        """
+        source, labels, weights = self._training_data(X, y, sample_weight)
+        # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
+        last_reference = [labels]
+        del labels
+        self._adopt(train_model(source, last_reference.pop(), weights, self._parameters()))
+        if not self.converged_:
+            reason = StopReason(self.stop_reason_)
+            gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"
+            warnings.warn(
+                f"training did not converge: {reason.sentence} (KKT gap {gap}, tol {self.tol:g})",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _values(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Values of the model's function, (n,), lazy where X is."""
+        check_is_fitted(self)
+        return self._stream(X, lambda values: values, np.float64)
+
+    # -- in between ------------------------------------------------------------------------------
+
+    def _parameters(self) -> TrainingParameters:
+        given = self.get_params(deep=False)
+        return TrainingParameters(
+            formulation=self._formulation,
+            seed=given["random_state"] or 0,
+            cache_dir=None if self.cache_dir is None else os.fspath(self.cache_dir),
+            threads=None if self.n_jobs in (None, -1) else self.n_jobs,
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            max_seconds=float("inf") if self.max_time is None else self.max_time,
+            **{name: value for name, value in given.items() if name in SAME_NAMES},
+        )
+
+    def _check_labels(self, y: Any) -> None:
+        """Refuse labels that this kind of estimator cannot learn."""
+
+    def _training_data(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+    ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
+        source: RowSource
+        labels: Any
+        if isinstance(X, str | os.PathLike | Store):
+            store = X if isinstance(X, Store) else open_store(X)
+            source = store.rows
+            labels = store.labels() if y is None else np.asarray(y)
+            weights = store.sample_weight() if sample_weight is None else sample_weight
+        elif _is_lazy(X):
+            if y is None and self._needs_y:
+                raise DataError("y is None; labels are needed beside a Zarr or Dask array")
+            source, labels, weights = as_row_source(X), y, sample_weight
+        else:
+            X, labels = self._validated(X, y)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            return as_row_source(X), labels, sample_weight
+        self.n_features_in_ = source.n_columns
+        weights = None if weights is None else np.asarray(weights, np.float64)
+        return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Check arrays in memory, as scikit-learn does."""
+        options: dict[str, Any] = {
+            "accept_sparse": "csr",
+            "accept_large_sparse": True,
+            "order": "C",
+            "dtype": [np.float32, np.float64],
+        }
+        if not self._needs_y:
+            return validate_data(self, X, **options), None
+        X, y = validate_data(self, X, y, **options)
+        self._check_labels(y)
+        return X, y
+
+    def _adopt(self, model: KernelExpansion) -> None:
+        """Show a model under scikit-learn's names."""
+        self.model_ = model
+        self.support_ = model.support
+        self.support_vectors_ = model.support_vectors
+        self.dual_coef_ = model.coefficients[None, :]
+        self.intercept_ = np.array([model.intercept])
+        self.certificate_ = dict(model.certificate)
+        for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
+            setattr(self, f"{name}_", self.certificate_[name])
+        self.n_support_ = self._count_support(model)
+        if self.kernel == "linear":
+            self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
+
+    def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
+        """Support vectors, as scikit-learn counts them."""
+        return np.array([len(model.support)], np.int32)
+
+    def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
+        if isinstance(X, str | os.PathLike | Store):
+            rows = (X if isinstance(X, Store) else open_store(X)).rows
+            self.model_.check_columns(rows.n_columns, rows.first_index)
+            X = rows.as_dask()
+        elif is_zarr_array(X):
+            X = as_row_source(X).as_dask()
+        if is_dask_array(X):
+            self.model_.check_columns(X.shape[1])
+            return X.map_blocks(
+                _block_values, model=self.model_, map_values=map_values,
+                drop_axis=1, dtype=dtype, meta=np.empty(0, dtype),
+            )  # fmt: skip
+        X = validate_data(
+            self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
+            dtype=[np.float32, np.float64], reset=False,
+        )  # fmt: skip
+        threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
+        return map_values(self.model_.decision_function(as_row_source(X), threads=threads))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
+    """Two classes, told apart by the sign of the decision function."""
+
+    def _check_labels(self, y: Any) -> None:
+        check_classification_targets(y)
+
+    def _adopt(self, model: KernelExpansion) -> None:
+        super()._adopt(model)
+        self.classes_ = np.asarray(model.classes)
+
+    def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
+        positive = int(np.count_nonzero(model.coefficients > 0))
+        return np.array([len(model.support) - positive, positive], np.int32)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Signed distances, (n,): positive is ``classes_[1]``.
+
+        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
+        """
+        return self._values(X)
+
+    def predict(self, X: Any) -> NDArray[Any] | da.Array:
+        """Labels, (n,), lazy where `decision_function` is."""
+        check_is_fitted(self)
+        classes = self.classes_
+        return self._stream(X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _is_lazy(X: Any) -> bool:
+    return is_dask_array(X) or is_zarr_array(X)
+
+
+def _block_values(rows: Any, model: KernelExpansion, map_values: Any) -> Any:
+    """Values of one block of a Dask array; on one thread, as Dask runs many at once."""
+    if rows.shape[0] == 0:
+        return map_values(np.empty(0))
+    return map_values(model.decision_function(as_row_source(rows)))

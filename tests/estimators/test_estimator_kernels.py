@@ -1,0 +1,96 @@
+"""Kernels beyond LIBSVM's: absolute distances, and a formula of one's own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import svm as peers
+from sklearn.datasets import make_moons
+from sklearn.metrics.pairwise import laplacian_kernel
+
+import bigsvm
+from bigsvm.errors import ModelError
+from bigsvm.kernels import KERNELS
+from bigsvm.models import KernelExpansion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cauchy(bigsvm.Kernel):
+    """``1 / (1 + |a - b|² / width²)``."""
+
+    name = "cauchy"
+    width: float = 1.0
+
+    def from_products(self, dots, norms_rows, norms_columns):
+        squared = np.add.outer(norms_rows, norms_columns) - 2 * dots
+        return 1 / (1 + np.maximum(squared, 0) / self.width**2)
+
+
+def cauchy(A, B, width=0.7):
+    squared = ((A[:, None, :] - B[None, :, :]) ** 2).sum(axis=2)
+    return 1 / (1 + squared / width**2)
+
+
+CASES = [
+    ({"kernel": "laplacian", "gamma": 0.8}, lambda A, B: laplacian_kernel(A, B, gamma=0.8)),
+    ({"kernel": Cauchy(width=0.7)}, cauchy),
+]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X, y = make_moons(300, noise=0.3, random_state=0)
+    X = np.hstack([X, rng.standard_normal((300, 3))]) * (rng.random((300, 5)) < 0.7)
+    return X, y
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(("options", "formula"), CASES)
+def test_same_model_as_by_the_formula(rows, options, formula, form):
+    X, y = rows
+    ours = bigsvm.SVC(C=2.0, tol=1e-6, **options).fit(form(X), y)
+    peer = peers.SVC(C=2.0, tol=1e-6, kernel=formula).fit(X, y)
+    assert ours.converged_
+    np.testing.assert_allclose(
+        ours.decision_function(form(X)), peer.decision_function(X), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(("options", "formula"), CASES)
+def test_many_rows_and_duplicates(options, formula, form):
+    X, y = make_moons(9000, noise=0.3, random_state=1)
+    X = np.round(X, 1)
+    ours = bigsvm.SVC(tol=1e-3, **options).fit(form(X), y)
+    assert ours.converged_
+    beta = ours.dual_coef_[0]
+    f = formula(X, X[ours.support_]) @ beta
+    sign = np.where(y == 1, 1.0, -1.0)
+    g = sign - f
+    alpha = np.zeros(len(y))
+    alpha[ours.support_] = beta
+    rises = np.where(sign > 0, alpha < 1, alpha < 0)
+    falls = np.where(sign > 0, alpha > 0, alpha > -1)
+    assert g[rises].max() - g[falls].min() <= 2e-3
+
+
+def test_a_model_with_a_kernel_of_ones_own_is_saved_and_loaded(rows, tmp_path, monkeypatch):
+    X, y = rows
+    fitted = bigsvm.SVC(kernel=Cauchy(width=0.7)).fit(X, y)
+    fitted.model_.save(tmp_path / "m.safetensors")
+    loaded = KernelExpansion.load(tmp_path / "m.safetensors")
+    assert loaded.kernel == Cauchy(width=0.7)
+    monkeypatch.delitem(KERNELS, "cauchy")
+    with pytest.raises(ModelError, match="import the module"):
+        KernelExpansion.load(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    "formulation", [bigsvm.SVR, bigsvm.NuSVR, bigsvm.OneClassSVM, bigsvm.NuSVC]
+)
+def test_every_formulation_has_them(rows, formulation):
+    X, y = rows
+    for options, _ in CASES:
+        assert formulation(**options).fit(X, y).converged_

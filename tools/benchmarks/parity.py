@@ -1,0 +1,198 @@
+"""Every formulation beside scikit-learn's (LIBSVM's), on small real data sets.
+
+    python tools/benchmarks/parity.py [--data heart_scale … housing_scale] [--tol 1e-5]
+
+Each formulation and kernel is trained on the same rows by both, ours as a dense array and as CSR. A
+line of the table is the worse of both layouts:
+
+objective   relative difference of the dual objectives, recomputed in float64 from the models
+values      largest difference of decision values or predictions over the rows, in units of what
+            they tell apart: 1 for classes, ρ for one class, the targets' standard deviation
+labels      rows with another label although their decision value is farther than that from 0
+nu          whether ν means what it should: errors ≤ ν ≤ support vectors, in shares of the rows
+
+Limits are 1e-4, 1e-3 and 0. Rows are trained on as the files have them: scaled, but for spambase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from common import table
+from data_sets import data_folder
+from sklearn import svm as peers
+from sklearn.datasets import load_svmlight_file
+from sklearn.metrics.pairwise import pairwise_kernels
+
+import bigsvm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+CLASSES = (
+    "heart_scale",
+    "breast-cancer_scale",
+    "australian_scale",
+    "german.numer_scale",
+    "ionosphere_scale",
+    "svmguide1.scale",
+)
+TARGETS = ("housing_scale", "mpg.scale", "abalone_scale", "space_ga.scale", "cpusmall.scale")
+KERNELS: dict[str, dict[str, Any]] = {
+    "rbf": {"gamma": "scale"},
+    "linear": {},
+    "poly": {"gamma": "scale", "coef0": 1.0, "degree": 2},
+    "sigmoid": {"gamma": 0.01, "coef0": 0.0},
+}
+OBJECTIVE, VALUES = 1e-4, 1e-3
+
+
+class Task(NamedTuple):
+    """One formulation with its parameters; both libraries call them the same."""
+
+    name: str
+    kind: str
+    parameters: dict[str, Any]
+
+
+class Line(NamedTuple):
+    """How far apart two models are."""
+
+    objective: float
+    values: float
+    labels: int
+    nu: bool
+    seconds: tuple[float, float]
+
+
+def tasks(y: NDArray[np.float64], *, regression: bool) -> Iterator[Task]:
+    """List what is trained on labels or targets y, (n,)."""
+    if regression:
+        scale = float(y.std())
+        yield Task("eps-svr", "SVR", {"C": scale, "epsilon": 0.1 * scale})
+        yield Task("nu-svr", "NuSVR", {"C": scale, "nu": 0.4})
+        return
+    smaller = min(np.mean(y == label) for label in np.unique(y))
+    yield Task("c-svc", "SVC", {"C": 1.0})
+    yield Task("nu-svc", "NuSVC", {"nu": round(0.8 * 2 * float(smaller), 3)})
+    yield Task("one-class", "OneClassSVM", {"nu": 0.2})
+
+
+def objective(task: Task, model: Any, K: NDArray[np.float64], y: NDArray[np.float64]) -> float:  # noqa: ANN401 (ours or theirs)
+    """Dual objective of a model; K (n, n)."""
+    beta = np.zeros(len(y))
+    coefficients = model.dual_coef_
+    beta[model.support_] = np.ravel(
+        coefficients.toarray() if sp.issparse(coefficients) else coefficients
+    )
+    value = -0.5 * beta @ K @ beta
+    if task.name == "c-svc":
+        value += np.abs(beta).sum()
+    if task.name.endswith("svr"):
+        value += y @ beta - task.parameters.get("epsilon", 0.0) * np.abs(beta).sum()
+    return float(value)
+
+
+def values_of(model: Any, rows: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    """Decision values, or predictions of a regression."""
+    function = getattr(model, "decision_function", None) or model.predict
+    return np.asarray(function(rows))
+
+
+def compare(task: Task, kernel: str, X: sp.csr_matrix, y: NDArray[np.float64], tol: float) -> Line:
+    """Train by both and measure; the worse of the layouts."""
+    dense = X.toarray()
+    options = {**task.parameters, "kernel": kernel, **KERNELS[kernel], "tol": tol}
+    if options.get("gamma") == "scale":
+        options["gamma"] = 1.0 / (X.shape[1] * dense.var())
+    named = {k: options[k] for k in ("gamma", "coef0", "degree") if k in options}
+    K = pairwise_kernels(dense, metric=kernel, **named)
+    target = None if task.name == "one-class" else y
+    started = time.perf_counter()
+    theirs = getattr(peers, task.kind)(cache_size=1000, **options).fit(dense, target)
+    peer_seconds = time.perf_counter() - started
+    expected, best = values_of(theirs, dense), objective(task, theirs, K, y)
+    scale = {"one-class": abs(float(theirs.intercept_[0]))}.get(task.name, 1.0)
+    if task.name.endswith("svr"):
+        scale = float(y.std())
+    worst = Line(0.0, 0.0, 0, True, (0.0, peer_seconds))
+    for rows in (dense, X):
+        started = time.perf_counter()
+        ours = getattr(bigsvm, task.kind)(**options).fit(rows, target)
+        seconds = time.perf_counter() - started
+        found = values_of(ours, rows)
+        apart = np.abs(found - expected)
+        doubt = VALUES * scale
+        labels = 0
+        if not task.name.endswith("svr"):
+            labels = int((((found > 0) != (expected > 0)) & (np.abs(expected) > doubt)).sum())
+        worst = Line(
+            max(worst.objective, abs(objective(task, ours, K, y) - best) / max(abs(best), 1e-12)),
+            max(worst.values, float(apart.max()) / scale),
+            max(worst.labels, labels),
+            worst.nu and nu_holds(task, ours, found, y),
+            (max(worst.seconds[0], seconds), peer_seconds),
+        )
+    return worst
+
+
+def nu_holds(task: Task, model: Any, values: NDArray[np.float64], y: NDArray[np.float64]) -> bool:  # noqa: ANN401
+    """Whether at most ν of the rows are wrong and at least ν support vectors."""
+    if "nu" not in task.parameters:
+        return True
+    nu, slack = task.parameters["nu"], 1e-3
+    if task.name == "nu-svr":
+        wrong = np.abs(values - y) > model.epsilon_ + slack * y.std()
+    elif task.name == "nu-svc":
+        wrong = np.where(y == model.classes_[1], values, -values) < -slack
+    else:
+        wrong = values < -slack * abs(float(model.offset_[0]))
+    return bool(wrong.mean() <= nu + 1e-9 and len(model.support_) / len(y) >= nu - 1e-9)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", default=[*CLASSES, *TARGETS])
+    parser.add_argument("--kernels", nargs="+", default=list(KERNELS), choices=list(KERNELS))
+    parser.add_argument("--tol", type=float, default=1e-5)
+    options = parser.parse_args()
+    warnings.simplefilter("error", RuntimeWarning)
+    print(f"$ python tools/benchmarks/parity.py {' '.join(sys.argv[1:])}".rstrip())
+    lines, failed = [], 0
+    for name in options.data:
+        X, y = load_svmlight_file(str(data_folder() / f"{name}.libsvm.gz"))
+        for task in tasks(y, regression=name in TARGETS):
+            for kernel in options.kernels:
+                line = compare(task, kernel, X, y, options.tol)
+                holds = (
+                    line.objective <= OBJECTIVE
+                    and line.values <= VALUES
+                    and line.labels == 0
+                    and line.nu
+                )
+                failed += not holds
+                lines.append(
+                    [
+                        name, task.name, kernel, f"{line.objective:.1e}", f"{line.values:.1e}",
+                        str(line.labels), "-" if "nu" not in task.parameters else str(line.nu),
+                        f"{line.seconds[0]:.2f}", f"{line.seconds[1]:.2f}",
+                        "holds" if holds else "does not hold",
+                    ]
+                )  # fmt: skip
+                print(" ".join(lines[-1]), file=sys.stderr, flush=True)
+    head = ["data", "formulation", "kernel", "objective", "values", "labels", "nu"]
+    print(table([*head, "ours s", "theirs s", ""], lines))
+    print(f"{len(lines) - failed} of {len(lines)} hold")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
