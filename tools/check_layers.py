@@ -30,6 +30,7 @@ ORDER = (
     "duals",
     "training",
     "models",
+    "interchange",
     "estimators",
     "report",
     "cli",

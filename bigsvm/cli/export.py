@@ -1,0 +1,46 @@
+"""``bigsvm export``: a model in the format of another library."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bigsvm.cli.outputs import check_model_path
+from bigsvm.errors import ModelError
+
+
+class Format(StrEnum):
+    """What a model can be written as."""
+
+    LIBSVM = "libsvm"
+    ONNX = "onnx"
+
+
+def command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model of `bigsvm train`.")],
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="File to write.")],
+    to: Annotated[Format, typer.Option("--to", help="LIBSVM's model text, or an ONNX graph.")],
+) -> None:
+    """Write a model in the format of another library.
+
+    \b
+    Examples:
+      bigsvm export model.safetensors a9a.model --to libsvm
+      bigsvm export model.safetensors a9a.onnx --to onnx
+    """  # noqa: D301
+    from bigsvm.models import KernelExpansion
+
+    check_model_path(output)
+    if output.resolve() == model.resolve():
+        raise ModelError(f"{output} is the model itself; write to another file")
+    trained = KernelExpansion.load(model)
+    if to is Format.LIBSVM:
+        from bigsvm.interchange.libsvm_model import write_libsvm_model
+
+        write_libsvm_model(trained, output)
+        return
+    from bigsvm.files import replace_synced
+    from bigsvm.interchange.onnx_model import to_onnx
+
+    replace_synced(output, to_onnx(trained).SerializeToString())

@@ -1,0 +1,109 @@
+"""A model as an ONNX graph of plain operators, which any runtime has, in float64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.errors import ModelError
+
+if TYPE_CHECKING:
+    from bigsvm.models import KernelExpansion
+
+OPSET = 17
+
+
+def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; onnx is an extra)
+    """Make a graph of input ``X`` (n, d) float64 and outputs ``label`` (n,) and ``values`` (n,).
+
+    Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
+    no output of that name. Values are decision values, or predictions of a regression.
+
+    Raises
+    ------
+    ModelError
+        onnx is not installed, or the kernel has no formula in it.
+    """
+    try:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError as error:
+        raise ModelError(f"{error}; pip install 'bigsvm[onnx]'") from None
+
+    nodes: list[Any] = []
+    constants: list[Any] = []
+
+    def constant(name: str, value: Any) -> str:  # noqa: ANN401
+        constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def apply(operator: str, *inputs: str, to: str, **attributes: Any) -> str:  # noqa: ANN401
+        nodes.append(helper.make_node(operator, list(inputs), [to], **attributes))
+        return to
+
+    vectors: Any = model.support_vectors
+    dense = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
+    dense = dense.astype(np.float64)
+    rows = "X"
+    if model.kernel.is_shift_invariant and model.centre is not None:
+        dense = dense - model.centre
+        rows = apply("Sub", rows, constant("centre", model.centre[None, :]), to="centred")
+    dots = apply("MatMul", rows, constant("support_vectors", dense.T), to="dots")
+    described = model.kernel.describe()
+    gamma = constant("gamma", np.float64(described.get("gamma", 1.0)))
+    match described["name"]:
+        case "linear":
+            kernel = dots
+        case "rbf":
+            ones = constant("ones", np.ones((dense.shape[1], 1)))
+            norms = apply(
+                "MatMul", apply("Mul", rows, rows, to="squares"), ones, to="squared_norms"
+            )
+            of_vectors = constant("vector_norms", (dense**2).sum(axis=1)[None, :])
+            both = apply("Add", norms, of_vectors, to="both_norms")
+            twice = apply("Mul", dots, constant("two", np.float64(2.0)), to="twice_dots")
+            apart = apply("Sub", both, twice, to="squared_distances")
+            apart = apply("Max", apart, constant("zero", np.float64(0.0)), to="not_negative")
+            scaled = apply("Mul", apart, gamma, to="scaled")
+            kernel = apply("Exp", apply("Neg", scaled, to="exponents"), to="kernel")
+        case "poly" | "sigmoid":
+            scaled = apply("Mul", dots, gamma, to="scaled")
+            offset = constant("coef0", np.float64(described["coef0"]))
+            shifted = apply("Add", scaled, offset, to="shifted")
+            if described["name"] == "sigmoid":
+                kernel = apply("Tanh", shifted, to="kernel")
+            else:
+                degree = constant("degree", np.float64(described["degree"]))
+                kernel = apply("Pow", shifted, degree, to="kernel")
+        case name:
+            raise ModelError(f"the kernel {name} cannot be written as ONNX")
+    summed = apply("MatMul", kernel, constant("coefficients", model.coefficients), to="sums")
+    values = apply("Add", summed, constant("intercept", np.float64(model.intercept)), to="values")
+    outputs = [helper.make_tensor_value_info("values", TensorProto.DOUBLE, ["n"])]
+    labels = (-1, 1) if model.formulation == "one-class" else model.classes
+    if labels is not None:
+        array, kind = _label_array(labels)
+        apply("Greater", values, constant("threshold", np.float64(0.0)), to="is_positive")
+        nodes.append(helper.make_node("Cast", ["is_positive"], ["index"], to=TensorProto.INT64))
+        apply("Gather", constant("classes", array), "index", to="label")
+        outputs.insert(0, helper.make_tensor_value_info("label", kind, ["n"]))
+    given = helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", model.n_features])
+    graph = helper.make_graph(nodes, "bigsvm", [given], outputs, constants)
+    made = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="bigsvm"
+    )
+    onnx.checker.check_model(made)
+    return made
+
+
+def _label_array(labels: Any) -> tuple[Any, int]:  # noqa: ANN401
+    """Labels as ONNX has them, and their type there."""
+    from onnx import TensorProto
+
+    if any(isinstance(label, str) for label in labels):
+        return np.asarray([str(label) for label in labels], object), TensorProto.STRING
+    if all(float(label).is_integer() for label in labels):
+        return np.asarray(labels, np.int64), TensorProto.INT64
+    return np.asarray(labels, np.float64), TensorProto.DOUBLE

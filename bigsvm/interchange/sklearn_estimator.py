@@ -1,0 +1,76 @@
+"""A model as the fitted estimator scikit-learn would have made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.errors import ModelError
+
+if TYPE_CHECKING:
+    from bigsvm.models import KernelExpansion
+
+KINDS = {
+    "c-svc": "SVC",
+    "nu-svc": "NuSVC",
+    "one-class": "OneClassSVM",
+    "eps-svr": "SVR",
+    "nu-svr": "NuSVR",
+}
+KERNELS = ("linear", "poly", "rbf", "sigmoid")
+
+
+def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
+    """Make a fitted estimator of `sklearn.svm` that predicts as the model does, in float64.
+
+    Raises
+    ------
+    ModelError
+        Its kernel is not one of scikit-learn's SVMs'.
+    """
+    from sklearn import svm
+
+    name = model.formulation.removesuffix(" squared hinge")
+    if model.kernel.name not in KERNELS or name not in KINDS:
+        raise ModelError(f"scikit-learn has no {name} with the kernel {model.kernel.name}")
+    described = model.kernel.describe()
+    parameters = {k: described[k] for k in ("gamma", "coef0", "degree") if k in described}
+    estimator = getattr(svm, KINDS[name])(kernel=described["name"], **parameters)
+    two_classes = model.classes is not None
+    # Support vectors of the first class come first; for the others any order will do.
+    order = np.argsort(model.coefficients > 0, kind="stable") if two_classes else slice(None)
+    coefficients = model.coefficients[order][None, :]
+    vectors: Any = model.support_vectors
+    vectors = vectors[order].astype(np.float64)
+    is_sparse = sp.issparse(vectors)
+    estimator._sparse = is_sparse
+    estimator.n_features_in_ = model.n_features
+    estimator.shape_fit_ = (
+        int(model.provenance.get("n_rows", len(model.support))),
+        model.n_features,
+    )
+    estimator.support_ = model.support[order].astype(np.int32)
+    estimator.support_vectors_ = sp.csr_matrix(vectors) if is_sparse else vectors
+    estimator.dual_coef_ = sp.csr_matrix(coefficients) if is_sparse else coefficients
+    estimator.intercept_ = np.array([model.intercept])
+    # What LIBSVM itself is given decides for the first class where it is positive.
+    sign = -1.0 if two_classes else 1.0
+    estimator._dual_coef_ = sign * estimator.dual_coef_
+    estimator._intercept_ = sign * estimator.intercept_
+    negative = int(np.count_nonzero(model.coefficients <= 0))
+    counts = [negative, len(model.support) - negative] if two_classes else [len(model.support)] * 2
+    estimator._n_support = np.array(counts, np.int32)
+    estimator._probA = estimator._probB = np.empty(0)
+    estimator._effective_probability = False
+    estimator._gamma = float(parameters.get("gamma", 0.0))
+    estimator._num_iter = np.array([int(model.certificate.get("n_iter") or 0)], np.int32)
+    estimator.n_iter_ = estimator._num_iter if two_classes else int(estimator._num_iter[0])
+    estimator.fit_status_ = 0 if model.certificate.get("converged", True) else 1
+    if two_classes:
+        estimator.classes_ = np.asarray(model.classes)
+        estimator.class_weight_ = np.ones(2)
+    if name == "one-class":
+        estimator.offset_ = -estimator.intercept_
+    return estimator

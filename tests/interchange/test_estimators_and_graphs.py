@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import make_moons
+
+import bigsvm
+from bigsvm.data.sources import as_row_source
+from bigsvm.interchange.onnx_model import to_onnx
+from bigsvm.interchange.sklearn_estimator import to_scikit_learn
+
+KINDS = [
+    bigsvm.SVC(),
+    bigsvm.SVC(kernel="linear"),
+    bigsvm.SVC(kernel="poly", degree=2, coef0=0.5),
+    bigsvm.SVC(kernel="sigmoid", gamma=0.1),
+    bigsvm.SVC(loss="squared_hinge"),
+    bigsvm.NuSVC(nu=0.3),
+    bigsvm.OneClassSVM(nu=0.2),
+    bigsvm.SVR(),
+    bigsvm.NuSVR(),
+]
+
+
+@pytest.fixture(scope="module")
+def moons():
+    X, y = make_moons(200, noise=0.3, random_state=0)
+    return X, np.where(y == 1, 7, 3)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("estimator", KINDS, ids=str)
+def test_scikit_learn_predicts_the_same(estimator, form, moons):
+    X, y = moons
+    fitted = estimator.fit(form(X), y)
+    exported = to_scikit_learn(fitted.model_)
+    np.testing.assert_allclose(exported.predict(form(X)), fitted.predict(form(X)), rtol=1e-9)
+    if hasattr(exported, "decision_function"):
+        np.testing.assert_allclose(
+            exported.decision_function(form(X)), fitted.decision_function(form(X)), atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("labels", [(3, 7), ("a", "b")])
+@pytest.mark.parametrize("estimator", KINDS, ids=str)
+def test_the_graph_predicts_the_same(estimator, labels, moons):
+    reference = pytest.importorskip("onnx.reference")
+    X, y = moons
+    if hasattr(estimator, "epsilon") or isinstance(estimator, bigsvm.NuSVR):
+        target = y.astype(float)
+    else:
+        target = np.where(y == 7, labels[1], labels[0])
+    fitted = estimator.fit(X, target)
+    graph = reference.ReferenceEvaluator(to_onnx(fitted.model_))
+    outputs = dict(zip(graph.output_names, graph.run(None, {"X": X}), strict=True))
+    np.testing.assert_allclose(
+        outputs["values"], fitted.model_.decision_function(as_row_source(X)), atol=1e-9
+    )
+    assert ("label" in outputs) == hasattr(fitted, "decision_function")
+    if "label" in outputs:
+        np.testing.assert_array_equal(outputs["label"], fitted.predict(X))

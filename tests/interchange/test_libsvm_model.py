@@ -1,0 +1,152 @@
+import dataclasses
+import subprocess
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import make_moons
+
+import bigsvm
+from bigsvm.errors import ModelError
+from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
+
+KINDS = [
+    bigsvm.SVC(),
+    bigsvm.SVC(kernel="linear"),
+    bigsvm.SVC(kernel="poly", degree=2, coef0=0.5),
+    bigsvm.SVC(kernel="sigmoid", gamma=0.1),
+    bigsvm.SVC(loss="squared_hinge"),
+    bigsvm.NuSVC(nu=0.3),
+    bigsvm.OneClassSVM(nu=0.2),
+    bigsvm.SVR(),
+    bigsvm.NuSVR(),
+]
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(200, noise=0.3, random_state=0)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("estimator", KINDS, ids=str)
+def test_what_is_written_is_read_to_the_same_values(estimator, form, moons, tmp_path):
+    X, y = moons
+    fitted = estimator.fit(form(X), y)
+    path = tmp_path / "libsvm.model"
+    write_libsvm_model(fitted.model_, path)
+    model = read_libsvm_model(path, n_features=2)
+    from bigsvm.data.sources import as_row_source
+
+    expected = fitted.model_.decision_function(as_row_source(X))
+    np.testing.assert_allclose(
+        model.decision_function(as_row_source(X)), expected, rtol=1e-12, atol=1e-12
+    )
+    assert model.classes == (None if fitted.model_.classes is None else [0.0, 1.0])
+
+
+WHOLE = """svm_type c_svc
+kernel_type rbf
+gamma 0.5
+nr_class 2
+total_sv 2
+rho -0.25
+label 1 -1
+nr_sv 1 1
+SV
+1 1:0.5 3:1e-3
+-1 2:-2
+"""
+
+
+def written(tmp_path, text):
+    path = tmp_path / "other.model"
+    path.write_text(text)
+    return path
+
+
+def test_a_model_of_libsvm_decides_for_its_first_label(tmp_path):
+    model = read_libsvm_model(written(tmp_path, WHOLE))
+    assert model.classes == [-1.0, 1.0]
+    assert model.intercept == 0.25
+    assert model.support_vectors.shape == (2, 3)
+    np.testing.assert_array_equal(model.support_vectors.toarray(), [[0.5, 0, 1e-3], [0, -2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("svm_type c_svc", "svm_type d_svc", "svm_type is 'd_svc'"),
+        ("kernel_type rbf", "kernel_type precomputed", "kernel_type is 'precomputed'"),
+        ("gamma 0.5", "gamma nan", "gamma is nan"),
+        ("gamma 0.5", "gamma", "gamma is ''"),
+        ("nr_class 2", "nr_class 3", "nr_class is 3"),
+        ("total_sv 2", "total_sv 3", "2 support vectors instead of 3"),
+        ("total_sv 2", "total_sv 1", "more support vectors than total_sv"),
+        ("total_sv 2", "total_sv -1", "total_sv is -1"),
+        ("total_sv 2", "total_sv x", "total_sv is 'x'"),
+        ("rho -0.25", "rho inf", "rho is inf"),
+        ("label 1 -1", "label 1 1", "two different classes"),
+        ("label 1 -1", "label a b", "two different classes"),
+        ("SV\n", "", "not a line of the header|no line SV"),
+        ("1 1:0.5 3:1e-3", "1 3:0.5 1:1e-3", "support vector 1"),
+        ("-1 2:-2", "-1 2:", "support vector 2"),
+        ("-1 2:-2", "x 2:1", "support vector 2"),
+    ],
+)
+def test_damage_is_named(tmp_path, old, new, message):
+    assert old in WHOLE
+    with pytest.raises(ModelError, match=message):
+        read_libsvm_model(written(tmp_path, WHOLE.replace(old, new, 1)))
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    for content in (b"", b"\x00" * 1000, b"svm_type c_svc\n" * 100, b"svm_type " + b"x" * 10**6):
+        path = tmp_path / "no.model"
+        path.write_bytes(content)
+        with pytest.raises(ModelError):
+            read_libsvm_model(path)
+    with pytest.raises(ModelError, match="cannot read"):
+        read_libsvm_model(tmp_path / "absent")
+
+
+def test_labels_that_libsvm_has_not_are_refused(moons, tmp_path):
+    X, y = moons
+    model = bigsvm.SVC().fit(X, y).model_
+    for labels in (["a", "b"], [0.5, 1.0], [0.0, 2.0**40]):
+        with pytest.raises(ModelError, match="whole numbers"):
+            write_libsvm_model(dataclasses.replace(model, classes=labels), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", KINDS, ids=str)
+def test_libsvm_itself_gives_our_labels_and_we_give_its(estimator, moons, tmp_path):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    X, y = moons
+    fitted = estimator.fit(X, y)
+    write_libsvm_model(fitted.model_, tmp_path / "ours.model")
+    theirs = svmutil.svm_load_model(str(tmp_path / "ours.model"))
+    predicted, _, _ = svmutil.svm_predict(list(y), [dict(enumerate(x, 1)) for x in X], theirs, "-q")
+    np.testing.assert_allclose(predicted, fitted.predict(X), atol=1e-9)
+    svmutil.svm_save_model(str(tmp_path / "theirs.model"), theirs)
+    again = read_libsvm_model(tmp_path / "theirs.model", n_features=2)
+    from bigsvm.data.sources import as_row_source
+
+    np.testing.assert_allclose(
+        again.decision_function(as_row_source(X)),
+        fitted.model_.decision_function(as_row_source(X)),
+        atol=1e-6,
+    )
+
+
+def test_the_command_line_exports(moons, tmp_path):
+    X, y = moons
+    fitted = bigsvm.SVC().fit(X, y)
+    fitted.model_.save(tmp_path / "model.safetensors")
+    subprocess.run(
+        ["bigsvm", "export", tmp_path / "model.safetensors", tmp_path / "libsvm.model",
+         "--to", "libsvm"], check=True,
+    )  # fmt: skip
+    model = read_libsvm_model(tmp_path / "libsvm.model", n_features=2)
+    np.testing.assert_array_equal(sorted(model.coefficients), sorted(fitted.dual_coef_[0]))
