@@ -1,5 +1,6 @@
 import dataclasses
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,9 +145,7 @@ def test_the_command_line_exports(moons, tmp_path):
     X, y = moons
     fitted = bigsvm.SVC().fit(X, y)
     fitted.model_.save(tmp_path / "model.safetensors")
-    subprocess.run(
-        ["bigsvm", "export", tmp_path / "model.safetensors", tmp_path / "libsvm.model",
-         "--to", "libsvm"], check=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "bigsvm", "export", tmp_path / "model.safetensors"]
+    subprocess.run([*command, tmp_path / "libsvm.model", "--to", "libsvm"], check=True)
     model = read_libsvm_model(tmp_path / "libsvm.model", n_features=2)
     np.testing.assert_array_equal(sorted(model.coefficients), sorted(fitted.dual_coef_[0]))
