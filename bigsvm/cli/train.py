@@ -300,6 +300,8 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             if checkpoint is not None and reason is not StopReason.STALLED:
                 hint = f": {resume_command(checkpoint, reason)}"
             display.warn(f"the model has not converged: {reason.sentence}{hint}")
+        if trained.certificate.get("rho") == 0 and trained.formulation == "nu-svc":
+            display.warn("nu is less than the share of errors that cannot be avoided; raise it")
     _print(trained, path, n_rows, json=json)
     return interruption.exit_code
 

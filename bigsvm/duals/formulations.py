@@ -29,6 +29,10 @@ MARGIN = 1e-9
 """Of the threshold of one class, by which it is lowered."""
 
 
+NO_MARGIN = 1e-12
+"""Of what the variables of a class add up to: a smaller ρ is rounding, and says nothing."""
+
+
 class Box(NamedTuple):
     """Linear term and bounds of some variables, each (m,) float64."""
 
@@ -270,7 +274,8 @@ class NuSVC(Classification):
     """The classifier that is told the share of its support vectors (libsvm-2.2.txt, section 2.2).
 
     linear = 0; boxes as C-SVC's with C = 1; a group for each class, of sum ±ν Σ weights / 2. The
-    decision function is divided by ρ, half the difference of the thresholds.
+    decision function is divided by ρ, half the difference of the thresholds. Where ν is less than
+    the share of errors that cannot be avoided, ρ is 0, and the decision function as well.
     """
 
     name = "nu-svc"
@@ -320,8 +325,9 @@ class NuSVC(Classification):
     def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
         negative, positive = thresholds
         rho = 0.5 * (negative - positive)
-        scale = 1.0 / rho if rho > 0 else 1.0
-        return Finished(scale, 0.5 * (negative + positive) * scale, {"rho": rho})
+        if not rho > NO_MARGIN * (self.sums(slice(None))[1]):
+            return Finished(1.0, 0.5 * (negative + positive), {"rho": 0.0})
+        return Finished(1.0 / rho, 0.5 * (negative + positive) / rho, {"rho": rho})
 
 
 @dataclass(frozen=True, kw_only=True)

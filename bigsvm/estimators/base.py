@@ -41,6 +41,12 @@ SAME_NAMES = frozenset(
 """Parameters of estimators that `TrainingParameters` calls the same."""
 
 
+NO_MARGIN_WARNING = (
+    "nu is less than the share of errors that cannot be avoided: the margin is 0, and so are all "
+    "decision values; raise nu"
+)
+
+
 class KernelMachine(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
@@ -81,6 +87,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        if self.certificate_.get("rho") == 0 and self._formulation == "nu-svc":
+            warnings.warn(NO_MARGIN_WARNING, ConvergenceWarning, stacklevel=2)
         return self
 
     def _values(self, X: Any) -> NDArray[np.float64] | da.Array:

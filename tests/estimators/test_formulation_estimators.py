@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn import svm as peers
 from sklearn.datasets import make_classification, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigsvm
@@ -229,3 +230,12 @@ def test_weights_are_scikit_learns(kind, moons, waves):
     name = "decision_function" if hasattr(peer, "decision_function") else "predict"
     expected = getattr(peer, name)(X)
     np.testing.assert_allclose(getattr(ours, name)(X), expected, atol=1e-3 * np.abs(expected).max())
+
+
+def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():
+    X = np.repeat(np.arange(10.0)[:, None], 2, axis=0)
+    y = np.tile([0, 1], 10)
+    with pytest.warns(ConvergenceWarning, match="raise nu"):
+        model = bigsvm.NuSVC(nu=0.3).fit(X, y)
+    assert model.converged_
+    assert np.abs(model.decision_function(X)).max() < 1e-9
