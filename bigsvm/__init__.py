@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bigsvm.data.store import open_store
     from bigsvm.data.write import write_store
     from bigsvm.estimators.one_class import OneClassSVM
+    from bigsvm.estimators.path import C_path
     from bigsvm.estimators.svc import SVC, NuSVC
     from bigsvm.estimators.svr import SVR, NuSVR
     from bigsvm.kernels import Kernel
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "SVC",
     "SVR",
+    "C_path",
     "Kernel",
     "KernelExpansion",
     "NuSVC",
@@ -32,6 +34,7 @@ __all__ = [
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
+    "C_path": "bigsvm.estimators.path",
     "SVC": "bigsvm.estimators.svc",
     "NuSVC": "bigsvm.estimators.svc",
     "SVR": "bigsvm.estimators.svr",

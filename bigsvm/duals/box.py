@@ -422,6 +422,26 @@ class BoxDual:
             chosen[part.start : part.stop] |= rises | falls
         return np.flatnonzero(chosen & (self.formulation.per_output(alpha) == 0))
 
+    def project(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Make alpha of all rows, of another problem on them, a feasible point of this one.
+
+        Clipped to the boxes; where more rises than falls, or less, the larger side is scaled down.
+        Where sums are not 0, `fill` is to follow.
+        """
+        rows = slice(0, len(alpha))
+        segments = self.formulation.segments(rows)
+        parts = [
+            np.clip(part, box.lower, box.upper)
+            for (box, _, _), part in zip(segments, self.formulation.split(alpha, rows), strict=True)
+        ]
+        if self.formulation.sums(rows) is None:
+            rising = sum(float(part[part > 0].sum()) for part in parts)
+            falling = -sum(float(part[part < 0].sum()) for part in parts)
+            both = min(rising, falling)
+            scales = both / max(rising, 1e-300), both / max(falling, 1e-300)
+            parts = [np.where(part > 0, part * scales[0], part * scales[1]) for part in parts]
+        return self.formulation.join(parts)
+
     def fill(self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Make alpha of the first rows, (m,), add up to what it must if these rows are all.
 

@@ -30,7 +30,7 @@ MARGIN = 1e-9
 
 
 NO_MARGIN = 1e-12
-"""Of what the variables of a class add up to: a smaller ρ is rounding, and says nothing."""
+"""Of what the variables of a class add up to: a smaller rho is rounding, and says nothing."""
 
 
 class Box(NamedTuple):

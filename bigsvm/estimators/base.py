@@ -75,10 +75,13 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
         """
         source, labels, weights = self._training_data(X, y, sample_weight)
+        start = getattr(self, "model_", None) if self.warm_start else None
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
         del labels
-        self._adopt(train_model(source, last_reference.pop(), weights, self._parameters()))
+        self._adopt(
+            train_model(source, last_reference.pop(), weights, self._parameters(), start=start)
+        )
         if not self.converged_:
             reason = StopReason(self.stop_reason_)
             gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"

@@ -39,8 +39,8 @@ class OneClassSVM(OutlierMixin, KernelMachine):  # type: ignore[misc]
     nu : float, default 0.5
         In (0, 1]: at most this share of the rows (by weight) is outside, at least this share are
         support vectors.
-    selection, working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter,
-    max_time, n_jobs, random_state
+    warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
+    checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
 
     Attributes
@@ -72,6 +72,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):  # type: ignore[misc]
         gamma: float | str = "scale",
         coef0: float = 0.0,
         tol: float = 1e-3,
+        warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
         memory: int | str = "1GB",
@@ -90,6 +91,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):  # type: ignore[misc]
         self.gamma = gamma
         self.coef0 = coef0
         self.tol = tol
+        self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
         self.memory = memory

@@ -36,6 +36,9 @@ class SVC(Classifier):
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
+    warm_start : bool, default False
+        Whether `fit` starts from the model of the last one, which must be of the same rows: after a
+        change of C, of a weight or of epsilon it takes fewer steps.
     selection : {"auto", "second-order", "hmg", "mvp"}
         How the solver chooses a pair of variables.
     working_set : {"auto", "all"}
@@ -113,6 +116,7 @@ class SVC(Classifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
+        warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
         memory: int | str = "1GB",
@@ -133,6 +137,7 @@ class SVC(Classifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
         self.memory = memory
@@ -167,8 +172,8 @@ class NuSVC(Classifier):
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
         Factors of the rows' weights.
-    selection, working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter,
-    max_time, n_jobs, random_state
+    warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
+    checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
 
     Attributes
@@ -199,6 +204,7 @@ class NuSVC(Classifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
+        warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
         memory: int | str = "1GB",
@@ -218,6 +224,7 @@ class NuSVC(Classifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
         self.memory = memory

@@ -51,8 +51,8 @@ class SVR(Regressor):
         Penalty of what is outside of the tube; > 0.
     epsilon : float, default 0.1
         Half-width of the tube within which nothing is lost, in units of y; >= 0.
-    selection, working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter,
-    max_time, n_jobs, random_state
+    warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
+    checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
 
     Attributes
@@ -82,6 +82,7 @@ class SVR(Regressor):
         gamma: float | str = "scale",
         coef0: float = 0.0,
         tol: float = 1e-3,
+        warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
         memory: int | str = "1GB",
@@ -101,6 +102,7 @@ class SVR(Regressor):
         self.gamma = gamma
         self.coef0 = coef0
         self.tol = tol
+        self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
         self.memory = memory
@@ -135,8 +137,8 @@ class NuSVR(Regressor):
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
-    selection, working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter,
-    max_time, n_jobs, random_state
+    warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
+    checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
 
     Attributes
@@ -168,6 +170,7 @@ class NuSVR(Regressor):
         gamma: float | str = "scale",
         coef0: float = 0.0,
         tol: float = 1e-3,
+        warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
         memory: int | str = "1GB",
@@ -187,6 +190,7 @@ class NuSVR(Regressor):
         self.gamma = gamma
         self.coef0 = coef0
         self.tol = tol
+        self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
         self.memory = memory

@@ -44,6 +44,15 @@ class Variables(NamedTuple):
     formulation: Formulation
     groups: Groups | None
 
+    def gather(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add alpha of the original rows, (n,) or (n, faces), up to that of the variables."""
+        if self.groups is None:
+            return alpha
+        summed: NDArray[np.float64] = np.add.reduceat(
+            alpha[self.groups.rows], self.groups.starts[:-1], axis=0
+        )
+        return summed
+
     def spread(
         self,
         formulation: Formulation,

@@ -67,6 +67,8 @@ class Decomposition:
         Whether all rows are one working set: the papers' own algorithm, kernel rows on demand.
     disk : DiskCache, optional
         Where kernel rows of that working set may be kept besides memory.
+    start : (n,) or (n, faces) float64, optional
+        A feasible point to start from, with all rows at once, instead of 0 and a sample.
     seed : int
         Of the choice among too many violators.
     limits : Limits
@@ -88,6 +90,7 @@ class Decomposition:
         tol: float,
         whole: bool = False,
         disk: DiskCache | None = None,
+        start: NDArray[np.float64] | None = None,
         seed: int = 0,
         limits: Limits | None = None,
         checkpoint: Checkpoint | None = None,
@@ -116,8 +119,9 @@ class Decomposition:
             source, tiles, plan, self._rows, self.count,
             watch=self._watch, listener=listener, pause=self._pause,
         )  # fmt: skip
+        self._start = start
         if saved is None:
-            self.count.scope = self._next_scope()
+            self.count.scope = source.n_rows if start is not None else self._next_scope()
 
     # -- the loop ----------------------------------------------------------------------------
 
@@ -333,7 +337,8 @@ class Decomposition:
         state, count = self.state, self.count
         alpha, outputs = self._of_scope()
         if not (count.pieces_done or count.rows_done):
-            filled = self.dual.fill(alpha, outputs)
+            begin = alpha if self._start is None or alpha.any() else self._start
+            filled = self.dual.fill(begin, outputs)
             changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
             active = np.flatnonzero(changed)
             self.state = state = state._replace(

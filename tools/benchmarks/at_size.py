@@ -1,6 +1,6 @@
 """Regression and one class on many rows, out of core: sweeps, floors and memory.
 
-    python tools/benchmarks/at_size.py [--rows 1000000] [--memory 200MB]
+    python tools/benchmarks/at_size.py [--rows 1000000] [--memory 500MB]
 
 A store of --rows rows of 20 columns is made from a seed: targets are a smooth function of some
 columns and noise, and a hundredth of the rows are far from the others. ``eps-svr`` learns the
@@ -97,7 +97,7 @@ def train(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--memory", default="200MB", help="budget of the runs")
+    parser.add_argument("--memory", default="500MB", help="budget of the runs")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     print(machine(options.threads))
