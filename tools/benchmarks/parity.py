@@ -82,7 +82,7 @@ def tasks(y: NDArray[np.float64], *, regression: bool) -> Iterator[Task]:
         return
     smaller = min(np.mean(y == label) for label in np.unique(y))
     yield Task("c-svc", "SVC", {"C": 1.0})
-    yield Task("nu-svc", "NuSVC", {"nu": round(0.9 * 2 * float(smaller), 3)})
+    yield Task("nu-svc", "NuSVC", {"nu": round(1.79 * float(smaller), 3) + 1e-4})
     yield Task("one-class", "OneClassSVM", {"nu": 0.2})
 
 
