@@ -174,7 +174,7 @@ class KernelExpansion:
             "certificate": dict(self.certificate),
             "provenance": dict(self.provenance),
         }
-        text = json.dumps(header, sort_keys=True)
+        text = json.dumps(header, sort_keys=True, default=_plain)
         metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
         try:
             _replace_synced(Path(path), tensors, metadata)
@@ -253,6 +253,11 @@ class KernelExpansion:
             certificate=header["certificate"],
             provenance=header["provenance"],
         )
+
+
+def _plain(value: object) -> object:
+    """Give NumPy's numbers as JSON has them, and whatever else as text."""
+    return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 def _replace_synced(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:

@@ -259,6 +259,8 @@ class SquaredHingeSVC(Classification):
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
         sign, bound = self.sign[rows], self.bounds(rows, self.C)
+        # A weight whose ridge float64 does not hold is none.
+        bound = np.where(bound > 1.0 / np.finfo(np.float64).max, bound, 0.0)
         far = np.where(bound > 0, np.inf, 0.0)
         box = Box(
             linear=sign.astype(np.float64),

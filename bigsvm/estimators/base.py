@@ -90,7 +90,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if self.certificate_.get("rho") == 0 and self._formulation == "nu-svc":
+        if self.converged_ and self._formulation == "nu-svc" and self.certificate_["rho"] == 0:
             warnings.warn(NO_MARGIN_WARNING, ConvergenceWarning, stacklevel=2)
         return self
 

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
-from bigsvm.errors import ModelError
+from bigsvm.errors import ModelError, ParameterError
 from bigsvm.files import replace_synced
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion
@@ -108,7 +108,7 @@ def _header(model: KernelExpansion) -> Iterator[str]:
 
 
 def _whole(label: float | str) -> int:
-    if isinstance(label, str) or label != int(label) or abs(label) > 2**31 - 1:
+    if isinstance(label, str) or not abs(label) < 2**31 or label != int(label):
         raise ModelError(
             f"LIBSVM's labels are whole numbers of 32 bits; the model has the label {label!r}"
         )
@@ -145,22 +145,27 @@ def read_libsvm_model(
     except OSError as error:
         raise ModelError(f"cannot read the model {path}: {error}") from error
     largest = int(rows.indices.max(initial=0))
-    if n_features is not None and n_features < largest:
+    starts_at = 0 if rows.nnz and rows.indices.min() == 0 else 1
+    if n_features is not None and n_features < largest + 1 - starts_at:
         raise ModelError(
             f"{path}: a support vector has index {largest}; n_features is {n_features}"
         )
-    starts_at = 0 if rows.nnz and rows.indices.min() == 0 else 1
     width = max(largest + 1 - starts_at, n_features or 1)
     vectors = sp.csr_matrix(
         (rows.data, rows.indices - starts_at, rows.indptr), shape=(len(coefficients), width)
     )
     classes = header.get("label")
+    # Any centre will do, and without one float32 distances of rows far from the origin are noise.
+    kernel = header["kernel"]
+    centre = None
+    if kernel.is_shift_invariant and len(coefficients):
+        centre = np.asarray(vectors.mean(axis=0), np.float64).ravel()
     return KernelExpansion(
-        kernel=header["kernel"],
+        kernel=kernel,
         support_vectors=vectors,
         coefficients=coefficients,
         intercept=-header["rho"],
-        centre=None,
+        centre=centre,
         support=np.arange(len(coefficients)),
         classes=None if classes is None else [float(label) for label in reversed(classes)],
         formulation=SVM_TYPES[header["svm_type"]],
@@ -204,16 +209,20 @@ def _read_header(file: BinaryIO, path: object) -> dict[str, Any]:
     ):
         if value not in known:
             raise ModelError(f"{path}: {name} is {value!r}; known are {', '.join(known)}")
-    header = {
-        "svm_type": svm_type,
-        "total_sv": one("total_sv", int),
-        "rho": one("rho", float),
-        "kernel": make_kernel(
+    try:
+        kernel = make_kernel(
             KERNEL_TYPES[kernel_type],
             gamma=one("gamma", float, 1.0),
             coef0=one("coef0", float, 0.0),
             degree=one("degree", int, 3),
-        ),
+        )
+    except (ParameterError, OverflowError) as error:
+        raise ModelError(f"{path}: {error}") from None
+    header = {
+        "svm_type": svm_type,
+        "total_sv": one("total_sv", int),
+        "rho": one("rho", float),
+        "kernel": kernel,
     }
     if one("nr_class", int) != 2:
         raise ModelError(
@@ -224,11 +233,13 @@ def _read_header(file: BinaryIO, path: object) -> dict[str, Any]:
             labels = [int(word) for word in found["label"]]
         except (KeyError, ValueError):
             labels = []
-        if len(set(labels)) != 2:
-            raise ModelError(f"{path}: label must name two different classes by whole numbers")
+        if len(labels) != 2 or labels[0] == labels[1] or max(map(abs, labels)) >= 2**31:
+            raise ModelError(
+                f"{path}: label must name two different classes by whole numbers of 32 bits"
+            )
         header["label"] = labels
-    if not 0 < header["total_sv"] < 2**31:
-        raise ModelError(f"{path}: total_sv is {header['total_sv']}; there must be some")
+    if not 0 <= header["total_sv"] < 2**31:
+        raise ModelError(f"{path}: total_sv is {header['total_sv']}; it must be a number of rows")
     return header
 
 
@@ -260,4 +271,6 @@ def _read_vectors(
         )
     if done < count:
         raise ModelError(f"{path}: {done} support vectors instead of {count}; it may be cut off")
+    if not parts:
+        return sp.csr_matrix((0, 1)), np.empty(0)
     return sp.vstack(parts, format="csr"), np.concatenate(coefficients)

@@ -239,3 +239,18 @@ def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():
         model = bigsvm.NuSVC(nu=0.3).fit(X, y)
     assert model.converged_
     assert np.abs(model.decision_function(X)).max() < 1e-9
+
+
+def test_a_weight_too_small_for_float64_is_none():
+    X, y = make_moons(60, noise=0.3, random_state=0)
+    weights = np.r_[1e-310, np.ones(59)]
+    tiny = bigsvm.SVC(loss="squared_hinge").fit(X, y, sample_weight=weights)
+    without = bigsvm.SVC(loss="squared_hinge").fit(X, y, sample_weight=np.r_[0.0, np.ones(59)])
+    np.testing.assert_allclose(tiny.decision_function(X), without.decision_function(X), atol=1e-6)
+
+
+def test_numpy_numbers_as_parameters_are_saved(tmp_path, waves):
+    model = bigsvm.SVR(C=np.int64(2), epsilon=np.float32(0.125), n_jobs=np.int64(1)).fit(*waves)
+    model.model_.save(tmp_path / "m")
+    parameters = bigsvm.KernelExpansion.load(tmp_path / "m").provenance["parameters"]
+    assert (parameters["C"], parameters["epsilon"]) == (2, 0.125)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.datasets import make_moons
 
 import bigsvm
+from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
 
@@ -37,8 +38,6 @@ def test_what_is_written_is_read_to_the_same_values(estimator, form, moons, tmp_
     path = tmp_path / "libsvm.model"
     write_libsvm_model(fitted.model_, path)
     model = read_libsvm_model(path, n_features=2)
-    from bigsvm.data.sources import as_row_source
-
     expected = fitted.model_.decision_function(as_row_source(X))
     np.testing.assert_allclose(
         model.decision_function(as_row_source(X)), expected, rtol=1e-12, atol=1e-12
@@ -86,6 +85,11 @@ def test_a_model_of_libsvm_decides_for_its_first_label(tmp_path):
         ("total_sv 2", "total_sv 1", "more support vectors than total_sv"),
         ("total_sv 2", "total_sv -1", "total_sv is -1"),
         ("total_sv 2", "total_sv x", "total_sv is 'x'"),
+        ("label 1 -1", "label 1 -1 1", "two different classes"),
+        ("label 1 -1", "label 1" + 400 * "0" + " -1", "two different classes"),
+        ("label 1 -1", "label 9007199254740993 9007199254740992", "two different classes"),
+        ("gamma 0.5", "gamma -0.5", "other.model: gamma is -0.5"),
+        ("gamma 0.5", "gamma 1e300", "other.model: gamma is 1e"),
         ("rho -0.25", "rho inf", "rho is inf"),
         ("label 1 -1", "label 1 1", "two different classes"),
         ("label 1 -1", "label a b", "two different classes"),
@@ -132,8 +136,6 @@ def test_libsvm_itself_gives_our_labels_and_we_give_its(estimator, moons, tmp_pa
     np.testing.assert_allclose(predicted, fitted.predict(X), atol=1e-9)
     svmutil.svm_save_model(str(tmp_path / "theirs.model"), theirs)
     again = read_libsvm_model(tmp_path / "theirs.model", n_features=2)
-    from bigsvm.data.sources import as_row_source
-
     np.testing.assert_allclose(
         again.decision_function(as_row_source(X)),
         fitted.model_.decision_function(as_row_source(X)),
@@ -149,3 +151,20 @@ def test_the_command_line_exports(moons, tmp_path):
     subprocess.run([*command, tmp_path / "libsvm.model", "--to", "libsvm"], check=True)
     model = read_libsvm_model(tmp_path / "libsvm.model", n_features=2)
     np.testing.assert_array_equal(sorted(model.coefficients), sorted(fitted.dual_coef_[0]))
+
+
+def test_float32_rows_far_from_the_origin_keep_their_values(moons, tmp_path):
+    X, y = moons
+    X = (X + 1e4).astype(np.float32)
+    fitted = bigsvm.SVC().fit(X, y)
+    write_libsvm_model(fitted.model_, tmp_path / "m")
+    values = read_libsvm_model(tmp_path / "m").decision_function(as_row_source(X))
+    np.testing.assert_allclose(values, fitted.decision_function(X), atol=1e-3)
+
+
+def test_a_model_without_support_vectors_is_one(moons, tmp_path):
+    X, _ = moons
+    fitted = bigsvm.SVR(epsilon=9).fit(X, X[:, 0])
+    write_libsvm_model(fitted.model_, tmp_path / "m")
+    model = read_libsvm_model(tmp_path / "m", n_features=2)
+    np.testing.assert_array_equal(model.decision_function(as_row_source(X)), fitted.predict(X))
