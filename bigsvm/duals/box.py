@@ -195,9 +195,7 @@ class BoxDual:
             stop = min(start + SCAN_ROWS, len(alpha))
             span = slice(start, stop)
             chosen = span if rows is None else rows[span]
-            segments = self.formulation.segments(chosen)
-            alphas = self.formulation.split(alpha[span], chosen)
-            for (box, ridge, group), part in zip(segments, alphas, strict=True):
+            for (box, ridge, group), part in self.formulation.with_alpha(alpha[span], chosen):
                 yield _Part(start, stop, group, *box, ridge, part, outputs[span])
 
     def optimality(
@@ -266,10 +264,10 @@ class BoxDual:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Gradient of the variables of `rows`, (m,) or (m, faces), from their f."""
-        parts = []
-        segments = self.formulation.segments(rows)
-        for (box, ridge, _), a in zip(segments, self.formulation.split(alpha, rows), strict=True):
-            parts.append(box.linear - outputs - ridge * a)
+        parts = [
+            box.linear - outputs - ridge * a
+            for (box, ridge, _), a in self.formulation.with_alpha(alpha, rows)
+        ]
         return np.stack(parts, axis=1) if self.formulation.n_faces > 1 else parts[0]
 
     def outputs_from(
@@ -279,20 +277,17 @@ class BoxDual:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """F of `rows`, (m,), from the gradient of their variables."""
-        box, ridge, _ = self.formulation.segments(rows)[0]
+        (box, ridge, _), a = self.formulation.with_alpha(alpha, rows)[0]
         first = gradient[:, 0] if self.formulation.n_faces > 1 else gradient
         f: NDArray[np.float64] = box.linear - first
-        if np.any(ridge):
-            f = f - ridge * self.formulation.split(alpha, rows)[0]
-        return f
+        return f - ridge * a if np.any(ridge) else f
 
     def n_bounded(self, alpha: NDArray[np.float64], rows: NDArray[np.int64]) -> int:
         """Variables of `rows` at a bound that is not 0."""
-        count = 0
-        segments = self.formulation.segments(rows)
-        for (box, _, _), a in zip(segments, self.formulation.split(alpha, rows), strict=True):
-            count += int(((a != 0) & ((a == box.lower) | (a == box.upper))).sum())
-        return count
+        return sum(
+            int(((a != 0) & ((a == box.lower) | (a == box.upper))).sum())
+            for (box, _, _), a in self.formulation.with_alpha(alpha, rows)
+        )
 
     def select(
         self,
@@ -429,10 +424,9 @@ class BoxDual:
         Where sums are not 0, `fill` is to follow.
         """
         rows = slice(0, len(alpha))
-        segments = self.formulation.segments(rows)
         parts = [
             np.clip(part, box.lower, box.upper)
-            for (box, _, _), part in zip(segments, self.formulation.split(alpha, rows), strict=True)
+            for (box, _, _), part in self.formulation.with_alpha(alpha, rows)
         ]
         if self.formulation.sums(rows) is None:
             rising = sum(float(part[part > 0].sum()) for part in parts)

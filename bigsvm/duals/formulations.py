@@ -116,6 +116,10 @@ class Formulation(ABC):
         """Put the alphas of segments together again."""
         return np.stack(parts, axis=1) if self.n_faces > 1 else parts[0]
 
+    def with_alpha(self, alpha: Values, rows: Selection) -> list[tuple[Segment, Values]]:
+        """Return each segment of `rows` and its part of their alpha."""
+        return list(zip(self.segments(rows), self.split(alpha, rows), strict=True))
+
     def per_output(self, alpha: Values) -> Values:
         """Sum up the variables of each row: what its kernel row is weighted by."""
         return alpha.sum(axis=1) if self.n_faces > 1 else alpha

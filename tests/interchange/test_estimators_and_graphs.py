@@ -8,17 +8,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.interchange.onnx_model import to_onnx
 from bigsvm.interchange.sklearn_estimator import to_scikit_learn
 
-KINDS = [
-    bigsvm.SVC(),
-    bigsvm.SVC(kernel="linear"),
-    bigsvm.SVC(kernel="poly", degree=2, coef0=0.5),
-    bigsvm.SVC(kernel="sigmoid", gamma=0.1),
-    bigsvm.SVC(loss="squared_hinge"),
-    bigsvm.NuSVC(nu=0.3),
-    bigsvm.OneClassSVM(nu=0.2),
-    bigsvm.SVR(),
-    bigsvm.NuSVR(),
-]
+from .kinds import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
 
-KINDS = [
-    bigsvm.SVC(),
-    bigsvm.SVC(kernel="linear"),
-    bigsvm.SVC(kernel="poly", degree=2, coef0=0.5),
-    bigsvm.SVC(kernel="sigmoid", gamma=0.1),
-    bigsvm.SVC(loss="squared_hinge"),
-    bigsvm.NuSVC(nu=0.3),
-    bigsvm.OneClassSVM(nu=0.2),
-    bigsvm.SVR(),
-    bigsvm.NuSVR(),
-]
+from .kinds import KINDS
 
 
 @pytest.fixture(scope="module")
