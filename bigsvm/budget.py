@@ -201,7 +201,7 @@ def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:
     """Most bytes of a row among the columns of kernel tiles.
 
     A sparse row takes there as many values as its tile has distinct features: at most the entries
-    of all its rows, in 4 MiB, or in 32 rows (`tiles.SPARSE_TILE_BYTES`, `NARROWEST_SPARSE_TILE`).
+    of all its rows, in 4 MiB, or in 32 rows (`tiles.columns.SPARSE_TILE_BYTES`, `NARROWEST_SPARSE_TILE`).
     """
     dense = 4.0 * n_columns
     if bytes_per_row >= dense:

@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm import tiles as module
 from bigsvm.data.rows import RowsAt
 from bigsvm.errors import DataError
 from bigsvm.kernels import RBF, Linear, Polynomial, make_kernel
-from bigsvm.tiles import COLUMNS_PER_TILE, ROWS_PER_TILE, Columns, KernelTiles
+from bigsvm.tiles import Columns, KernelTiles, columns, kernel_tiles
+from bigsvm.tiles.columns import COLUMNS_PER_TILE
+from bigsvm.tiles.kernel_tiles import ROWS_PER_TILE
 
 NAMES = ["linear", "poly", "rbf", "sigmoid"]
 DTYPES = [np.float32, np.float64]
@@ -96,8 +97,8 @@ def test_bits_depend_on_the_two_rows_alone(name, sparse, dtype, monkeypatch):
             i, j = rng.permutation(600)[:m], rng.permutation(600)[:p]
             part = evaluate(tiles, matrix[i], matrix[j], sparse=sparse)
             np.testing.assert_array_equal(part, whole[np.ix_(i, j)])
-        monkeypatch.setattr(module, "COLUMNS_PER_TILE", 64)
-        monkeypatch.setattr(module, "ROWS_PER_TILE", 11)
+        monkeypatch.setattr(columns, "COLUMNS_PER_TILE", 64)
+        monkeypatch.setattr(kernel_tiles, "ROWS_PER_TILE", 11)
         np.testing.assert_array_equal(evaluate(tiles, matrix, matrix, sparse=sparse), whole)
 
 
