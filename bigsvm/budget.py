@@ -123,6 +123,7 @@ def plan_training(
     row_alignment: int,
     threads: int,
     resident_bytes: int = 0,
+    packed: bool = True,
     whole: bool = False,
 ) -> TrainingPlan:
     """Divide `memory` bytes among the parts of a run.
@@ -139,6 +140,8 @@ def plan_training(
     threads : int
     resident_bytes : int
         Arrays of the caller that the run keeps (sample weights), counted here.
+    packed : bool
+        Whether rows are packed for products; values of a kernel matrix are looked up.
     whole : bool
         Whether all rows are one working set, whose kernel rows get what the rows leave.
 
@@ -149,7 +152,7 @@ def plan_training(
     """
     state = ROW_STATE_BYTES * n_rows + resident_bytes
     # A dense row has n_columns values, a sparse one fewer than its bytes.
-    values_per_row = min(n_columns, bytes_per_row)
+    values_per_row = min(n_columns, bytes_per_row) if packed else 0
     scratch = int(threads * 4 * (252 * 512 + 3 * 252 * values_per_row + n_columns))
     chunk = bytes_per_row * min(row_alignment, n_rows)
     n_chunks = -(-n_rows // row_alignment)
@@ -159,8 +162,8 @@ def plan_training(
     smallest_block = int(min(2, n_chunks) * chunk)
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
-    row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + _packed_bytes(n_columns, bytes_per_row)
-    row_bytes += ACTIVE_STATE_BYTES
+    row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
+    row_bytes += _packed_bytes(n_columns, bytes_per_row) if packed else 0
     for_rows = left - gram - blocks
     size = widest = active = 0
     if whole:
@@ -201,7 +204,8 @@ def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:
     """Most bytes of a row among the columns of kernel tiles.
 
     A sparse row takes there as many values as its tile has distinct features: at most the entries
-    of all its rows, in 4 MiB, or in 32 rows (`tiles.columns.SPARSE_TILE_BYTES`, `NARROWEST_SPARSE_TILE`).
+    of all its rows, in 4 MiB, or in 32 rows (see `tiles.columns`: SPARSE_TILE_BYTES and
+    NARROWEST_SPARSE_TILE).
     """
     dense = 4.0 * n_columns
     if bytes_per_row >= dense:

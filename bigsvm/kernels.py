@@ -37,6 +37,7 @@ class KernelCode(IntEnum):
     POLYNOMIAL = 1
     RBF = 2
     SIGMOID = 3
+    PRECOMPUTED = 4
     LAPLACIAN = 5
 
 
@@ -66,8 +67,9 @@ class Kernel(ABC):
     name : str
         As scikit-learn spells it.
     code : KernelCode
-    product : {"dot", "absolute"}
-        ``"absolute"`` is for a product p and norms of which ``|a| + |b| − 2 p = Σ |a_k − b_k|``.
+    product : {"dot", "absolute", "lookup"}
+        ``"absolute"`` is for a product p and norms of which ``|a| + |b| − 2 p = Σ |a_k − b_k|``;
+        ``"lookup"`` for values that rows bring with them, see `Precomputed`.
     is_definite : bool
         Whether every kernel matrix is positive semidefinite, so that training has one optimum.
     is_shift_invariant : bool
@@ -187,6 +189,18 @@ class Laplacian(Kernel):
 
     def largest_norm(self, largest: float) -> float:  # noqa: D102
         return largest / 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precomputed(Kernel):
+    """``k(a, b) = a[number of b]``: rows of a kernel matrix; see `bigsvm.data.kernel_matrix`."""
+
+    name = "precomputed"
+    code = KernelCode.PRECOMPUTED
+    product = "lookup"
+
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+        return np.array(dots, dtype=np.float64)
 
 
 def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
+from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.files import sync_directory, sync_tree
 from bigsvm.kernels import kernel_from
@@ -44,7 +45,8 @@ class KernelExpansion:
     ----------
     kernel : Kernel
     support_vectors : Rows
-        (n_support, d), as they were in the training data.
+        (n_support, d), as they were in the training data. Of a kernel matrix (n, n) it is
+        (n_support, n + 1), and only their numbers, from 1, are there, in column 0.
     coefficients : (n_support,) float64
         Signed: positive where the support vector pulls towards the second class.
     intercept : float
@@ -79,8 +81,12 @@ class KernelExpansion:
 
     @property
     def n_features(self) -> int:
-        """Columns of the training data."""
-        return int(self.support_vectors.shape[1])
+        """Columns of the training data; of a kernel matrix, those of kernel values."""
+        return int(self.support_vectors.shape[1]) - self._is_of_kernel_matrix
+
+    @property
+    def _is_of_kernel_matrix(self) -> bool:
+        return self.kernel.product == "lookup"
 
     # -- prediction ------------------------------------------------------------------------------
 
@@ -110,7 +116,10 @@ class KernelExpansion:
         DataError
             Another number of columns, or column 0 was another index in the LIBSVM text.
         """
-        self.check_columns(source.n_columns, source.first_index)
+        if self._is_of_kernel_matrix:
+            source = prediction_matrix(source, self.n_features)
+        else:
+            self.check_columns(source.n_columns, source.first_index)
         out = np.full(source.n_rows, self.intercept)
         kind = np.float32 if source.dtype == np.float32 else np.float64
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
@@ -129,6 +138,8 @@ class KernelExpansion:
 
     def check_columns(self, n_columns: int, first_index: int | None = None) -> None:
         """Refuse rows whose columns are not those of the training data, in number or by index."""
+        if self._is_of_kernel_matrix:
+            return  # with or without its numbers
         if n_columns != self.n_features:
             raise DataError(
                 f"the rows have {n_columns} columns, the model was trained on {self.n_features}; "
@@ -169,7 +180,7 @@ class KernelExpansion:
             "formulation": self.formulation,
             "kernel": self.kernel.describe(),
             "classes": None if self.classes is None else list(self.classes),
-            "n_features": self.n_features,
+            "n_features": int(self.support_vectors.shape[1]),
             "scaler": self.scaler,
             "certificate": dict(self.certificate),
             "provenance": dict(self.provenance),

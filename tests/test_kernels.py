@@ -39,7 +39,9 @@ def test_formulas(name, parameters):
 def test_codes_are_libsvm_s():
     own = {name: kind for name, kind in KERNELS.items() if kind.__module__ == "bigsvm.kernels"}
     codes = {kernel: int(kind.code) for kernel, kind in own.items()}
-    assert codes == {"linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3, "laplacian": 5}
+    assert codes == {
+        "linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3, "precomputed": 4, "laplacian": 5
+    }  # fmt: skip
     assert KernelCode(2) is KernelCode.RBF
 
 

@@ -42,6 +42,7 @@ class KernelName(StrEnum):
     POLY = "poly"
     SIGMOID = "sigmoid"
     LAPLACIAN = "laplacian"
+    PRECOMPUTED = "precomputed"
 
 
 class FormulationName(StrEnum):

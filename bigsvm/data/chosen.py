@@ -74,6 +74,10 @@ class ChosenRows(RowSource):
         chosen = xxhash.xxh3_128_hexdigest(self._chosen.data)
         return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {chosen}".encode())
 
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()[self._chosen]
+
     def as_dask(self) -> da.Array:
         """Rows as a Dask array."""
         return self._source.as_dask()[self._chosen]

@@ -66,6 +66,10 @@ class HeldRows(RowSource):
         """Hash of the content."""
         return self._source.fingerprint()
 
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()
+
     def as_dask(self) -> da.Array:
         """Rows as a Dask array, of where they came from."""
         return self._source.as_dask()

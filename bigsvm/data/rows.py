@@ -102,6 +102,10 @@ class RowSource(ABC):
     def fingerprint(self) -> str:
         """Return a short hash of the content: equal only for equal rows in equal order."""
 
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input, (n_rows,) int64, from 0."""
+        return np.arange(self.n_rows)
+
     @abstractmethod
     def as_dask(self) -> da.Array:
         """Give the rows as a lazy Dask array, explicit chunks along rows, one along columns."""

@@ -66,7 +66,7 @@ class Store:
 
     def original_rows(self) -> NDArray[np.int64]:
         """Return the number that each row had in the input, (n_rows,) int64, from 0."""
-        return self._whole("row")
+        return self.rows.original_rows()
 
     @property
     def statistics(self) -> Statistics:
@@ -208,6 +208,10 @@ class StoreRows(RowSource):
     def fingerprint(self) -> str:
         """Hash of the manifest of X."""
         return self._attributes.rows_fingerprint
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in the input."""
+        return self._arrays["row"].read(0, self.n_rows)
 
     def as_dask(self) -> da.Array:
         """Give the rows as a Dask array; each task is one verified read of some 32 MiB."""

@@ -23,6 +23,7 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.kernels import Precomputed
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
@@ -138,7 +139,6 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
             return as_row_source(X), labels, sample_weight
-        self.n_features_in_ = source.n_columns
         weights = None if weights is None else np.asarray(weights, np.float64)
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
@@ -160,13 +160,15 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         """Show a model under scikit-learn's names."""
         self.model_ = model
         self.support_ = model.support
-        self.support_vectors_ = model.support_vectors
+        of_matrix = isinstance(model.kernel, Precomputed)
+        self.support_vectors_ = np.empty((0, 0)) if of_matrix else model.support_vectors
         self.dual_coef_ = model.coefficients[None, :]
         self.intercept_ = np.array([model.intercept])
         self.certificate_ = dict(model.certificate)
         for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
             setattr(self, f"{name}_", self.certificate_[name])
         self.n_support_ = self._count_support(model)
+        self.n_features_in_ = model.n_features
         if self.kernel == "linear":
             self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
 
@@ -196,7 +198,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == Precomputed.name
+        tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
 

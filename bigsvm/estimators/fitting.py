@@ -15,6 +15,7 @@ from bigsvm import __version__
 from bigsvm.budget import available_processors, parse_bytes, plan_training
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.held import hold
+from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import Regression
 from bigsvm.errors import DataError, ParameterError
@@ -22,7 +23,7 @@ from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import make_problem
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.estimators.variance import weighted_variance
-from bigsvm.kernels import Kernel, make_kernel, resolve_gamma
+from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.models import KernelExpansion
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.checkpoint import Checkpoint
@@ -85,6 +86,8 @@ def train_model(
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
     whole = parameters.working_set == "all"
+    if parameters.takes_kernel_matrix:
+        source = training_matrix(source)
     source, plan = _planned(source, formulation, parameters)
     kernel = _kernel(
         parameters,
@@ -129,6 +132,7 @@ def _planned(
         resident_bytes=of_the_problem
         + (0 if weights is None else weights.nbytes)
         + (0 if source is read else int(source.bytes_per_row * source.n_rows)),
+        packed=not parameters.takes_kernel_matrix,
         whole=parameters.working_set == "all",
     )
     if parameters.kernel_rows is not None:
@@ -229,9 +233,11 @@ def _model(
         # Several rows may have been one variable.
         bounded = BoxDual(formulation).n_bounded(alpha, support)
         certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+    of_matrix = isinstance(kernel, Precomputed)
+    vectors = support_rows(source, support) if of_matrix else source.take(support)
     return KernelExpansion(
         kernel=kernel,
-        support_vectors=source.take(support),
+        support_vectors=vectors,
         coefficients=finished.scale * formulation.per_output(alpha),
         intercept=float(finished.intercept),
         centre=centre,
@@ -276,7 +282,7 @@ def _kernel(
     if isinstance(parameters.kernel, Kernel):
         return parameters.kernel
     gamma = 1.0
-    if parameters.kernel != "linear":
+    if parameters.kernel not in ("linear", Precomputed.name):
         variance = 1.0
         if parameters.gamma == "scale":
             # Asked for in any case, as it refuses what is not finite.

@@ -25,7 +25,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian"} or bigsvm.Kernel
+    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto"}

@@ -11,7 +11,7 @@ from bigsvm.budget import parse_bytes
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.errors import ParameterError
-from bigsvm.kernels import Kernel, make_kernel, resolve_gamma
+from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -92,6 +92,11 @@ class TrainingParameters:
             raise ParameterError(f"max_seconds is {self.max_seconds!r}; it must be > 0")
         if self.max_iter != -1 and self.max_iter < 0:
             raise ParameterError(f"max_iter is {self.max_iter!r}; it must be >= 0, or -1 for none")
+
+    @property
+    def takes_kernel_matrix(self) -> bool:
+        """Whether rows are those of a kernel matrix."""
+        return self.kernel == Precomputed.name or isinstance(self.kernel, Precomputed)
 
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""

@@ -24,7 +24,10 @@ class SVC(Classifier):
         Penalty of the loss; > 0.
     loss : {"hinge", "squared_hinge"}
         ``C Σ ξ``, or ``C Σ ξ²``.
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian"} or bigsvm.Kernel
+    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
+        With ``"precomputed"`` X holds the kernel values of the rows with one another, (n, n), in
+        memory, a store, a Zarr or a Dask array; for a prediction those of its rows with all rows of
+        the training, (m, n), in their order (of a store, that of what was written to it).
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto"}
@@ -159,7 +162,7 @@ class NuSVC(Classifier):
     nu : float, default 0.5
         In (0, 1]: at most this share of the rows (by weight) is on the wrong side of its margin, at
         least this share are support vectors. At most twice the share of the smaller class.
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian"} or bigsvm.Kernel
+    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto"}

@@ -36,7 +36,7 @@ class SVR(Regressor):
 
     Parameters
     ----------
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian"} or bigsvm.Kernel
+    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto"}
@@ -126,7 +126,7 @@ class NuSVR(Regressor):
         share are support vectors.
     C : float, default 1.0
         Penalty of what is outside of the tube; > 0.
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian"} or bigsvm.Kernel
+    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto"}

@@ -22,7 +22,7 @@ from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError, ParameterError
 from bigsvm.files import replace_synced
-from bigsvm.kernels import make_kernel
+from bigsvm.kernels import Precomputed, make_kernel
 from bigsvm.models import KernelExpansion
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ SVM_TYPES = {
     "epsilon_svr": "eps-svr",
     "nu_svr": "nu-svr",
 }
-KERNEL_TYPES = {"linear": "linear", "polynomial": "poly", "rbf": "rbf", "sigmoid": "sigmoid"}
+KERNEL_TYPES = {
+    "linear": "linear", "polynomial": "poly", "rbf": "rbf", "sigmoid": "sigmoid",
+    "precomputed": "precomputed",
+}  # fmt: skip
 MOST_HEADER_LINES, LONGEST_HEADER_LINE = 64, 1 << 16
 LINES_AT_ONCE = 4096
 """Support vectors parsed together."""
@@ -130,8 +133,8 @@ def read_libsvm_model(
     ----------
     path : path
     n_features : int, optional
-        Columns of the training data, at least the largest index of a support vector, which is
-        taken if it is not given.
+        Columns of the training data, at least the largest index of a support vector, or for a
+        kernel matrix its largest number, which is taken if it is not given.
 
     Raises
     ------
@@ -144,19 +147,24 @@ def read_libsvm_model(
             rows, coefficients = _read_vectors(file, path, int(header["total_sv"]))
     except OSError as error:
         raise ModelError(f"cannot read the model {path}: {error}") from error
-    largest = int(rows.indices.max(initial=0))
+    kernel = header["kernel"]
+    of_matrix = isinstance(kernel, Precomputed)
+    if of_matrix and not (rows.nnz == len(coefficients) and (rows.indices == 0).all()):
+        raise ModelError(f"{path}: a support vector is not a number, 0:1 or more")
+    largest = int(rows.data.max(initial=0) if of_matrix else rows.indices.max(initial=0))
     starts_at = 0 if rows.nnz and rows.indices.min() == 0 else 1
     if n_features is not None and n_features < largest + 1 - starts_at:
         raise ModelError(
             f"{path}: a support vector has index {largest}; n_features is {n_features}"
         )
     width = max(largest + 1 - starts_at, n_features or 1)
+    if of_matrix:
+        width = max(largest, n_features or 1) + 1
     vectors = sp.csr_matrix(
         (rows.data, rows.indices - starts_at, rows.indptr), shape=(len(coefficients), width)
     )
     classes = header.get("label")
     # Any centre will do, and without one float32 distances of rows far from the origin are noise.
-    kernel = header["kernel"]
     centre = None
     if kernel.is_shift_invariant and len(coefficients):
         centre = np.asarray(vectors.mean(axis=0), np.float64).ravel()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.errors import ModelError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ KINDS = {
     "eps-svr": "SVR",
     "nu-svr": "NuSVR",
 }
-KERNELS = ("linear", "poly", "rbf", "sigmoid")
+KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 
 
 def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
@@ -44,14 +45,17 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
     coefficients = model.coefficients[order][None, :]
     vectors: Any = model.support_vectors
     vectors = vectors[order].astype(np.float64)
+    rows = model.support[order]
+    if model.kernel.name == "precomputed":
+        rows, vectors = row_numbers(vectors, np.arange(len(rows))) - 1, np.empty((0, 0))
     is_sparse = sp.issparse(vectors)
     estimator._sparse = is_sparse
     estimator.n_features_in_ = model.n_features
     estimator.shape_fit_ = (
-        int(model.provenance.get("n_rows", len(model.support))),
+        int(model.provenance.get("n_rows") or len(rows)),
         model.n_features,
     )
-    estimator.support_ = model.support[order].astype(np.int32)
+    estimator.support_ = rows.astype(np.int32)
     estimator.support_vectors_ = sp.csr_matrix(vectors) if is_sparse else vectors
     estimator.dual_coef_ = sp.csr_matrix(coefficients) if is_sparse else coefficients
     estimator.intercept_ = np.array([model.intercept])

@@ -84,6 +84,7 @@ class KernelTiles:
         self.centre = centre if kernel.is_shift_invariant else None
         self._parameters = kernel.core_parameters
         self._absolute = kernel.product == "absolute"
+        self._looks_up = kernel.product == "lookup"
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
         self._team = Team(threads, "bigsvm-tile")
 
@@ -143,6 +144,18 @@ class KernelTiles:
                 f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
             )
 
+    def check_looked_up(self, values: Floats) -> None:
+        """Refuse values of a kernel matrix that are not numbers of the dtype.
+
+        Raises
+        ------
+        DataError
+        """
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"a value of the kernel matrix is not a number of {self.dtype}; scale the matrix"
+            )
+
     def diagonal(self, columns: Columns) -> NDArray[np.float64]:
         """k(a, a) of packed vectors, (p,) float64, with the bits that `evaluate` gives it.
 
@@ -150,6 +163,8 @@ class KernelTiles:
         small as the rounding of the values.
         """
         norms = columns.whole.norms
+        if self._looks_up:
+            return norms.astype(np.float64)
         if self._parameters.code == KernelCode.FORMULA:
             exact = norms.astype(np.float64)
             of_pairs = [
@@ -270,12 +285,14 @@ class KernelTiles:
         m = len(places)
         spans = self._spans(m) if spans is None else spans
         chosen = [tile for tile in (columns if tiles is None else tiles) if tile.stop]
-        if isinstance(base, np.ndarray):
+        if self._looks_up:
+            one = self._lookup_work(base, places, chosen, use, wanted)
+        elif isinstance(base, np.ndarray):
             one = self._dense_work(base, places, chosen, use, wanted)
         else:
             one = self._sparse_work(base, places, chosen, use, wanted)
         helpers = min(self.threads, len(spans)) - 1
-        entries = base.size / max(base.shape[0], 1)
+        entries = 0 if self._looks_up else base.size / max(base.shape[0], 1)
         each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[columns.sparse_partners] * entries
         if m * columns.n * each < WORTH_SHARING:
             helpers = 0
@@ -312,6 +329,26 @@ class KernelTiles:
                 dots = self._team.scratch("dots", (groups * products.MR, width), self.dtype)
                 multiply(packed, tile.vectors, dots)
                 use(span, tile, dots[: len(chosen)], norms)
+
+        return one
+
+    def _lookup_work(
+        self,
+        rows: Floats,
+        places: NDArray[np.int64],
+        tiles: Sequence[Tile],
+        use: Use,
+        wanted: Wanted,
+    ) -> Callable[[slice], None]:
+        def one(span: slice) -> None:
+            chosen = places[span]
+            nothing = np.zeros(len(chosen), self.dtype)
+            for tile in (t for t in tiles if wanted(span, t)):
+                shape = (len(chosen), tile.stop - tile.start)
+                values = self._team.scratch("dots", shape, self.dtype)
+                gram.looked_up(rows, chosen, tile.used, values)
+                self.check_looked_up(values)
+                use(span, tile, values, nothing)
 
         return one
 

@@ -67,7 +67,7 @@ def test_a_model_of_libsvm_decides_for_its_first_label(tmp_path):
     ("old", "new", "message"),
     [
         ("svm_type c_svc", "svm_type d_svc", "svm_type is 'd_svc'"),
-        ("kernel_type rbf", "kernel_type precomputed", "kernel_type is 'precomputed'"),
+        ("kernel_type rbf", "kernel_type wavelet", "kernel_type is 'wavelet'"),
         ("gamma 0.5", "gamma nan", "gamma is nan"),
         ("gamma 0.5", "gamma", "gamma is ''"),
         ("nr_class 2", "nr_class 3", "nr_class is 3"),

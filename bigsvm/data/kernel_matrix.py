@@ -1,0 +1,198 @@
+"""NumberedRows: the rows of a kernel matrix, each with its own number in front.
+
+With it a kernel value of two rows is looked up in the first of them, in the column that the second
+one's number names. It is the form of LIBSVM's text for ``-t 4``: ``0:number 1:K(i, 1) 2:K(i, 2)``…
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import xxhash
+
+from bigsvm.data.rows import RowSource
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+
+CHECKED_ROWS = 256
+"""Rows, of the first block, of which the symmetry is checked."""
+SYMMETRY = 1e-3
+"""Of the largest value: how far K_ij and K_ji may be apart; half precision's rounding and more."""
+NUMBERS_AT_ONCE = 32 << 20
+"""Bytes of rows that are read together for their numbers."""
+
+
+class NumberedRows(RowSource):
+    """Rows of a matrix of kernel values with all training rows, numbered from 1 in column 0.
+
+    They are read in blocks even where they are in memory: to number them all would copy them.
+
+    Parameters
+    ----------
+    source : RowSource
+        (m, n), dense.
+    numbers : (m,) int64 or None
+        Which of the n columns each row belongs to; None for rows that none belongs to.
+    """
+
+    def __init__(self, source: RowSource, numbers: NDArray[np.int64] | None) -> None:
+        self._source = source
+        self._numbers = np.zeros(source.n_rows, np.int64) if numbers is None else numbers
+        self.n_rows, self.n_columns = source.n_rows, source.n_columns + 1
+        self.dtype = source.dtype
+        self.is_sparse = False
+        self.row_alignment = max(2, source.row_alignment)
+        # Rows in memory stay in their order, which nobody has shuffled.
+        self.is_shuffled = source.is_shuffled and source.row_alignment > 1
+        self.bytes_per_row = source.bytes_per_row + self.dtype.itemsize
+        self.first_index = 0
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``."""
+        return self._numbered(self._source.read(start, stop), self._numbers[start:stop])
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        return self._numbered(self._source.take(indices, look=look), self._numbers[indices])
+
+    def _numbered(self, rows: Any, numbers: NDArray[np.int64]) -> Rows:
+        out: NDArray[Any] = np.empty((len(rows), self.n_columns), self.dtype)
+        out[:, 0], out[:, 1:] = numbers, rows
+        return out
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column, that of the numbers in front."""
+        return np.concatenate([[self._numbers.mean()], self._source.column_means()])
+
+    def total_variance(self) -> float:
+        """Variance of all kernel values."""
+        return self._source.total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the source's and of the numbers."""
+        numbers = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(self._numbers).data)
+        return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {numbers}".encode())
+
+    def as_dask(self) -> da.Array:
+        """Kernel values as a Dask array, without the numbers."""
+        return self._source.as_dask()
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered from outside this process's memory."""
+        return self._source.bytes_read
+
+
+def training_matrix(source: RowSource) -> RowSource:
+    """Give the rows of a square kernel matrix their numbers, which LIBSVM's text for one has.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, n) with columns in the order that rows had in the input; or (m, n + 1), numbered in
+        column 0, which was index 0 in LIBSVM's text.
+
+    Raises
+    ------
+    DataError
+        Sparse, neither of these shapes, or not symmetric.
+    """
+    _refuse_sparse(source)
+    numbered: RowSource
+    if source.first_index == 0 and source.n_columns > source.n_rows:
+        numbered = source
+    elif source.n_columns == source.n_rows:
+        numbered = NumberedRows(source, source.original_rows() + 1)
+    else:
+        raise DataError(
+            f"X has shape ({source.n_rows}, {source.n_columns}); a precomputed kernel needs the "
+            "kernel values of all training rows with one another, a square matrix"
+        )
+    rows: Any = numbered.read(0, min(CHECKED_ROWS, numbered.n_rows))
+    numbers = row_numbers(rows, np.arange(len(rows)))
+    among: NDArray[np.float64] = rows[:, numbers].astype(np.float64)
+    apart = np.abs(among - among.T)
+    if apart.max() > SYMMETRY * np.abs(among).max():
+        i, j = np.unravel_index(apart.argmax(), apart.shape)
+        raise DataError(
+            f"X is no kernel matrix: its value for the rows {numbers[i] - 1} and {numbers[j] - 1} "
+            f"is {among[i, j]:g}, and the other way round {among[j, i]:g}; kernels are symmetric"
+        )
+    return numbered
+
+
+def support_rows(source: RowSource, rows: NDArray[np.int64]) -> sp.csr_array:
+    """All that is to be kept of `rows`, (m,), of a numbered source: their numbers; (m, columns)."""
+    numbers = _numbers_of(source, rows)
+    places = np.zeros(len(rows), np.int32)
+    return sp.csr_array(
+        (numbers.astype(source.dtype), places, np.arange(len(rows) + 1)),
+        shape=(len(rows), source.n_columns),
+    )
+
+
+def prediction_matrix(source: RowSource, n_training: int) -> RowSource:
+    """Bring kernel values of some rows with `n_training` training rows into the same form.
+
+    Raises
+    ------
+    DataError
+        Sparse, or with other columns.
+    """
+    _refuse_sparse(source)
+    if source.n_columns == n_training + 1:
+        return source  # with a number in front, as LIBSVM's text has one
+    if source.n_columns == n_training:
+        return NumberedRows(source, None)
+    raise DataError(
+        f"the rows have {source.n_columns} columns, the model was trained on a kernel matrix of "
+        f"{n_training}; give the kernel values of each row with all training rows"
+    )
+
+
+def _numbers_of(source: RowSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of `rows`; a bounded number of rows at a time."""
+    step = max(1, int(NUMBERS_AT_ONCE / source.bytes_per_row))
+    found = []
+    for start in range(0, len(rows), step):
+        part: Any = source.take(rows[start : start + step])
+        found.append(row_numbers(part, np.arange(len(part))))
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def row_numbers(rows: Any, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers in column 0 of rows at `places`, (m,), each the index of one of their columns.
+
+    Raises
+    ------
+    DataError
+    """
+    given = rows[places, 0] if isinstance(rows, np.ndarray) else rows[:, [0]].toarray()[places, 0]
+    numbers: NDArray[np.int64] = np.nan_to_num(given).astype(np.int64)
+    wrong = np.flatnonzero((numbers != given) | (numbers < 1) | (numbers >= rows.shape[1]))
+    if len(wrong):
+        raise DataError(
+            f"a row of the kernel matrix has the number {given[wrong[0]]:g}; it must be a whole "
+            f"number from 1 to {rows.shape[1] - 1}, the columns there are"
+        )
+    return numbers
+
+
+def _refuse_sparse(source: RowSource) -> None:
+    if source.is_sparse:
+        raise DataError(
+            "X is sparse; a precomputed kernel needs dense rows (layout='dense' for a store)"
+        )

@@ -1,0 +1,171 @@
+"""Columns: vectors prepared for kernel values with them, in tiles that stay in the cache."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.core import gram, products
+from bigsvm.data.kernel_matrix import row_numbers
+from bigsvm.data.rows import RowsAt, rows_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+    from bigsvm.tiles.kernel_tiles import KernelTiles
+
+    Floats = NDArray[np.float32] | NDArray[np.float64]
+
+COLUMNS_PER_TILE = 512
+"""With 252 rows of float32 products half a megabyte: half of a second-level cache."""
+SPARSE_TILE_BYTES = 4 << 20
+"""A tile over many distinct features is made narrower until its vectors take no more than this."""
+NARROWEST_SPARSE_TILE = 32
+
+
+class Tile(NamedTuple):
+    """Columns ``start … stop - 1``, prepared.
+
+    `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
+    the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
+    partners); see `gram.csr_products`. Of a kernel matrix there are none: `used` are the columns
+    that their values are in, and `norms` their values with themselves, where those are known.
+    """
+
+    start: int
+    stop: int
+    vectors: Floats
+    norms: Floats
+    used: NDArray[np.int32] | None = None
+    parts: NDArray[np.int64] | None = None
+
+
+class Columns:
+    """Vectors that kernel values are taken with: support vectors or a working set, in tiles.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+        Whose dtype and centre they are prepared for.
+    rows : Rows or RowsAt
+        (p, d) vectors, dense or sparse.
+    sparse_partners : bool
+        Whether the rows they will be multiplied with are sparse. Sparse vectors against dense rows
+        are made dense.
+
+    Attributes
+    ----------
+    n : int
+        Vectors, p.
+    whole : Tile
+        All of them as one, for few rows: less to do for each tile, where their products with all
+        columns fit the cache.
+    """
+
+    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
+        base, places = rows_at(rows)
+        self.n = len(places)
+        self.sparse_partners = sparse_partners
+        make = self._sparse_tiles if sparse_partners else self._dense_tiles
+        if tiles.kernel.product == "lookup":
+            make = self._looked_up
+        self.whole, self._tiles = make(tiles, base, places)
+
+    def __iter__(self) -> Iterator[Tile]:
+        return iter(self._tiles)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes they hold."""
+        used = 0 if self.whole.used is None else self.whole.used.nbytes
+        return self.whole.vectors.nbytes + self.whole.norms.nbytes + used
+
+    @staticmethod
+    def _dense_tiles(
+        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+    ) -> tuple[Tile, list[Tile]]:
+        n = len(places)
+        width = products.NR32 if tiles.dtype == np.float32 else products.NR64
+        panels = np.empty((-(-n // width), rows.shape[1], width), tiles.dtype)
+        norms = np.empty(n, tiles.dtype)
+        made = []
+        for start in range(0, n, COLUMNS_PER_TILE):
+            stop = min(start + COLUMNS_PER_TILE, n)
+            values = tiles.dense(rows[places[start:stop]])
+            part = panels[start // width : -(-stop // width)]
+            products.pack_columns(values, part)
+            norms[start:stop] = tiles.squared_norms(values)
+            made.append(Tile(start, stop, part, norms[start:stop]))
+        return Tile(0, n, panels, norms), made
+
+    @staticmethod
+    def _looked_up(
+        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+    ) -> tuple[Tile, list[Tile]]:
+        n, numbers = len(places), row_numbers(rows, places).astype(np.int32)
+        norms, none = np.zeros(n, tiles.dtype), np.empty(0, tiles.dtype)
+        if isinstance(rows, np.ndarray):
+            with np.errstate(over="ignore"):
+                norms[:] = rows[places, numbers]
+            tiles.check_looked_up(norms)
+        edges = [*range(0, n, COLUMNS_PER_TILE), n]
+        made = [Tile(a, b, none, norms[a:b], numbers[a:b]) for a, b in itertools.pairwise(edges)]
+        return Tile(0, n, none, norms, numbers), made
+
+    @staticmethod
+    def _sparse_tiles(
+        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+    ) -> tuple[Tile, list[Tile]]:
+        rows = sp.csr_array(rows)
+        spans = list(_sparse_spans(tiles, rows, places))
+        parts = np.zeros((len(spans) + 1, 3), np.int64)
+        sizes = [(b - a, len(used), (b - a) * len(used)) for a, b, used in spans]
+        np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
+        vectors = np.zeros(parts[-1, 2], tiles.dtype)
+        norms = np.empty(len(places), tiles.dtype)
+        features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
+        place = np.empty(rows.shape[1], np.int32)
+        made = []
+        for t, (start, stop, used) in enumerate(spans):
+            values, indices, indptr = gram.csr_take(
+                rows.data, rows.indices, rows.indptr, places[start:stop]
+            )
+            data = values.astype(tiles.dtype, copy=False)
+            flat = vectors[parts[t, 2] : parts[t + 1, 2]]
+            tile = flat.reshape(len(used), stop - start)
+            gram.csr_tile(data, indices, indptr, used, place, tile)
+            tiles.sparse_norms(data, indptr, norms[start:stop])
+            tiles.check(norms[start:stop])
+            own = parts[t : t + 2] - parts[t]
+            made.append(Tile(start, stop, flat, norms[start:stop], used, own))
+        return Tile(0, len(places), vectors, norms, features, parts), made
+
+
+def _sparse_spans(
+    tiles: KernelTiles, rows: sp.csr_array, places: NDArray[np.int64]
+) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+    """Yield where tiles of sparse vectors begin and end, and which features occur in each."""
+    start = 0
+    while start < len(places):
+        width = COLUMNS_PER_TILE
+        _, indices, indptr = gram.csr_take(
+            rows.data, rows.indices, rows.indptr, places[start : start + width]
+        )
+        while True:
+            part = indptr[: width + 1]
+            occurs = np.zeros(rows.shape[1], np.bool_)
+            gram.csr_features(indices, part, occurs)
+            used = np.flatnonzero(occurs).astype(np.int32)
+            fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
+            if fits or width <= NARROWEST_SPARSE_TILE:
+                break
+            width //= 2
+        stop = start + len(part) - 1
+        yield start, stop, used
+        start = stop
