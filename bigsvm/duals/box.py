@@ -296,6 +296,7 @@ class BoxDual:
         at: Optimality,
         *,
         capacity: int,
+        crowded: int | None = None,
         smallest: int,
         fill: float,
         rng: np.random.Generator,
@@ -319,6 +320,8 @@ class BoxDual:
         at : Optimality
         capacity : int
             Most rows of a working set, 2 or more.
+        crowded : int, optional
+            Most where free and violating rows are more than twice `capacity`.
         smallest : int
             Fewest, where there are as many.
         fill : float
@@ -363,6 +366,8 @@ class BoxDual:
                 if not found:
                     found.extend(part.start + np.flatnonzero(end)[:1])
         wanted = int(asked.sum())
+        if crowded is not None and wanted > 2 * capacity:
+            capacity = crowded
         size = int(min(n, capacity, max(smallest, fill * wanted)))
         near = max(band[0], int(np.count_nonzero(scores > -margin)))
         size = max(size, min(near, band[1]))

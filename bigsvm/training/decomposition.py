@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.result import TrainingResult
 
+MANY_STEPS, MANY_PER_ROW = 10**6, 1000
+"""Pair steps of a working set, or for each of its rows, after which it is looked at from outside
+again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -302,6 +305,8 @@ class Decomposition:
             count.sub_steps = problem.steps
             self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
             if progress is Progress.STEPS_SPENT:
+                if count.sub_steps >= max(MANY_STEPS, MANY_PER_ROW * problem.size):
+                    return Progress.STALLED
                 self._pause()
         return progress
 

@@ -155,7 +155,7 @@ class Counters:
             return
         better_gap = at.gap < 0.99 * self.best_gap
         scale = max(abs(self.best_objective), 1e-300)
-        better_objective = not at.objective - self.best_objective < 1e-10 * scale
+        better_objective = at.objective - self.best_objective >= 1e-10 * scale
         self.fruitless = 0 if better_gap or better_objective else self.fruitless + 1
         self.best_gap = min(self.best_gap, at.gap)
         self.best_objective = max(self.best_objective, at.objective)
