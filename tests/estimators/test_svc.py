@@ -252,33 +252,3 @@ def test_extreme_parameters_end(moons, C, gamma):
     model = bigsvm.SVC(C=C, gamma=gamma).fit(X, y)
     assert model.converged_
     assert np.isfinite(model.decision_function(X)).all()
-
-
-@pytest.mark.parametrize(
-    ("X", "y"),
-    [
-        (np.zeros((40, 3)), np.arange(40) % 2),
-        (np.repeat(np.eye(2), 20, axis=0), np.arange(40) % 2),
-        (np.array([[0.0], [1.0]]), np.array([0, 1])),
-        (np.random.default_rng(0).standard_normal((60, 2)) + 1e6, np.arange(60) % 2),
-    ],
-    ids=["constant", "duplicates with opposite labels", "two rows", "offset 1e6"],
-)
-def test_awkward_data_ends_at_the_optimum(X, y):
-    model = bigsvm.SVC().fit(X, y)
-    assert model.converged_
-    assert model.gap_ <= model.tol
-    peer = PeerSVC(tol=1e-6).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), peer.decision_function(X), atol=5e-3)
-
-
-def test_values_beyond_float32_distances_are_refused_with_the_remedy():
-    with pytest.raises(DataError, match="scale the features"):
-        bigsvm.SVC(gamma=1.0).fit(np.array([[1e30], [-1e30], [2e30]]), np.array([0, 1, 0]))
-
-
-@pytest.mark.parametrize("size", [1e-25, 1e30])
-def test_features_whose_gamma_float32_cannot_hold_are_refused_with_the_remedy(moons, size):
-    X, y = moons
-    with pytest.raises(ParameterError, match=r"gamma='scale' is .* scale the features"):
-        bigsvm.SVC().fit(X * size, y)
