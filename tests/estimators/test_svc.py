@@ -1,4 +1,3 @@
-import pickle
 import weakref
 
 import dask.array as da
@@ -6,12 +5,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from sklearn.base import clone
 from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as PeerSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -164,17 +159,6 @@ def test_lazy_arrays_train_like_arrays(moons, kind):
         bigsvm.SVC().fit(X, y).decision_function(X),
         rtol=1e-6,
     )
-
-
-def test_pipeline_search_clone_and_pickle(moons):
-    X, y = moons
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), bigsvm.SVC()), {"svc__C": [0.1, 10.0]}, cv=3
-    ).fit(X, y)
-    assert search.best_score_ > 0.85
-    model = pickle.loads(pickle.dumps(search.best_estimator_))
-    np.testing.assert_array_equal(model.predict(X), search.predict(X))
-    assert clone(search.best_estimator_).get_params()["svc__C"] == search.best_params_["svc__C"]
 
 
 def test_unconverged_fits_warn_and_say_why(moons):
