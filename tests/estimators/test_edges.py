@@ -11,7 +11,9 @@ from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
+import bigsvm.kernels
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.parameters import TrainingParameters
 
 LIMIT = 20.0
 """Seconds. What takes longer here hangs."""
@@ -327,3 +329,87 @@ def test_nothing_is_refused(kind):
     for X in (MOONS[:0], MOONS[:, :0]):
         with pytest.raises(ValueError, match="minimum of 1 is required"):
             fitted(kind, X, LABELS[: len(X)], TARGETS[: len(X)])
+
+
+WRONG_KINDS = {
+    "C": ["1", None, [1.0], np.ones(1), 1j],
+    "nu": ["0.5", [0.5], None],
+    "epsilon": ["0.1", None],
+    "tol": [None, "1e-3"],
+    "kernel": [None, 3, len, bigsvm.kernels.RBF],
+    "degree": ["3", None, [2]],
+    "gamma": [None, [1.0], {}],
+    "coef0": ["0", None],
+    "class_weight": [3, [1, 2], {0: "a"}, {0: None}],
+    "selection": [None, 3],
+    "working_set": [None, ["auto"]],
+    "memory": [None, [1], b"1GB"],
+    "disk_cache": [None, []],
+    "cache_dir": [3, b"x"],
+    "checkpoint": [3, ["run"]],
+    "checkpoint_every": ["60s", None],
+    "max_iter": [1.5, None, "9"],
+    "max_time": ["1h", [3]],
+    "n_jobs": ["2", 1.5],
+    "random_state": ["x", 0.5, np.random.RandomState(0), -1],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (kind, name, value)
+        for kind in KINDS
+        for name, values in WRONG_KINDS.items()
+        for value in values
+        if name in KINDS[kind].get_params()
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value)[:20],
+)
+def test_a_parameter_of_the_wrong_kind_is_named_with_its_value(kind, name, value):
+    estimator = type(KINDS[kind])(**{**KINDS[kind].get_params(), name: value})
+    with pytest.raises(ParameterError, match=f"{name}.*; it must be ") as error:
+        estimator.fit(MOONS, target_of(kind, LABELS, TARGETS))
+    wrong = value[0] if isinstance(value, dict) and value else value
+    assert repr(wrong) in str(error.value)
+
+
+@pytest.mark.parametrize("C", [np.float32(2), np.int64(2), np.float64(2), True])
+def test_numbers_of_any_kind_are_numbers(C):
+    model = fitted("hinge", MOONS, LABELS, None, C=C, max_iter=np.int64(10**6))
+    assert model.converged_
+
+
+@pytest.mark.parametrize("kind", REGRESSIONS)
+@pytest.mark.parametrize("value", [1e308, -1e39, 4.3e37])
+def test_targets_beyond_float32_are_refused_with_row_and_remedy(kind, value, tmp_path):
+    z = TARGETS.copy()
+    z[17] = value
+    with pytest.raises(DataError, match=r"y of row 17 is .*4.25e\+37.* scale the targets"):
+        fitted(kind, MOONS, None, z)
+    store = bigsvm.write_store(tmp_path / "rows.zarr", MOONS, z)
+    row = int(np.flatnonzero(store.labels() == value)[0])
+    with pytest.raises(DataError, match=f"y of row {row} is .* scale the targets"):
+        type(KINDS[kind])().fit(store)
+
+
+@pytest.mark.parametrize("kind", REGRESSIONS)
+def test_targets_that_float32_holds_are_reached(kind):
+    """As those of size 1 are, if C and the tolerances grow with them."""
+    # Of nu-svr less, as pair steps are many where float32 does not hold squares of gradients.
+    size = 4.2e37 / np.abs(TARGETS).max() if kind == "eps-svr" else 1e18
+    options = {"gamma": 1.0, "C": size, "tol": 1e-3 * size}
+    options |= {"epsilon": 0.1 * size} if kind == "eps-svr" else {}
+    model = fitted(kind, MOONS, None, TARGETS * size, **options)
+    near = fitted(kind, MOONS, None, TARGETS, gamma=1.0)
+    assert model.converged_
+    np.testing.assert_allclose(model.predict(MOONS) / size, near.predict(MOONS), atol=5e-3)
+
+
+@pytest.mark.parametrize("formulation", ["one-class", "eps-svr", "nu-svr"])
+def test_class_weights_without_classes_are_refused(formulation):
+    for weights in ("balanced", {1.0: 2.0}):
+        given = TrainingParameters(formulation=formulation, class_weight=weights)
+        with pytest.raises(ParameterError, match=f"c-svc and nu-svc; {formulation} has no classes"):
+            given.check()
+    TrainingParameters(formulation="nu-svc", class_weight="balanced").check()
