@@ -209,8 +209,9 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
     Raises
     ------
     ParameterError
-        Unknown name; gamma negative, not finite or not 0 and beyond float32; coef0 not finite or
-        beyond float32; degree negative or fractional.
+        Unknown name, or that of a kernel with other parameters than these; gamma negative, not
+        finite or not 0 and beyond float32; coef0 not finite or beyond float32; degree negative or
+        fractional.
     """
     if name not in KERNELS:
         raise ParameterError(f"kernel is {name!r}; it must be one of {', '.join(KERNELS)}")
@@ -227,6 +228,12 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
     given = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
     kind = KERNELS[name]
     names = [field.name for field in fields(kind)]
+    others = [field for field in names if field not in given]
+    if others:
+        raise ParameterError(
+            f"kernel {name!r} has the parameter {others[0]}, which a name does not give; pass an "
+            f"instance: kernel={kind.__name__}({others[0]}=...)"
+        )
     return kind(**{field: given[field] for field in names})
 
 

@@ -31,7 +31,7 @@ def command(
     """  # noqa: D301
     from bigsvm.models import KernelExpansion
 
-    check_model_path(output)
+    check_model_path(output, to.value)
     if output.resolve() == model.resolve():
         raise ModelError(f"{output} is the model itself; write to another file")
     trained = KernelExpansion.load(model)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bigsvm.cli.inputs import load_model
 from bigsvm.cli.options import Json
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.errors import DataError
@@ -28,9 +29,7 @@ def command(
     from bigsvm.report import describe
 
     if path.is_file():
-        from bigsvm.models import KernelExpansion
-
-        model = KernelExpansion.load(path)
+        model = load_model(path)
         record, lines = describe.model_record(model, path), describe.model_lines(model, path)
     elif (path / RUN_FILE).exists() or any(path.glob("generation-*")):
         from bigsvm.cli.runs import run_lines, run_record

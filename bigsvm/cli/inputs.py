@@ -7,9 +7,9 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from bigsvm.errors import DataError
+from bigsvm.errors import DataError, ModelError
 from bigsvm.files import try_lock
 from bigsvm.report.progress import ConvertingProgress
 
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from bigsvm.cli.signals import Interruption
     from bigsvm.data.convert import ConversionProgress, OnProgress
     from bigsvm.data.store import Store
+    from bigsvm.models import KernelExpansion
     from bigsvm.report.progress import Display
 
+LIBSVM_MODEL = b"svm_type "
+"""How LIBSVM's models begin."""
 _PREFIX = "bigsvm-text-"
 _SMALLEST_CONVERSION = 32 << 20
 """The least that `convert` accepts. A budget below it is for training alone."""
@@ -39,6 +42,30 @@ def is_text(source: str) -> bool:
     return is_standard_input(source) or "://" in source or not Path(source).is_dir()
 
 
+def load_model(path: Path) -> KernelExpansion:
+    """Read a model of ``bigsvm train``, or one of LIBSVM's.
+
+    Raises
+    ------
+    ModelError
+        It is neither, damaged, or cannot be read.
+    """
+    from bigsvm.models import KernelExpansion
+
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(LIBSVM_MODEL))
+    except OSError as error:
+        raise ModelError(f"cannot read the model {path}: {error}") from error
+    if start == LIBSVM_MODEL:
+        from bigsvm.interchange.libsvm_model import read_libsvm_model
+
+        return read_libsvm_model(path)
+    if start[8:] != b"{":  # of safetensors, after the length of its header
+        raise ModelError(f"{path} is no model, neither of `bigsvm train` nor of LIBSVM")
+    return KernelExpansion.load(path)
+
+
 @contextmanager
 def opened(
     source: str,
@@ -49,6 +76,8 @@ def opened(
     display: Display,
     interruption: Interruption,
     n_features: int | None = None,
+    min_features: int | None = None,
+    dtype: Literal["float32", "float64"] = "float32",
 ) -> Iterator[Store]:
     """Open a store, or convert LIBSVM text to one that is removed afterwards.
 
@@ -64,6 +93,10 @@ def opened(
     interruption : Interruption
     n_features : int or None
         Columns that the text must not exceed.
+    min_features : int or None
+        Columns that it has at least, without `n_features`.
+    dtype : {"float32", "float64"}
+        Of the temporary store.
     """
     from bigsvm.data.store import open_store
 
@@ -85,6 +118,8 @@ def opened(
                     memory=max(memory, _SMALLEST_CONVERSION),
                     zero_based=zero_based.value,
                     n_features=n_features,
+                    min_features=min_features,
+                    dtype=dtype,
                     on_progress=watched(display, interruption),
                 )
         except DataError as error:

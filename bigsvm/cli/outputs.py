@@ -1,13 +1,29 @@
 """What a command writes: looked at before the work, which may take hours."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from bigsvm.cli.inputs import LIBSVM_MODEL
 from bigsvm.errors import BigsvmError, DataError, ModelError
 
+_STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
+    "bigsvm": ("a model", lambda start: b'"bigsvm"' in start),
+    "libsvm": ("LIBSVM's model", lambda start: start.startswith(LIBSVM_MODEL)),
+    # The second field of a graph is its producer.
+    "onnx": ("an ONNX graph of bigsvm's", lambda start: b"\x12\x06bigsvm" in start[:32]),
+}
+"""What files are called, and how those begin that may be replaced by one of their kind."""
 
-def check_model_path(path: Path) -> None:
+
+def check_model_path(path: Path, kind: str = "bigsvm") -> None:
     """Refuse a path that no model can be written to, or had better not.
+
+    Parameters
+    ----------
+    path : Path
+    kind : {"bigsvm", "libsvm", "onnx"}
+        What will be written; a file of this kind is replaced.
 
     Raises
     ------
@@ -17,9 +33,10 @@ def check_model_path(path: Path) -> None:
     if path.exists() and path.stat().st_size:
         with path.open("rb") as file:
             start = file.read(1 << 20)
-        if b'"bigsvm"' not in start:
+        called, is_one = _STARTS[kind]
+        if not is_one(start):
             raise ModelError(
-                f"{path} exists and is not a model, so it is not replaced; give another name, or "
+                f"{path} exists and is not {called}, so it is not replaced; give another name, or "
                 "remove it first"
             )
 

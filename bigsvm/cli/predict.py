@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import available_processors, parse_bytes
-from bigsvm.cli.inputs import opened
+from bigsvm.cli.inputs import load_model, opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import check_predictions_path
 from bigsvm.cli.signals import Interruption
@@ -30,7 +30,9 @@ def command(
             metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
         ),
     ],
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model of `bigsvm train`.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model of `bigsvm train`, or LIBSVM's.")
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -72,9 +74,9 @@ def command(
     if output is not None:
         check_predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.models import KernelExpansion
-
-        trained = KernelExpansion.load(model)
+        trained = load_model(model)
+        # LIBSVM's models do not tell how many columns there were, only the last that they use.
+        is_libsvms = trained.provenance.get("read from") == "libsvm"
         with (
             opened(
                 store,
@@ -83,10 +85,16 @@ def command(
                 zero_based=_as_in_training(zero_based, trained),
                 display=display,
                 interruption=interruption,
-                n_features=trained.n_features,
+                n_features=None if is_libsvms else trained.n_features,
+                min_features=trained.n_features,
+                dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
             ) as rows,
             interruption.raising(),
         ):
+            if is_libsvms:
+                from bigsvm.interchange.libsvm_model import widened
+
+                trained = widened(trained, rows.rows.n_columns)
             values = trained.decision_function(
                 rows.rows,
                 threads=threads or available_processors(),
@@ -113,7 +121,7 @@ def command(
             "n_rows": len(values),
             "n_correct": None if accuracy is None else round(accuracy * len(values)),
             "seconds": time.monotonic() - started,
-            "converged": bool(trained.certificate.get("converged", False)),
+            "converged": trained.certificate.get("converged"),
             "output": None if output is None else str(output),
         },
         json=json,
@@ -172,6 +180,6 @@ def _print(record: dict[str, Any], *, json: bool) -> None:
         ("rows", count(record["n_rows"])),
         ("predictions", record["output"]),
         ("took", f"{record['seconds']:.2f} s"),
-        ("note", None if record["converged"] else "the model had not converged"),
+        ("note", "the model had not converged" if record["converged"] is False else None),
     ]
     typer.echo(as_columns(lines))

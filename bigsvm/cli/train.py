@@ -104,6 +104,15 @@ _PARAMETERS = {
 }
 """Options of the command, and what `Run` calls them."""
 
+_USED_BY = {
+    "c": ("c-svc", "eps-svr", "nu-svr"),
+    "nu": ("nu-svc", "one-class", "nu-svr"),
+    "epsilon": ("eps-svr",),
+    "loss": ("c-svc",),
+    "class_weight": ("c-svc", "nu-svc"),
+}
+"""Formulations in which an option means something."""
+
 
 def command(
     context: typer.Context,
@@ -252,7 +261,18 @@ def command(
             raise ParameterError(
                 "standard input cannot be read again by a resumed run; convert it to a store first"
             )
+    _check_used(context, run.parameters["formulation"])
     raise typer.Exit(_train(run, checkpoint, json=json, quiet=quiet))
+
+
+def _check_used(context: typer.Context, formulation: str) -> None:
+    """Refuse options that this formulation would ignore; LIBSVM does, and nobody notices."""
+    for option, formulations in _USED_BY.items():
+        if _is_given(context, option) and formulation not in formulations:
+            raise ParameterError(
+                f"--{_PARAMETERS[option].replace('_', '-')} is for {', '.join(formulations)}, and "
+                f"means nothing for {formulation}; leave it out"
+            )
 
 
 def _is_given(context: typer.Context, option: str) -> bool:

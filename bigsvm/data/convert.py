@@ -76,6 +76,7 @@ def convert(
     zero_based: ZeroBased = "auto",
     layout: Layout = "auto",
     n_features: int | None = None,
+    min_features: int | None = None,
     dtype: DType = "float32",
     strict: bool = False,
     overwrite: bool = False,
@@ -106,6 +107,8 @@ def convert(
         "auto": dense if at least a quarter of the values is not zero.
     n_features : int, optional
         Number of columns; without it, as many as occur.
+    min_features : int, optional
+        Columns there are at least, where `n_features` is not given.
     dtype : {"float32", "float64"}
     strict : bool
         Refuse comments, empty lines, qid and a missing last newline.
@@ -134,7 +137,7 @@ def convert(
     """
     inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     budget = memory_bytes(memory)
-    _check_parameters(inputs, seed, zero_based, layout, n_features, dtype, threads)
+    _check_parameters(inputs, seed, zero_based, layout, n_features, min_features, dtype, threads)
     threads = threads or min(2, available_processors())
     report = on_progress or (lambda _: None)
     share = budget // (8 * (threads + 2))
@@ -170,7 +173,7 @@ def convert(
             report(ConversionProgress("read", reader.counts.bytes_read, total))
         if on_parsed is not None:
             on_parsed(reader.counts)
-        n_columns, first_index = _columns(reader.counts, zero_based, n_features)
+        n_columns, first_index = _columns(reader.counts, zero_based, n_features, min_features)
         write_spool(
             spool,
             work.store,
@@ -255,6 +258,7 @@ def _check_parameters(
     zero_based: str,
     layout: str,
     n_features: int | None,
+    min_features: int | None,
     dtype: str,
     threads: int | None,
 ) -> None:
@@ -268,10 +272,13 @@ def _check_parameters(
         if value not in allowed:
             raise ParameterError(f"{name}={value!r}; it must be one of {', '.join(allowed)}")
     check_seed(seed)
-    if n_features is not None and n_features < 1:
-        raise ParameterError(f"n_features={n_features}; it must be at least 1")
-    if threads is not None and threads < 1:
-        raise ParameterError(f"threads={threads}; it must be at least 1")
+    for name, number in (
+        ("n_features", n_features),
+        ("min_features", min_features),
+        ("threads", threads),
+    ):
+        if number is not None and number < 1:
+            raise ParameterError(f"{name}={number}; it must be at least 1")
 
 
 def check_seed(seed: int) -> None:
@@ -290,7 +297,9 @@ def _bucket_bits(inputs: list[Source], sizes: list[int | None], budget: int) -> 
     return min(wanted.bit_length(), MAX_FILES.bit_length() - 1)
 
 
-def _columns(counts: TextCounts, zero_based: ZeroBased, n_features: int | None) -> tuple[int, int]:
+def _columns(
+    counts: TextCounts, zero_based: ZeroBased, n_features: int | None, min_features: int | None
+) -> tuple[int, int]:
     """Return the number of columns, and the index of the first."""
     if counts.rows == 0:
         raise DataError("the input has no rows; every source is empty, or has comments only")
@@ -302,6 +311,6 @@ def _columns(counts: TextCounts, zero_based: ZeroBased, n_features: int | None) 
             f"index {high} occurs, which makes {seen} columns, but n_features={n_features}; use "
             f"n_features={seen}"
         )
-    if not (n_features or seen):
+    if not (n_features or seen or min_features):
         raise DataError("no row has an entry, so the number of columns is unknown; give n_features")
-    return n_features or seen, first
+    return n_features or max(seen, min_features or 0), first

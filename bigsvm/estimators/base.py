@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 from bigsvm.budget import available_processors
 from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
 from bigsvm.data.store import Store, open_store
-from bigsvm.errors import DataError
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.parameters import TrainingParameters
 from bigsvm.kernels import Precomputed
@@ -107,9 +107,9 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         return TrainingParameters(
             formulation=self._formulation,
             seed=given["random_state"] or 0,
-            cache_dir=None if self.cache_dir is None else os.fspath(self.cache_dir),
+            cache_dir=_path("cache_dir", self.cache_dir),
             threads=None if self.n_jobs in (None, -1) else self.n_jobs,
-            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint=_path("checkpoint", self.checkpoint),
             max_seconds=float("inf") if self.max_time is None else self.max_time,
             **{name: value for name, value in given.items() if name in SAME_NAMES},
         )
@@ -234,6 +234,15 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _path(name: str, given: Any) -> str | None:
+    """Give a path as a word, for what is written down."""
+    if given is None:
+        return None
+    if not isinstance(given, str | os.PathLike):
+        raise ParameterError(f"{name} is {given!r}; it must be a path or None")
+    return str(os.fspath(given))
 
 
 def _is_lazy(X: Any) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +17,35 @@ from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.training import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
+WITH_CLASSES = ("c-svc", "nu-svc")
+
+_NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")
+_SIZE = ((Real, str), "a number of bytes, or a size like '4GB'")
+_NONE = type(None)
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("C", "nu", "epsilon", "degree", "coef0", "tol"), _NUMBER),
+    **dict.fromkeys(("checkpoint_every", "max_seconds"), _NUMBER),
+    **dict.fromkeys(("seed", "max_iter"), _WHOLE),
+    **dict.fromkeys(("threads", "kernel_rows"), ((Integral, _NONE), "a whole number or None")),
+    **dict.fromkeys(("formulation", "loss", "selection", "working_set"), _WORD),
+    **dict.fromkeys(("memory", "disk_cache"), _SIZE),
+    **dict.fromkeys(("cache_dir", "checkpoint"), ((str, _NONE), "a path or None")),
+    "kernel": ((str, Kernel), "the name of a kernel, or an instance of one"),
+    "gamma": ((Real, str), "'scale', 'auto' or a number"),
+    "class_weight": ((Mapping, str, _NONE), "'balanced', a dictionary or None"),
+}
+"""What a parameter must be an instance of, and how that is called."""
+_IN_ESTIMATORS = {"seed": "random_state", "threads": "n_jobs", "max_seconds": "max_time"}
+"""Parameters that the estimators call otherwise."""
+
+
+def _shown(name: str) -> str:
+    return f"{name} ({_IN_ESTIMATORS[name]})" if name in _IN_ESTIMATORS else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +87,7 @@ class TrainingParameters:
         ------
         ParameterError
         """
+        self._check_kinds()
         if not isinstance(self.kernel, Kernel):
             make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
         resolve_gamma(self.gamma, n_features=1, variance=1.0)
@@ -79,6 +106,13 @@ class TrainingParameters:
                 raise ParameterError(f"{name} is {word!r}; it must be one of {', '.join(known)}")
         if self.loss != "hinge" and self.formulation != "c-svc":
             raise ParameterError(f"loss {self.loss!r} is for c-svc, not {self.formulation}")
+        if self.class_weight is not None and self.formulation not in WITH_CLASSES:
+            raise ParameterError(
+                f"class_weight is for {' and '.join(WITH_CLASSES)}; {self.formulation} has no "
+                "classes: give the rows weights"
+            )
+        if self.seed < 0:
+            raise ParameterError(f"{_shown('seed')} is {self.seed!r}; it must be >= 0")
         check_nu(self.nu)
         check_epsilon(self.epsilon)
         for name, value in (("C", self.C), ("tol", self.tol)):
@@ -97,6 +131,20 @@ class TrainingParameters:
     def takes_kernel_matrix(self) -> bool:
         """Whether rows are those of a kernel matrix."""
         return self.kernel == Precomputed.name or isinstance(self.kernel, Precomputed)
+
+    def _check_kinds(self) -> None:
+        """Refuse values that would be a TypeError somewhere below."""
+        for name, (kinds, called) in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                raise ParameterError(f"{_shown(name)} is {value!r}; it must be {called}")
+        weights: Any = self.class_weight
+        if isinstance(weights, Mapping):
+            for label, weight in weights.items():
+                if not isinstance(weight, Real):
+                    raise ParameterError(
+                        f"class_weight of {label!r} is {weight!r}; it must be a number"
+                    )
 
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""

@@ -16,6 +16,7 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.kernels import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.estimators.parameters import TrainingParameters
+
+LARGEST_TARGET = LARGEST / 8
+"""Sums of kernel values reach it, and the difference of any two residuals, in float32."""
 
 
 def make_problem(
@@ -69,7 +73,12 @@ def make_problem(
 
 
 def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
-    """Refuse targets that are no finite numbers, or not one a row; (n_rows,) float64."""
+    """Refuse targets that kernel values in float32 cannot reach, or not one a row.
+
+    Returns
+    -------
+    (n_rows,) float64, contiguous
+    """
     if targets.shape != (n_rows,):
         raise DataError(
             f"y has shape {targets.shape}; there are {n_rows} rows, so it must be ({n_rows},)"
@@ -78,9 +87,12 @@ def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
         values = np.ascontiguousarray(targets, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"y must be numbers, for a regression: {error}") from None
-    wrong = np.flatnonzero(~np.isfinite(values))
+    wrong = np.flatnonzero(~(np.abs(values) <= LARGEST_TARGET))
     if len(wrong):
-        raise DataError(f"y of row {wrong[0]} is {values[wrong[0]]}; targets must be finite")
+        raise DataError(
+            f"y of row {wrong[0]} is {values[wrong[0]]}; targets must be finite numbers of at most "
+            f"{LARGEST_TARGET:.3g}, as kernel values are computed in float32: scale the targets"
+        )
     return values
 
 

@@ -11,6 +11,7 @@ the classes change places. Numbers are written so that they read back to the sam
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,12 +119,6 @@ def _whole(label: float | str) -> int:
     return int(label)
 
 
-def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as LIBSVM's models do."""
-    with Path(path).open("rb") as file:
-        return file.read(9) == b"svm_type "
-
-
 def read_libsvm_model(
     path: str | os.PathLike[str], *, n_features: int | None = None
 ) -> KernelExpansion:
@@ -179,6 +174,27 @@ def read_libsvm_model(
         formulation=SVM_TYPES[header["svm_type"]],
         provenance={"bigsvm": None, "read from": "libsvm", "first_index": starts_at},
     )
+
+
+def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
+    """Give a model that was read the columns after the last that it uses; fewer stay as they are.
+
+    Parameters
+    ----------
+    model : KernelExpansion
+        With sparse support vectors, as `read_libsvm_model` makes them.
+    n_features : int
+        Of the rows that it shall predict.
+    """
+    more = n_features - model.n_features
+    if more <= 0:
+        return model
+    vectors: Any = model.support_vectors
+    vectors = sp.csr_matrix(
+        (vectors.data, vectors.indices, vectors.indptr), shape=(vectors.shape[0], n_features)
+    )
+    centre = None if model.centre is None else np.pad(model.centre, (0, more))
+    return replace(model, support_vectors=vectors, centre=centre)
 
 
 def _read_header(file: BinaryIO, path: object) -> dict[str, Any]:

@@ -114,6 +114,8 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
     )
     classes = record["classes"]
     shown = None if classes is None else f"{classes[0]} (negative), {classes[1]} (positive)"
+    provenance = record["provenance"]
+    is_libsvms = provenance.get("read from") == "libsvm"
     return [
         ("model", record["path"]),
         ("formulation", record["formulation"]),
@@ -122,8 +124,8 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         ("features", count(record["n_features"])),
         ("intercept", number(record["intercept"])),
         *certificate_lines(record["certificate"]),
-        ("written by", f"bigsvm {record['provenance'].get('bigsvm', '-')}"),
-        ("trained on", f"data {record['provenance'].get('data', '-')}"),
+        ("written by", "LIBSVM" if is_libsvms else f"bigsvm {provenance.get('bigsvm', '-')}"),
+        ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
         ("on disk", show_bytes(record["bytes_on_disk"])),
     ]
 

@@ -12,13 +12,13 @@ out over threads; a kernel value has the same bits whichever rows and columns it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bigsvm.core import gram, products
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.errors import DataError
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 from bigsvm.team import Team
 
@@ -168,9 +168,7 @@ class KernelTiles:
         if self._parameters.code == KernelCode.FORMULA:
             exact = norms.astype(np.float64)
             of_pairs = [
-                self.kernel.from_products(
-                    exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1]
-                )
+                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])
                 for a in range(len(exact))
             ]
             return np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]).astype(
@@ -255,7 +253,7 @@ class KernelTiles:
     def _map(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
         if self._parameters.code == KernelCode.FORMULA:
             p = len(norms_columns)
-            dots[:, :p] = self.kernel.from_products(
+            dots[:, :p] = self._by_formula(
                 dots[:, :p].astype(np.float64),
                 norms_rows.astype(np.float64),
                 norms_columns.astype(np.float64),
@@ -263,6 +261,31 @@ class KernelTiles:
             return
         values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
         values(dots, norms_rows, norms_columns, *self._parameters)
+
+    def _by_formula(
+        self,
+        dots: NDArray[np.float64],
+        norms_rows: NDArray[np.float64],
+        norms_columns: NDArray[np.float64],
+    ) -> NDArray[Any]:
+        """Kernel values (m, p) by a formula that may be anybody's.
+
+        Raises
+        ------
+        ParameterError
+            It gives something else, which assignment would stretch or round to fit.
+        """
+        shape = dots.shape
+        values = self.kernel.from_products(dots, norms_rows, norms_columns)
+        if not isinstance(values, np.ndarray) or values.shape != shape or values.dtype.kind != "f":
+            what = type(values).__name__
+            if isinstance(values, np.ndarray):
+                what = f"an array of shape {values.shape} of {values.dtype}"
+            raise ParameterError(
+                f"from_products of the kernel {self.kernel.name} returns {what}; it must be an "
+                f"array of floats of the shape of the dot products, here {shape}"
+            )
+        return values
 
     def _spans(self, m: int, most: int = ROWS_PER_TILE) -> list[slice]:
         """Divide m rows into spans of at most `most`; few rows are shared out too."""

@@ -66,3 +66,41 @@ def test_an_infeasible_nu_is_one_line(data, tmp_path):
     )
     assert "nu is 1, which is infeasible" in message
     assert not (tmp_path / "m").exists()
+
+
+UNUSED = [
+    ("nu-svc", "--C", 2),
+    ("one-class", "--C", 2),
+    ("c-svc", "--nu", 0.3),
+    ("eps-svr", "--nu", 0.3),
+    ("c-svc", "--epsilon", 0.1),
+    ("nu-svc", "--epsilon", 0.1),
+    ("one-class", "--epsilon", 0.1),
+    ("nu-svr", "--epsilon", 0.1),
+    ("nu-svc", "--loss", "hinge"),
+    ("eps-svr", "--loss", "squared_hinge"),
+    ("one-class", "--class-weight", "1:2"),
+    ("eps-svr", "--class-weight", "balanced"),
+    ("nu-svr", "--class-weight", "balanced"),
+]
+
+
+@pytest.mark.parametrize(("kind", "option", "value"), UNUSED)
+def test_an_option_that_would_be_ignored_is_refused(kind, option, value, data, tmp_path):
+    message = error_of(
+        "train", data / "train.zarr", tmp_path / "m", "--formulation", kind, option, value
+    )
+    assert f"{option} is for " in message
+    assert f"means nothing for {kind}; leave it out" in message
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "unused"), [("nu-svc", ("--C", 3)), ("one-class", ("--epsilon", 1))]
+)
+def test_a_resumed_run_has_them_as_they_were_and_refuses_others(kind, unused, data, tmp_path):
+    run = tmp_path / "run"
+    options = ("--formulation", kind, "--nu", "0.2", "--checkpoint", run)
+    run_here("train", data / "train.zarr", tmp_path / "m", *options)
+    assert answer("train", "--resume", run)["converged"]
+    assert f"means nothing for {kind}" in error_of("train", "--resume", run, *unused)

@@ -40,4 +40,4 @@ class TestInfo:
     def test_neither(self, data, tmp_path):
         assert "no such store, model or run" in error_of("info", tmp_path / "none")
         assert "not a store" in error_of("info", tmp_path)
-        assert "not a whole bigsvm model" in error_of("info", data / "train.libsvm")
+        assert "neither of `bigsvm train` nor of LIBSVM" in error_of("info", data / "train.libsvm")

@@ -95,5 +95,13 @@ class TestPredict:
         assert "is part of the input" in message
 
     def test_what_is_no_model(self, data):
-        message = error_of("predict", data / "test.zarr", data / "train.libsvm")
+        for name in ("train.libsvm", "train.zarr/zarr.json"):
+            message = error_of("predict", data / "test.zarr", data / name)
+            assert "is no model, neither of `bigsvm train` nor of LIBSVM" in message
+        assert "cannot read the model" in error_of("predict", data / "test.zarr", data / "none")
+        assert "cannot read the model" in error_of("predict", data / "test.zarr", data)
+
+    def test_a_model_that_is_cut_off_is_damaged(self, data, tmp_path):
+        (tmp_path / "m").write_bytes((data / "model").read_bytes()[:-5])
+        message = error_of("predict", data / "test.zarr", tmp_path / "m")
         assert "not a whole bigsvm model" in message

@@ -128,6 +128,8 @@ def test_number_of_features(text, tmp_path):
         convert(path, tmp_path / "t.zarr", n_features=39)
     with pytest.raises(DataError, match="41 columns"):
         convert(path, tmp_path / "t.zarr", n_features=40, zero_based="yes")
+    assert convert(path, tmp_path / "w.zarr", min_features=55).rows.n_columns == 55
+    assert convert(path, tmp_path / "m.zarr", min_features=30).rows.n_columns == 40
 
 
 @pytest.mark.parametrize(("density", "layout"), [(0.24, "csr"), (0.26, "dense")])
@@ -147,6 +149,7 @@ def test_rows_without_entries(tmp_path):
     with pytest.raises(DataError, match="give n_features"):
         convert(tmp_path / "x", tmp_path / "s.zarr")
     store = convert(tmp_path / "x", tmp_path / "s.zarr", n_features=3)
+    assert convert(tmp_path / "x", tmp_path / "m.zarr", min_features=3).rows.n_columns == 3
     assert store.attributes.layout == "csr"
     assert store.rows.read(0, 2).toarray().tolist() == [[0, 0, 0], [0, 0, 0]]
     assert store.rows.take(np.array([1, 1])).shape == (2, 3)
@@ -174,6 +177,7 @@ def test_many_labels_are_not_counted(tmp_path):
         ({"layout": "csr"}, "layout='csr'"),
         ({"dtype": "int8"}, "dtype='int8'"),
         ({"n_features": 0}, "n_features=0"),
+        ({"min_features": 0}, "min_features=0"),
         ({"threads": 0}, "threads=0"),
         ({"seed": -1}, "seed=-1"),
         ({"sources": []}, "sources is empty"),

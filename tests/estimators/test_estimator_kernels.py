@@ -10,7 +10,7 @@ from sklearn.datasets import make_moons
 from sklearn.metrics.pairwise import laplacian_kernel
 
 import bigsvm
-from bigsvm.errors import ModelError
+from bigsvm.errors import ModelError, ParameterError
 from bigsvm.kernels import KERNELS
 from bigsvm.models import KernelExpansion
 
@@ -85,6 +85,35 @@ def test_a_model_with_a_kernel_of_ones_own_is_saved_and_loaded(rows, tmp_path, m
     monkeypatch.delitem(KERNELS, "cauchy")
     with pytest.raises(ModelError, match="import the module"):
         KernelExpansion.load(tmp_path / "m.safetensors")
+
+
+def test_a_name_alone_does_not_give_the_parameters_of_ones_own(rows):
+    with pytest.raises(ParameterError, match=r"'cauchy' has the parameter width.*kernel=Cauchy\("):
+        bigsvm.SVC(kernel="cauchy").fit(*rows)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (lambda dots: 1.0, "float; it must"),
+        (lambda dots: dots.tolist(), "list; it must"),
+        (lambda dots: dots[:, :1], r"array of shape \(\d+, 1\) of float64"),
+        (lambda dots: dots[:1], r"array of shape \(1, \d+\) of float64"),
+        (lambda dots: dots.ravel(), r"array of shape \(\d+,\) of float64"),
+        (lambda dots: dots + 1j, "of complex128"),
+        (lambda dots: dots.astype(str), "of <U"),
+    ],
+    ids=["a number", "a list", "a column", "a row", "flat", "complex", "text"],
+)
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_a_formula_that_gives_something_else_is_named(rows, returned, words, form, monkeypatch):
+    X, y = rows
+    values = Cauchy.from_products
+    monkeypatch.setattr(
+        Cauchy, "from_products", lambda self, *products: returned(values(self, *products))
+    )
+    with pytest.raises(ParameterError, match=f"the kernel cauchy returns .*{words}.*shape of the"):
+        bigsvm.SVC(kernel=Cauchy(), n_jobs=2).fit(form(X), y)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import pickle
 import weakref
 
 import dask.array as da
@@ -6,12 +5,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from sklearn.base import clone
 from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as PeerSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -166,17 +161,6 @@ def test_lazy_arrays_train_like_arrays(moons, kind):
     )
 
 
-def test_pipeline_search_clone_and_pickle(moons):
-    X, y = moons
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), bigsvm.SVC()), {"svc__C": [0.1, 10.0]}, cv=3
-    ).fit(X, y)
-    assert search.best_score_ > 0.85
-    model = pickle.loads(pickle.dumps(search.best_estimator_))
-    np.testing.assert_array_equal(model.predict(X), search.predict(X))
-    assert clone(search.best_estimator_).get_params()["svc__C"] == search.best_params_["svc__C"]
-
-
 def test_unconverged_fits_warn_and_say_why(moons):
     with pytest.warns(ConvergenceWarning, match="the limit of pair steps was reached"):
         model = bigsvm.SVC(C=1e5, gamma=50, max_iter=1).fit(*make_moons(5000, noise=0.5))
@@ -252,33 +236,3 @@ def test_extreme_parameters_end(moons, C, gamma):
     model = bigsvm.SVC(C=C, gamma=gamma).fit(X, y)
     assert model.converged_
     assert np.isfinite(model.decision_function(X)).all()
-
-
-@pytest.mark.parametrize(
-    ("X", "y"),
-    [
-        (np.zeros((40, 3)), np.arange(40) % 2),
-        (np.repeat(np.eye(2), 20, axis=0), np.arange(40) % 2),
-        (np.array([[0.0], [1.0]]), np.array([0, 1])),
-        (np.random.default_rng(0).standard_normal((60, 2)) + 1e6, np.arange(60) % 2),
-    ],
-    ids=["constant", "duplicates with opposite labels", "two rows", "offset 1e6"],
-)
-def test_awkward_data_ends_at_the_optimum(X, y):
-    model = bigsvm.SVC().fit(X, y)
-    assert model.converged_
-    assert model.gap_ <= model.tol
-    peer = PeerSVC(tol=1e-6).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), peer.decision_function(X), atol=5e-3)
-
-
-def test_values_beyond_float32_distances_are_refused_with_the_remedy():
-    with pytest.raises(DataError, match="scale the features"):
-        bigsvm.SVC(gamma=1.0).fit(np.array([[1e30], [-1e30], [2e30]]), np.array([0, 1, 0]))
-
-
-@pytest.mark.parametrize("size", [1e-25, 1e30])
-def test_features_whose_gamma_float32_cannot_hold_are_refused_with_the_remedy(moons, size):
-    X, y = moons
-    with pytest.raises(ParameterError, match=r"gamma='scale' is .* scale the features"):
-        bigsvm.SVC().fit(X * size, y)
