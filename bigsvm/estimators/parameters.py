@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.calibration import METHODS
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.errors import ParameterError
@@ -41,6 +42,7 @@ class TrainingParameters:
     coef0: float = 0.0
     tol: float = 1e-3
     class_weight: Mapping[float, float] | str | None = None
+    calibration: str | None = None
     selection: str = "auto"
     working_set: str = "auto"
     seed: int = 0
@@ -79,6 +81,16 @@ class TrainingParameters:
                 raise ParameterError(f"{name} is {word!r}; it must be one of {', '.join(known)}")
         if self.loss != "hinge" and self.formulation != "c-svc":
             raise ParameterError(f"loss {self.loss!r} is for c-svc, not {self.formulation}")
+        if self.calibration not in (None, *METHODS):
+            raise ParameterError(
+                f"calibration is {self.calibration!r}; it must be one of {', '.join(METHODS)}, or "
+                "None"
+            )
+        if self.calibration is not None and self.formulation not in ("c-svc", "nu-svc"):
+            raise ParameterError(
+                f"calibration is {self.calibration!r}, but {self.formulation} has no classes to "
+                "have probabilities of; leave it out"
+            )
         check_nu(self.nu)
         check_epsilon(self.epsilon)
         for name, value in (("C", self.C), ("tol", self.tol)):
