@@ -38,8 +38,8 @@ class SVC(Classifier):
     class_weight : dict, "balanced" or None
     calibration : {"sigmoid", "isotonic"} or None
         How decision values become probabilities: by a sigmoid (Platt 1999), or by the best
-        ascending function, which takes some thousand rows. It is fitted, once, on a tenth of the
-        rows, which are not trained on; which they are depends on the data alone. None is no
+        ascending function, for many thousands of rows. It is fitted, once, on a tenth of the rows,
+        which are not trained on; which they are depends on the data alone. None is no
         probabilities, and all rows are trained on.
     warm_start : bool, default False
         Whether `fit` starts from the model of the last one, which must be of the same rows: after a

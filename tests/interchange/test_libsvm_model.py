@@ -119,6 +119,8 @@ def test_a_sigmoid_calibration_comes_back(moons, tmp_path):
         write_libsvm_model(fitted.model_, tmp_path / "m")
         made = read_libsvm_model(tmp_path / "m").calibration
         np.testing.assert_array_equal(made.numbers, fitted.model_.calibration.numbers)
+    read_libsvm_model(tmp_path / "m").save(tmp_path / "again")
+    assert "sigmoid, fitted elsewhere" in run_here("info", tmp_path / "again").stdout
 
 
 def test_an_isotonic_one_is_left_out(moons, tmp_path):
