@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
+from bigsvm.calibration import Calibration
 from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.files import sync_directory, sync_tree
@@ -61,6 +62,8 @@ class KernelExpansion:
         As `bigsvm.duals.formulations` names it.
     scaler : dict or None
         Scaling of the columns that prediction applies first; none is written yet.
+    calibration : Calibration or None
+        Makes probabilities of the second class from decision values.
     certificate : dict
         Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
     provenance : dict
@@ -76,6 +79,7 @@ class KernelExpansion:
     classes: list[float] | list[str] | None
     formulation: str = "c-svc"
     scaler: None = None
+    calibration: Calibration | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,6 +99,7 @@ class KernelExpansion:
         source: RowSource,
         *,
         threads: int = 1,
+        block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
     ) -> NDArray[np.float64]:
         """Decision values of all rows of a source, streamed in blocks, in their precision.
@@ -104,6 +109,8 @@ class KernelExpansion:
         source : RowSource
             With `n_features` columns.
         threads : int
+        block_bytes : int
+            For the two blocks of rows that exist at once, if they are not in memory.
         on_progress : callable, optional
             Told the rows done, several times a second; what it raises ends the pass.
 
@@ -125,7 +132,7 @@ class KernelExpansion:
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
             sweep(
-                tiles, source, columns, self.coefficients, out, block_bytes=PREDICTION_BLOCKS,
+                tiles, source, columns, self.coefficients, out, block_bytes=block_bytes,
                 on_progress=on_progress,
             )  # fmt: skip
         return out
@@ -167,6 +174,10 @@ class KernelExpansion:
         }
         if self.centre is not None:
             tensors["centre"] = self.centre
+        calibration = None
+        if self.calibration is not None:
+            tensors["calibration"] = self.calibration.numbers
+            calibration = {"method": self.calibration.method, "n_rows": self.calibration.n_rows}
         vectors: Any = self.support_vectors
         if sp.issparse(vectors):
             tensors["support_vectors.data"] = vectors.data
@@ -182,6 +193,7 @@ class KernelExpansion:
             "classes": None if self.classes is None else list(self.classes),
             "n_features": int(self.support_vectors.shape[1]),
             "scaler": self.scaler,
+            "calibration": calibration,
             "certificate": dict(self.certificate),
             "provenance": dict(self.provenance),
         }
@@ -252,6 +264,10 @@ class KernelExpansion:
         classes = header["classes"]
         if tensors["intercepts"].shape != (1,) or (classes is not None and len(classes) != 2):
             raise ValueError("it does not have two classes, or none, and one intercept")
+        # Models of earlier versions have none.
+        calibration = header.get("calibration")
+        if calibration is not None:
+            calibration = Calibration(**calibration, numbers=tensors["calibration"])
         return cls(
             kernel=kernel_from(header["kernel"]),
             support_vectors=vectors,
@@ -261,6 +277,7 @@ class KernelExpansion:
             support=tensors["support"],
             classes=classes,
             formulation=header["formulation"],
+            calibration=calibration,
             certificate=header["certificate"],
             provenance=header["provenance"],
         )

@@ -21,6 +21,7 @@ from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.parameters import TrainingParameters
 train_model(as_row_source(X), y, None, TrainingParameters())
 """
+CALIBRATED = ROWS_IN_MEMORY.replace("Parameters())", "Parameters(calibration='sigmoid'))")
 ESTIMATOR = f"""{ROWS}
 import bigsvm
 from bigsvm import SVC
@@ -71,6 +72,12 @@ def of_the_command(tmp_path_factory):
 )
 def test_training_on_rows_in_memory_does_without(of_rows_in_memory, module):
     assert module not in of_rows_in_memory
+
+
+def test_a_sigmoid_calibration_takes_no_more_than_an_optimiser(tmp_path):
+    loaded = modules_of(CALIBRATED, tmp_path)
+    assert "scipy.optimize" in loaded
+    assert not loaded & {"dask", "zarr", "sklearn", "pandas"}
 
 
 @pytest.mark.parametrize(

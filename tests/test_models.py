@@ -7,6 +7,7 @@ import pytest
 import safetensors.numpy
 import scipy.sparse as sp
 
+from bigsvm.calibration import Calibration
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, ModelError
 from bigsvm.kernels import make_kernel
@@ -58,6 +59,34 @@ def test_a_saved_model_comes_back_equal(model, tmp_path):
     for name in ("kernel", "intercept", "classes", "formulation", "certificate", "provenance"):
         assert getattr(back, name) == getattr(model, name)
     np.testing.assert_array_equal(back.support, model.support)
+
+
+CALIBRATIONS = {
+    "sigmoid": np.array([[1.5], [-0.25]]),
+    "isotonic": np.array([[-1.0, 0.5, 2.0], [0.0, 0.3, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("method", CALIBRATIONS)
+def test_a_calibration_is_saved_with_its_model(tmp_path, method):
+    made = Calibration(method=method, numbers=CALIBRATIONS[method], n_rows=70)
+    replace(expansion(), calibration=made).save(tmp_path / "m")
+    back = KernelExpansion.load(tmp_path / "m").calibration
+    assert (back.method, back.n_rows) == (method, 70)
+    np.testing.assert_array_equal(back.numbers, made.numbers)
+
+
+def test_models_from_before_there_were_calibrations_are_read(tmp_path, monkeypatch):
+    plain = json.dumps
+
+    def without(header, **options):
+        assert header.pop("calibration") is None
+        return plain(header, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bigsvm.models.json.dumps", without)
+        expansion().save(tmp_path / "m")
+    assert KernelExpansion.load(tmp_path / "m").calibration is None
 
 
 def test_saving_replaces_whole_files_only(model, tmp_path):
@@ -155,6 +184,9 @@ def test_a_scaler_of_a_newer_version_is_refused(model, tmp_path):
         ("support", np.arange(10**3)),
         ("support_vectors", np.zeros((40, 7), np.float32)),
         ("intercepts", np.zeros(2)),
+        ("calibration", np.zeros((2, 3))),
+        ("calibration", np.array([[0.0], [np.inf]])),
+        ("calibration", np.array([[0], [1]])),
     ],
 )
 def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, tensor, value):
@@ -164,7 +196,8 @@ def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, t
     monkeypatch.setattr(
         safetensors.numpy, "save_file", lambda t, path, m: real({**t, tensor: value}, path, m)
     )
-    expansion().save(tmp_path / "m")
+    made = Calibration(method="sigmoid", numbers=CALIBRATIONS["sigmoid"])
+    replace(expansion(), calibration=made).save(tmp_path / "m")
     with pytest.raises(ModelError, match="/m is not a whole bigsvm model"):
         KernelExpansion.load(tmp_path / "m")
 

@@ -78,6 +78,14 @@ def test_predictions_are_in_the_order_of_the_text(folder):
     assert right / len(truth) > 0.9
 
 
+def test_probabilities_suit_the_labels(folder):
+    head, *lines = (folder / "probabilities.txt").read_text().splitlines()
+    assert head == "labels 0 1"
+    truth = [line.split()[0] for line in (folder / "test.libsvm").read_text().splitlines()]
+    of_the_truth = [float(line.split()[1 + int(t)]) for line, t in zip(lines, truth, strict=True)]
+    assert sum(of_the_truth) / len(truth) > 0.9
+
+
 def test_the_model_is_that_of_a_converged_run(folder):
     assert KernelExpansion.load(folder / "model.safetensors").certificate["converged"] is True
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ORDER = (
     "errors",
+    "calibration",
     "files",
     "allocator",
     "budget",

@@ -8,6 +8,7 @@ import typer
 
 from bigsvm.cli.outputs import check_model_path
 from bigsvm.errors import ModelError
+from bigsvm.report.progress import Display
 
 
 class Format(StrEnum):
@@ -24,6 +25,8 @@ def command(
 ) -> None:
     """Write a model in the format of another library.
 
+    A sigmoid calibration goes with it; an isotonic one has no place in these formats.
+
     \b
     Examples:
       bigsvm export model.safetensors a9a.model --to libsvm
@@ -35,6 +38,8 @@ def command(
     if output.resolve() == model.resolve():
         raise ModelError(f"{output} is the model itself; write to another file")
     trained = KernelExpansion.load(model)
+    if trained.calibration is not None and trained.calibration.method == "isotonic":
+        Display(quiet=True).warn(f"{to.value} has no isotonic calibration: no probabilities there")
     if to is Format.LIBSVM:
         from bigsvm.interchange.libsvm_model import write_libsvm_model
 

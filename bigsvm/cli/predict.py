@@ -11,6 +11,7 @@ from bigsvm.cli.inputs import load_model, opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import check_predictions_path
 from bigsvm.cli.signals import Interruption
+from bigsvm.errors import ModelError
 from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count, number
 
@@ -49,6 +50,14 @@ def command(
             help="Write decision values, positive for the second class, instead of labels.",
         ),
     ] = False,
+    probability: Annotated[
+        bool,
+        typer.Option(
+            "--probability",
+            help="Write the label and the probabilities of both classes, as LIBSVM does; of a "
+            "model trained with --calibration.",
+        ),
+    ] = False,
     memory: Memory = "1GB",
     cache_dir: CacheDir = None,
     threads: Threads = None,
@@ -61,6 +70,9 @@ def command(
     Labels of a classifier, values of a regression, 1 or -1 for a row like the others or not of one
     class. How good: the accuracy, of a regression the mean squared error and R².
 
+    A label is the sign of the decision value, with --probability too: close to the threshold it may
+    be the one of the smaller probability.
+
     Rows are streamed: in memory are the model, some blocks of rows, and 24 bytes for each row.
     --memory bounds the conversion of LIBSVM text only, which takes at least 32 MiB.
 
@@ -69,12 +81,19 @@ def command(
       bigsvm predict test.zarr model.safetensors
       bigsvm predict test.libsvm model.safetensors --output predicted.txt
       bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
+      bigsvm predict test.zarr model.safetensors -o probabilities.txt --probability
     """  # noqa: D301
+    if probability and (decision_function or output is None):
+        raise typer.BadParameter("--probability needs --output, and no --decision-function")
     started = time.monotonic()
     if output is not None:
         check_predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
         trained = load_model(model)
+        if probability and trained.calibration is None:
+            raise ModelError(
+                f"{model} has no calibration, and so no probabilities; train it with --calibration"
+            )
         # LIBSVM's models do not tell how many columns there were, only the last that they use.
         is_libsvms = trained.provenance.get("read from") == "libsvm"
         with (
@@ -113,6 +132,7 @@ def command(
                     values,
                     rows.original_rows(),
                     classes=None if decision_function else names,
+                    calibration=trained.calibration if probability else None,
                 )
     _print(
         {

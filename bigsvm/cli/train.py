@@ -62,6 +62,13 @@ class Loss(StrEnum):
     SQUARED_HINGE = "squared_hinge"
 
 
+class CalibrationMethod(StrEnum):
+    """How decision values become probabilities."""
+
+    SIGMOID = "sigmoid"
+    ISOTONIC = "isotonic"
+
+
 class WorkingSet(StrEnum):
     """What pair steps are taken over."""
 
@@ -90,6 +97,7 @@ _PARAMETERS = {
     "coef0": "coef0",
     "tol": "tol",
     "class_weight": "class_weight",
+    "calibration": "calibration",
     "selection": "selection",
     "working_set": "working_set",
     "disk_cache": "disk_cache",
@@ -154,6 +162,12 @@ def command(
             "--class-weight",
             metavar="balanced|LABEL:WEIGHT",
             help="Factor of C for a class; LABEL:WEIGHT may be repeated.",
+        ),
+    ] = None,
+    calibration: Annotated[
+        CalibrationMethod | None,
+        typer.Option(
+            "--calibration", help="Hold out a tenth of the rows, and fit probabilities on them."
         ),
     ] = None,
     memory: Memory = "1GB",
@@ -234,6 +248,7 @@ def command(
         "coef0": coef0,
         "tol": tol,
         "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
+        "calibration": None if calibration is None else calibration.value,
         "selection": selection.value,
         "working_set": working_set.value,
         "disk_cache": disk_cache,
@@ -321,6 +336,8 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             if checkpoint is not None and reason is not StopReason.STALLED:
                 hint = f": {resume_command(checkpoint, reason)}"
             display.warn(f"the model has not converged: {reason.sentence}{hint}")
+        if parameters.calibration is not None and trained.calibration is None:
+            display.warn("the model has no probabilities: they are fitted after training")
         if trained.certificate.get("rho") == 0 and trained.formulation == "nu-svc":
             display.warn("nu is less than the share of errors that cannot be avoided; raise it")
     _print(trained, path, n_rows, json=json)
@@ -328,7 +345,7 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
 
 
 def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:
-    from bigsvm.report.describe import certificate_lines
+    from bigsvm.report.describe import calibration_record, calibration_text, certificate_lines
     from bigsvm.report.resources import peak_rss_bytes
 
     peak = peak_rss_bytes()
@@ -339,6 +356,7 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
             "n_rows": n_rows,
             "n_features": model.n_features,
             "classes": None if model.classes is None else list(model.classes),
+            "calibration": calibration_record(model),
             "peak_rss_bytes": peak,
         }
         typer.echo(as_json(record))
@@ -346,6 +364,7 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
     lines = [
         ("model", path),
         *certificate_lines(model.certificate),
+        ("probabilities", calibration_text(model)),
         ("peak memory", show_bytes(peak)),
     ]
     typer.echo(as_columns(lines))

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class ChosenRows(RowSource):
-    """Rows `chosen` of a source whose rows are cheap to take one by one.
+    """Rows `chosen` of a source, where taking them is cheap.
 
     Parameters
     ----------
     source : RowSource
-        With `row_alignment` 1.
+        With `row_alignment` 1; or with any, where `chosen` ascends.
     chosen : (n_rows,) integers
         Distinct rows, in the order they get here.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 SAME_NAMES = frozenset(
     {
         "C", "nu", "epsilon", "loss", "kernel", "degree", "gamma", "coef0", "tol", "class_weight",
-        "selection", "working_set", "memory", "disk_cache", "checkpoint_every", "max_iter",
+        "calibration", "selection", "working_set", "memory", "disk_cache", "checkpoint_every",
+        "max_iter",
     }
 )  # fmt: skip
 """Parameters of estimators that `TrainingParameters` calls the same."""
@@ -203,6 +205,14 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _is_calibrated(estimator: Classifier) -> bool:
+    if estimator.calibration is None:
+        raise AttributeError(
+            "calibration is None; probabilities need calibration='sigmoid' or 'isotonic'"
+        )
+    return True
+
+
 class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     """Two classes, told apart by the sign of the decision function."""
 
@@ -225,10 +235,43 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         return self._values(X)
 
     def predict(self, X: Any) -> NDArray[Any] | da.Array:
-        """Labels, (n,), lazy where `decision_function` is."""
+        """Labels by the sign of the decision function, (n,), lazy where that is.
+
+        A calibration changes none of them: near the threshold a label may have the smaller
+        probability of the two.
+        """
         check_is_fitted(self)
         classes = self.classes_
         return self._stream(X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype)
+
+    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Probabilities of the classes, (n, 2), in the order of `classes_`.
+
+        By the calibration, and so only where the parameter of that name is set. Lazy where
+        `decision_function` is.
+        """
+        return self._probabilities(X, _both)
+
+    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Logarithms of `predict_proba`; that of 0 is -inf."""
+        return self._probabilities(X, _both_logarithms)
+
+    def _probabilities(self, X: Any, of_both: Any) -> Any:
+        check_is_fitted(self)
+        calibration = self.model_.calibration
+        if calibration is None:
+            raise ParameterError(
+                f"calibration is {self.calibration!r}, but the model was trained without; fit again"
+            )
+        positive = self._stream(X, calibration.probability, np.float64)
+        if not is_dask_array(positive):
+            return of_both(positive)
+        return positive.map_blocks(
+            of_both, new_axis=1, chunks=(positive.chunks[0], (2,)),
+            dtype=np.float64, meta=np.empty((0, 2)),
+        )  # fmt: skip
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -243,6 +286,17 @@ def _path(name: str, given: Any) -> str | None:
     if not isinstance(given, str | os.PathLike):
         raise ParameterError(f"{name} is {given!r}; it must be a path or None")
     return str(os.fspath(given))
+
+
+def _both(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities of both classes, (n, 2), from that of the second."""
+    return np.stack([1 - positive, positive], axis=1)
+
+
+def _both_logarithms(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        logarithms: NDArray[np.float64] = np.log(_both(positive))
+    return logarithms
 
 
 def _is_lazy(X: Any) -> bool:

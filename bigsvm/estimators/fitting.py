@@ -19,6 +19,7 @@ from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import Regression
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import make_problem
 from bigsvm.estimators.variables import Variables, make_variables
@@ -82,13 +83,17 @@ def train_model(
     """
     parameters.check()
     hooks = hooks or Hooks()
+    held_out = None
+    if parameters.calibration is not None:
+        held_out, sample_weight = hold_out(source, labels, sample_weight)
     classes, formulation = make_problem(parameters, source.n_rows, labels, sample_weight)
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
     whole = parameters.working_set == "all"
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
-    source, plan = _planned(source, formulation, parameters)
+    kept = 0 if held_out is None else held_out.nbytes
+    source, plan = _planned(source, formulation, parameters, kept_bytes=kept)
     kernel = _kernel(
         parameters,
         source,
@@ -98,22 +103,30 @@ def train_model(
     )
     centred = kernel.is_shift_invariant and not source.is_sparse
     centre = source.column_means() if centred else None
-    fingerprint = _fingerprint(source, formulation, kernel)
+    fingerprint = _fingerprint(source, formulation, kernel, held_out=held_out is not None)
     # From here on rows have the order they are trained in.
     variables = make_variables(source, formulation, merge=not whole)
     begin = None
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))
     result = _run(variables, kernel, centre, plan, fingerprint, parameters, hooks, begin)
-    return _model(
+    model = _model(
         result, variables, source, formulation, kernel,
         centre=centre, classes=classes, 
         provenance=_provenance(parameters, source, formulation, fingerprint),
     )  # fmt: skip
+    if held_out is None or parameters.calibration is None:
+        return model
+    calibration = calibrate(
+        model, source, held_out, parameters.calibration,
+        threads=parameters.threads or available_processors(),
+        block_bytes=plan.block_bytes, hooks=hooks,
+    )  # fmt: skip
+    return replace(model, calibration=calibration)
 
 
 def _planned(
-    source: RowSource, formulation: Formulation, parameters: TrainingParameters
+    source: RowSource, formulation: Formulation, parameters: TrainingParameters, *, kept_bytes: int
 ) -> tuple[RowSource, TrainingPlan]:
     """Divide the memory; rows that take little of it are read once and held."""
     memory = parse_bytes(parameters.memory)
@@ -130,6 +143,7 @@ def _planned(
         row_alignment=source.row_alignment,
         threads=parameters.threads or available_processors(),
         resident_bytes=of_the_problem
+        + kept_bytes
         + (0 if weights is None else weights.nbytes)
         + (0 if source is read else int(source.bytes_per_row * source.n_rows)),
         packed=not parameters.takes_kernel_matrix,
@@ -303,7 +317,9 @@ def _of_kernel_rows(fingerprint: dict[str, str], source: RowSource) -> dict[str,
     return {**same, "rows": str(source.n_rows)}
 
 
-def _fingerprint(source: RowSource, formulation: Formulation, kernel: Kernel) -> dict[str, str]:
+def _fingerprint(
+    source: RowSource, formulation: Formulation, kernel: Kernel, *, held_out: bool
+) -> dict[str, str]:
     """List what a checkpoint must agree with, readable where a person will compare."""
     hasher = xxhash.xxh3_128(np.ascontiguousarray(formulation.per_row).data)
     if formulation.sample_weight is not None:
@@ -314,6 +330,8 @@ def _fingerprint(source: RowSource, formulation: Formulation, kernel: Kernel) ->
         "labels and weights": hasher.hexdigest(),
         "formulation": formulation.name,
         **{name: repr(value) for name, value in chosen.items() if value is not None},
+        # Either method has the same rows held out.
+        **({"calibration": "sigmoid or isotonic"} if held_out else {}),
         "class weights": repr(getattr(formulation, "class_weight", None)),
         "kernel": repr(kernel),
         "bigsvm": ".".join(__version__.split(".")[:2]),

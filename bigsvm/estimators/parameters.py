@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.calibration import METHODS
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.errors import ParameterError
@@ -67,6 +68,7 @@ class TrainingParameters:
     coef0: float = 0.0
     tol: float = 1e-3
     class_weight: Mapping[float, float] | str | None = None
+    calibration: str | None = None
     selection: str = "auto"
     working_set: str = "auto"
     seed: int = 0
@@ -113,6 +115,16 @@ class TrainingParameters:
             )
         if self.seed < 0:
             raise ParameterError(f"{_shown('seed')} is {self.seed!r}; it must be >= 0")
+        if self.calibration not in (None, *METHODS):
+            raise ParameterError(
+                f"calibration is {self.calibration!r}; it must be one of {', '.join(METHODS)}, or "
+                "None"
+            )
+        if self.calibration is not None and self.formulation not in WITH_CLASSES:
+            raise ParameterError(
+                f"calibration is {self.calibration!r}, but {self.formulation} has no classes to "
+                "have probabilities of; leave it out"
+            )
         check_nu(self.nu)
         check_epsilon(self.epsilon)
         for name, value in (("C", self.C), ("tol", self.tol)):

@@ -60,7 +60,9 @@ def make_problem(
         classes = found.tolist()
         given: dict[str, Any] = {
             "sign": np.where(codes == 1, np.int8(1), np.int8(-1)),
-            "class_weight": class_weights(p.class_weight, found, codes),
+            "class_weight": class_weights(
+                p.class_weight, found, codes if weights is None else codes[weights > 0]
+            ),
             "sample_weight": weights,
         }
         if p.formulation == "nu-svc":
@@ -144,7 +146,10 @@ def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[n
 def class_weights(
     given: Mapping[float, float] | str | None, classes: NDArray[Any], codes: NDArray[np.int8]
 ) -> tuple[float, float]:
-    """Weight of the negative and the positive class; ``"balanced"`` as in scikit-learn."""
+    """Weight of the negative and the positive class; ``"balanced"`` as in scikit-learn.
+
+    `codes` are those of the rows with a weight: one without is not there.
+    """
     if given is None:
         return 1.0, 1.0
     if isinstance(given, str):
@@ -153,7 +158,7 @@ def class_weights(
                 f"class_weight is {given!r}; it must be 'balanced', a dictionary or None"
             )
         # By scikit-learn's formula; to import it takes a command longer than all else it imports.
-        negative, positive = len(codes) / (2 * np.bincount(codes, minlength=2))
+        negative, positive = len(codes) / np.maximum(2 * np.bincount(codes, minlength=2), 1)
         return float(negative), float(positive)
     labels = classes.tolist()
     unknown = [label for label in given if label not in labels]

@@ -39,6 +39,11 @@ class SVC(Classifier):
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
+    calibration : {"sigmoid", "isotonic"} or None
+        How decision values become probabilities: by a sigmoid (Platt 1999), or by the best
+        ascending function, for many thousands of rows. It is fitted, once, on a tenth of the rows,
+        which are not trained on; which they are depends on the data alone. None is no
+        probabilities, and all rows are trained on.
     warm_start : bool, default False
         Whether `fit` starts from the model of the last one, which must be of the same rows: after a
         change of C, of a weight or of epsilon it takes fewer steps.
@@ -119,6 +124,7 @@ class SVC(Classifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
+        calibration: str | None = None,
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
@@ -140,6 +146,7 @@ class SVC(Classifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.calibration = calibration
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
@@ -175,7 +182,7 @@ class NuSVC(Classifier):
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
         Factors of the rows' weights.
-    warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
+    calibration, warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
 
@@ -207,6 +214,7 @@ class NuSVC(Classifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
+        calibration: str | None = None,
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
@@ -227,6 +235,7 @@ class NuSVC(Classifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.calibration = calibration
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set

@@ -1,11 +1,14 @@
 """LIBSVM's model text, as its ``svm_save_model`` writes and its ``svm_load_model`` reads it.
 
-    svm_type, kernel_type, gamma, coef0, degree, nr_class, total_sv, rho, label, nr_sv, SV,
+    svm_type, kernel_type, gamma, coef0, degree, nr_class, total_sv, rho, label, probA, probB,
+    nr_sv, SV,
     then a line for each support vector: its coefficient and its entries
 
 LIBSVM decides for its first label where ``Σ coefficient · K − rho`` is positive, and lists the
 support vectors of the first label first; here a positive value stands for the second class, so that
-the classes change places. Numbers are written so that they read back to the same bits.
+the classes change places. Of a value f its first label has the probability
+``1 / (1 + exp(probA f + probB))``: a sigmoid calibration with the other signs. Numbers are written
+so that they read back to the same bits.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.calibration import Calibration
 from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError, ParameterError
@@ -51,6 +55,8 @@ LINES_AT_ONCE = 4096
 
 def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
+
+    With its calibration if that is a sigmoid; LIBSVM has no other, and the model then goes without.
 
     Parameters
     ----------
@@ -107,6 +113,11 @@ def _header(model: KernelExpansion) -> Iterator[str]:
     if model.classes is not None:
         negative, positive = model.classes
         yield f"label {_whole(positive)} {_whole(negative)}\n"
+        if model.calibration is not None and model.calibration.method == "sigmoid":
+            for name, value in zip(
+                ("probA", "probB"), model.calibration.numbers[:, 0], strict=True
+            ):
+                yield f"{name} {-value:.17g}\n"
         first = int(np.count_nonzero(model.coefficients > 0))
         yield f"nr_sv {first} {len(model.coefficients) - first}\n"
 
@@ -172,6 +183,7 @@ def read_libsvm_model(
         support=np.arange(len(coefficients)),
         classes=None if classes is None else [float(label) for label in reversed(classes)],
         formulation=SVM_TYPES[header["svm_type"]],
+        calibration=header.get("calibration"),
         provenance={"bigsvm": None, "read from": "libsvm", "first_index": starts_at},
     )
 
@@ -262,6 +274,10 @@ def _read_header(file: BinaryIO, path: object) -> dict[str, Any]:
                 f"{path}: label must name two different classes by whole numbers of 32 bits"
             )
         header["label"] = labels
+        # Of a regression they say something else.
+        if "probA" in found or "probB" in found:
+            numbers = -np.array([[one("probA", float)], [one("probB", float)]])
+            header["calibration"] = Calibration(method="sigmoid", numbers=numbers)
     if not 0 <= header["total_sv"] < 2**31:
         raise ModelError(f"{path}: total_sv is {header['total_sv']}; it must be a number of rows")
     return header

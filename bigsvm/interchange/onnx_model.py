@@ -19,7 +19,9 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     """Make a graph of input ``X`` (n, d) float64 and outputs ``label`` (n,) and ``values`` (n,).
 
     Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
-    no output of that name. Values are decision values, or predictions of a regression.
+    no output of that name. Values are decision values, or predictions of a regression. With a
+    sigmoid calibration there are ``probabilities`` (n, 2) of the two classes as well; an isotonic
+    one, which no operator is, is left out.
 
     Raises
     ------
@@ -89,6 +91,18 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
         nodes.append(helper.make_node("Cast", ["is_positive"], ["index"], to=TensorProto.INT64))
         apply("Gather", constant("classes", array), "index", to="label")
         outputs.insert(0, helper.make_tensor_value_info("label", kind, ["n"]))
+    if model.calibration is not None and model.calibration.method == "sigmoid":
+        slope, offset = model.calibration.numbers[:, 0]
+        steep = apply("Mul", values, constant("slope", slope), to="steep_values")
+        logit = apply("Add", steep, constant("offset", offset), to="logits")
+        positive = apply("Sigmoid", logit, to="positive")
+        negative = apply("Sub", constant("one", np.float64(1.0)), positive, to="negative")
+        last = constant("last", np.array([1]))
+        columns = [
+            apply("Unsqueeze", side, last, to=f"{side}_column") for side in (negative, positive)
+        ]
+        apply("Concat", *columns, to="probabilities", axis=1)
+        outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["n", 2]))
     given = helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", model.n_features])
     graph = helper.make_graph(nodes, "bigsvm", [given], outputs, constants)
     made = helper.make_model(

@@ -26,6 +26,8 @@ KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
     """Make a fitted estimator of `sklearn.svm` that predicts as the model does, in float64.
 
+    Without probabilities: its own are deprecated.
+
     Raises
     ------
     ModelError

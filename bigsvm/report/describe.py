@@ -99,6 +99,7 @@ def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
         "n_features": model.n_features,
         "n_support": len(model.support),
         "intercept": model.intercept,
+        "calibration": calibration_record(model),
         "certificate": dict(model.certificate),
         "provenance": dict(model.provenance),
         "bytes_on_disk": path.stat().st_size,
@@ -123,11 +124,28 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         ("classes", shown),
         ("features", count(record["n_features"])),
         ("intercept", number(record["intercept"])),
+        ("probabilities", calibration_text(model)),
         *certificate_lines(record["certificate"]),
         ("written by", "LIBSVM" if is_libsvms else f"bigsvm {provenance.get('bigsvm', '-')}"),
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
         ("on disk", show_bytes(record["bytes_on_disk"])),
     ]
+
+
+def calibration_record(model: KernelExpansion) -> dict[str, Any] | None:
+    """Which calibration a model has, and on how many rows it was fitted."""
+    made = model.calibration
+    return None if made is None else {"method": made.method, "n_rows": made.n_rows}
+
+
+def calibration_text(model: KernelExpansion) -> str | None:
+    """Say that to a person; None where there is none, and none was asked for."""
+    made = model.calibration
+    if made is None:
+        wanted = model.provenance.get("parameters", {}).get("calibration")
+        return None if wanted is None else "none: the run was interrupted before they were fitted"
+    fitted = "elsewhere" if made.n_rows is None else f"on {count(made.n_rows)} rows held out"
+    return f"{made.method}, fitted {fitted}"
 
 
 def certificate_lines(certificate: Mapping[str, Any]) -> Lines:

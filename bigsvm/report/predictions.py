@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.calibration import Calibration
+
 _LINES_AT_ONCE = 1 << 16
 
 
@@ -25,6 +27,7 @@ def write_predictions(
     original_rows: NDArray[np.int64],
     *,
     classes: Sequence[float] | Sequence[str] | None,
+    calibration: Calibration | None = None,
 ) -> None:
     """Write a file, whole or not at all.
 
@@ -37,11 +40,15 @@ def write_predictions(
         Number in the input that each of these rows had.
     classes : sequence of two, or None
         Labels for values up to 0 and above; None writes the values themselves.
+    calibration : Calibration, optional
+        Adds the probabilities of both classes to a label, below a line with their names, as
+        LIBSVM's programs write them.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("w", encoding="utf-8") as file:
-            file.writelines(_lines(values, np.argsort(original_rows, kind="stable"), classes))
+            order = np.argsort(original_rows, kind="stable")
+            file.writelines(_lines(values, order, classes, calibration))
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -56,14 +63,22 @@ def _lines(
     values: NDArray[np.float64],
     order: NDArray[np.int64],
     classes: Sequence[float] | Sequence[str] | None,
+    calibration: Calibration | None,
 ) -> Iterator[str]:
-    names = None if classes is None else [f"{_label(label)}\n" for label in classes]
+    names = None if classes is None else [_label(label) for label in classes]
+    if names is not None and calibration is not None:
+        yield f"labels {' '.join(names)}\n"
     for start in range(0, len(order), _LINES_AT_ONCE):
         some = values[order[start : start + _LINES_AT_ONCE]]
         if names is None:
             yield "".join(f"{value!r}\n" for value in some.tolist())
         else:
-            yield "".join(names[positive] for positive in (some > 0).tolist())
+            labels = [names[positive] for positive in (some > 0).tolist()]
+            if calibration is not None:
+                second = calibration.probability(some)
+                both = zip((1 - second).tolist(), second.tolist(), strict=True)
+                labels = [f"{a} {p!r} {q!r}" for a, (p, q) in zip(labels, both, strict=True)]
+            yield "".join(f"{label}\n" for label in labels)
 
 
 def _label(label: float | str) -> str:

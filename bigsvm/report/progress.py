@@ -128,6 +128,13 @@ class TrainingProgress:
                 self._sweeping(event)
             case events.Swept():
                 self._swept(event)
+            case events.Calibrating():
+                self._display.move(
+                    "calibrating",
+                    f"{count(event.rows_done)} of {count(event.n_rows)} rows held out",
+                    event.rows_done,
+                    event.n_rows,
+                )
             case events.Checkpointed():
                 self._checkpointed(event)
 

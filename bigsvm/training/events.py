@@ -81,6 +81,13 @@ class Swept(NamedTuple):
     cpu_idle: float | None
 
 
+class Calibrating(NamedTuple):
+    """Training is over, and a calibration is being fitted: `rows_done` of the rows held out."""
+
+    rows_done: int
+    n_rows: int
+
+
 class Checkpointed(NamedTuple):
     """A generation of the checkpoint has been written whole."""
 
@@ -88,7 +95,7 @@ class Checkpointed(NamedTuple):
     seconds: float
 
 
-Event: TypeAlias = Planned | TierChosen | Solving | Sweeping | Swept | Checkpointed
+Event: TypeAlias = Planned | TierChosen | Solving | Sweeping | Swept | Calibrating | Checkpointed
 Listener: TypeAlias = Callable[[Event], None]
 
 

@@ -95,6 +95,18 @@ class TestKilled:
         assert record["converged"]
         assert_same_bits(KernelExpansion.load(tmp_path / "model"), uninterrupted)
 
+    def test_a_calibration_has_the_same_bits_too(self, store, tmp_path):
+        options = (*TRAINING, "--calibration", "sigmoid")
+        run_here("train", store, tmp_path / "whole", *options)
+        run = tmp_path / "run"
+        command = ("train", store, tmp_path / "model", *options, "--checkpoint", run)
+        assert kill_again_and_again(command, run, times=1, seed=3) == 1
+        finish(start(*command))
+        model, whole = (KernelExpansion.load(tmp_path / name) for name in ("model", "whole"))
+        assert_same_bits(model, whole)
+        assert model.calibration.numbers.tobytes() == whole.calibration.numbers.tobytes()
+        assert model.calibration.n_rows == whole.calibration.n_rows
+
     def test_the_directory_alone_is_enough(self, store, uninterrupted, tmp_path):
         run = tmp_path / "run"
         options = (*TRAINING, "--checkpoint", "run")
@@ -160,6 +172,20 @@ class TestSignals:
         assert answer("predict", store, path)["n_rows"] == N_ROWS
         finish(start("train", "--resume", run))
         assert_same_bits(KernelExpansion.load(path), uninterrupted)
+
+    def test_a_signal_leaves_no_time_for_a_calibration(self, store, tmp_path):
+        run, path = tmp_path / "run", tmp_path / "model"
+        options = (*TRAINING, "--calibration", "sigmoid", "--checkpoint", run)
+        child = start("train", store, path, *options)
+        assert wait_for_checkpoint(child, run, after=0)
+        child.send_signal(signal.SIGTERM)
+        out, err = finish(child, 143)
+        assert json.loads(out)["calibration"] is None
+        assert "the model has no probabilities" in err
+        assert KernelExpansion.load(path).calibration is None
+        assert "none: the run was interrupted" in run_here("info", path).stdout
+        finish(start("train", "--resume", run))
+        assert KernelExpansion.load(path).calibration.method == "sigmoid"
 
     def test_a_second_signal_ends_it_at_once(self, store, tmp_path):
         run = tmp_path / "run"

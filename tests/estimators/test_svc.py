@@ -216,6 +216,8 @@ def test_data_no_model_can_be_made_of_is_refused(moons):
         bigsvm.SVC().fit(X, np.arange(len(y)) % 3)
     with pytest.raises(DataError, match="no row of the negative class has a positive weight"):
         bigsvm.SVC().fit(X, y, sample_weight=y)
+    with pytest.raises(DataError, match="no row of the negative class has a positive weight"):
+        bigsvm.SVC(class_weight="balanced").fit(X, y, sample_weight=y)
     with pytest.raises(DataError, match=r"y has shape \(3,\)"):
         bigsvm.SVC().fit(da.from_array(X), y[:3])
     with pytest.raises(DataError, match="labels are needed"):

@@ -30,6 +30,18 @@ def test_scikit_learn_predicts_the_same(estimator, form, moons):
         )
 
 
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_the_graph_has_the_probabilities_of_a_sigmoid(method, moons):
+    reference = pytest.importorskip("onnx.reference")
+    X, y = moons
+    fitted = bigsvm.SVC(calibration=method).fit(X, y)
+    graph = reference.ReferenceEvaluator(to_onnx(fitted.model_))
+    assert ("probabilities" in graph.output_names) == (method == "sigmoid")
+    if method == "sigmoid":
+        [found] = graph.run(["probabilities"], {"X": X})
+        np.testing.assert_allclose(found, fitted.predict_proba(X), atol=1e-9)
+
+
 @pytest.mark.parametrize("labels", [(3, 7), ("a", "b")])
 @pytest.mark.parametrize("estimator", KINDS, ids=str)
 def test_the_graph_predicts_the_same(estimator, labels, moons):

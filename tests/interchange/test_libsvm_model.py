@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from command_line import run_here
 from sklearn.datasets import make_moons
 
 import bigsvm
@@ -81,6 +82,9 @@ def test_a_model_of_libsvm_decides_for_its_first_label(tmp_path):
         ("gamma 0.5", "gamma -0.5", "other.model: gamma is -0.5"),
         ("gamma 0.5", "gamma 1e300", "other.model: gamma is 1e"),
         ("rho -0.25", "rho inf", "rho is inf"),
+        ("nr_sv 1 1", "probA -2\nnr_sv 1 1", "probB is 'missing'"),
+        ("nr_sv 1 1", "probB 0.5\nprobA nan\nnr_sv 1 1", "probA is nan"),
+        ("nr_sv 1 1", "probB 0.5\nprobA -2 1\nnr_sv 1 1", "probA is '-2 1'"),
         ("label 1 -1", "label 1 1", "two different classes"),
         ("label 1 -1", "label a b", "two different classes"),
         ("SV\n", "", "not a line of the header|no line SV"),
@@ -93,6 +97,55 @@ def test_damage_is_named(tmp_path, old, new, message):
     assert old in WHOLE
     with pytest.raises(ModelError, match=message):
         read_libsvm_model(written(tmp_path, WHOLE.replace(old, new, 1)))
+
+
+def test_a_probability_of_libsvm_is_that_of_its_first_label(tmp_path):
+    text = WHOLE.replace("nr_sv 1 1", "probA -2\nprobB 0.5\nnr_sv 1 1")
+    made = read_libsvm_model(written(tmp_path, text)).calibration
+    assert (made.method, made.n_rows) == ("sigmoid", None)
+    value = np.array([0.7])
+    np.testing.assert_allclose(made.probability(value), 1 / (1 + np.exp(-2 * value + 0.5)))
+
+
+def test_numbers_of_a_regression_are_no_calibration(tmp_path):
+    text = WHOLE.replace("c_svc", "epsilon_svr").replace("label 1 -1\nnr_sv 1 1", "probA 0.3")
+    assert read_libsvm_model(written(tmp_path, text)).calibration is None
+
+
+def test_a_sigmoid_calibration_comes_back(moons, tmp_path):
+    X, y = moons
+    for kind in (bigsvm.SVC, bigsvm.NuSVC):
+        fitted = kind(calibration="sigmoid").fit(X, y)
+        write_libsvm_model(fitted.model_, tmp_path / "m")
+        made = read_libsvm_model(tmp_path / "m").calibration
+        np.testing.assert_array_equal(made.numbers, fitted.model_.calibration.numbers)
+    read_libsvm_model(tmp_path / "m").save(tmp_path / "again")
+    assert "sigmoid, fitted elsewhere" in run_here("info", tmp_path / "again").stdout
+
+
+def test_an_isotonic_one_is_left_out(moons, tmp_path):
+    fitted = bigsvm.SVC(calibration="isotonic").fit(*moons)
+    write_libsvm_model(fitted.model_, tmp_path / "m")
+    assert "prob" not in (tmp_path / "m").read_text()
+    fitted.model_.save(tmp_path / "model.safetensors")
+    ended = run_here("export", tmp_path / "model.safetensors", tmp_path / "other", "--to", "libsvm")
+    assert "libsvm has no isotonic calibration: no probabilities there" in ended.stderr
+    assert read_libsvm_model(tmp_path / "other").calibration is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("labels", [(0, 1), (7, -3)])
+def test_libsvm_itself_has_our_probabilities(labels, moons, tmp_path):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    X, y = moons
+    fitted = bigsvm.SVC(calibration="sigmoid").fit(X, np.array(labels)[y])
+    write_libsvm_model(fitted.model_, tmp_path / "m")
+    theirs = svmutil.svm_load_model(str(tmp_path / "m"))
+    rows = [dict(enumerate(x, 1)) for x in X]
+    _, _, found = svmutil.svm_predict(list(y), rows, theirs, "-q -b 1")
+    order = [list(fitted.classes_).index(label) for label in theirs.get_labels()]
+    # LIBSVM keeps its probabilities 1e-7 away from 0 and 1.
+    np.testing.assert_allclose(found, fitted.predict_proba(X)[:, order], atol=1e-6)
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path):

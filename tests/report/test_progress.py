@@ -97,6 +97,12 @@ def test_rate_and_time_left_are_of_this_process_and_this_sweep(clock):
     ]
 
 
+def test_a_calibration_moves_over_the_rows_held_out():
+    recorder = _Recorder()
+    TrainingProgress(recorder)(events.Calibrating(500, 2000))
+    assert recorder.moves == [("calibrating", "500 of 2 000 rows held out", 500, 2000)]
+
+
 def test_rows_progress(clock):
     display = _Recorder()
     show = RowsProgress(display, "predicting", 1000)

@@ -1,0 +1,389 @@
+"""Rows held out of training, and probabilities that are fitted on them."""
+
+import pickle
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bigsvm
+from bigsvm.calibration import METHODS, fit_calibration
+from bigsvm.data import schema
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import CheckpointError, DataError, ParameterError
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, hold_out
+from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.training import events
+
+LITTLE = {"gamma": 0.1, "memory": "3MB", "n_jobs": 1}
+"""So little memory that the rows of `store` are read again and again."""
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(600, noise=0.3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def clouds():
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(8000) < 0.3, 1, -1)
+    X = rng.normal(size=(8000, 20)).astype(np.float32)
+    X[:, 0] += 1.2 * y
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def make_store(clouds, tmp_path_factory):
+    """Stores of many blocks."""
+
+    def make(y=clouds[1], **options):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+            path = tmp_path_factory.mktemp("store") / "clouds.zarr"
+            return bigsvm.write_store(path, clouds[0], y, **options)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def store(make_store):
+    return make_store()
+
+
+def rows_held_out(source, y, weights=None):
+    return hold_out(as_row_source(source), y, weights)[0].rows
+
+
+def unchecked(estimator):
+    """Contracts that a calibration breaks, and why."""
+    broken = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "two rows are needed of each class, and "
+        "of a row that is repeated, one copy may be held out"
+        for kind in ("dense", "sparse")
+    }
+    if isinstance(estimator, bigsvm.NuSVC):
+        broken["check_classifiers_train"] = "a label is the sign, not the larger probability"
+    return broken
+
+
+@parametrize_with_checks(
+    [bigsvm.SVC(calibration="sigmoid"), bigsvm.NuSVC(nu=0.1, calibration="isotonic")],
+    expected_failed_checks=unchecked,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+class TestHeldOut:
+    def test_a_tenth_of_each_class_of_rows_in_memory(self, clouds):
+        X, y = clouds
+        rows = rows_held_out(X, y)
+        for label in (-1, 1):
+            assert np.count_nonzero(y[rows] == label) == round(HELD_OUT * (y == label).sum())
+        assert np.array_equal(rows, np.unique(rows))
+        np.testing.assert_array_equal(rows, rows_held_out(X, y))
+
+    def test_weights_of_the_rest_stay(self, clouds):
+        X, y = clouds
+        given = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+        held, weights = hold_out(as_row_source(X), y, given)
+        assert (given[held.rows] > 0).all()
+        np.testing.assert_array_equal(held.weights, given[held.rows])
+        np.testing.assert_array_equal(held.positive, y[held.rows] == 1)
+        assert not weights[held.rows].any()
+        rest = np.setdiff1d(np.arange(len(y)), held.rows)
+        np.testing.assert_array_equal(weights[rest], given[rest])
+        assert len(held.rows) == pytest.approx(HELD_OUT * np.count_nonzero(given), abs=2)
+
+    def test_of_shuffled_rows_read_in_blocks_whole_blocks(self, store):
+        size = store.rows.row_alignment
+        n_blocks = -(-store.rows.n_rows // size)
+        assert n_blocks >= FEWEST_BLOCKS
+        rows = rows_held_out(store, store.labels())
+        blocks = np.unique(rows // size)
+        assert len(blocks) == round(HELD_OUT * n_blocks)
+        expected = (np.arange(b * size, min((b + 1) * size, store.rows.n_rows)) for b in blocks)
+        np.testing.assert_array_equal(rows, np.concatenate(list(expected)))
+        assert blocks[0] > 0
+
+    def test_rows_that_are_not_shuffled_are_chosen_one_by_one(self, make_store, clouds):
+        y = np.sort(clouds[1])
+        rows = rows_held_out(make_store(y, shuffle=False), y)
+        np.testing.assert_array_equal(rows, rows_held_out(*clouds[:1], y))
+
+    def test_a_class_too_rare_for_blocks_is_held_out_by_rows(self, make_store):
+        y = np.zeros(8000)
+        y[[5, 17, 4000]] = 1
+        store = make_store(y)
+        labels = store.labels()
+        rows = rows_held_out(store, labels)
+        assert labels[rows].sum() == 1
+
+    @pytest.mark.parametrize("weights", [None, np.r_[1.0, 0.0, np.ones(8)]])
+    def test_a_class_needs_two_rows(self, weights):
+        X, y = np.eye(10), np.r_[1, 1 if weights is not None else 0, np.zeros(8)]
+        with pytest.raises(DataError, match=r"1 row\(s\) of class 1.0 .* at least 2 of each"):
+            bigsvm.SVC(calibration="sigmoid").fit(X, y, sample_weight=weights)
+
+    def test_two_rows_of_each_class_are_enough(self):
+        X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
+        model = bigsvm.SVC(calibration="sigmoid").fit(X, y)
+        assert model.model_.calibration.n_rows == 2
+        assert np.isfinite(model.predict_proba(X)).all()
+
+
+class TestTraining:
+    @pytest.mark.parametrize("make", [bigsvm.SVC, lambda **kw: bigsvm.NuSVC(nu=0.3, **kw)])
+    def test_the_model_is_that_of_the_other_rows(self, moons, make):
+        X, y = moons
+        weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+        options = {"class_weight": "balanced", "gamma": "scale", "tol": 1e-6}
+        whole = make(calibration="sigmoid", **options).fit(X, y, weights)
+        held = rows_held_out(X, y, weights)
+        rest = np.setdiff1d(np.arange(len(y)), held)
+        other = make(**options).fit(X[rest], y[rest], weights[rest])
+        assert whole.model_.kernel.gamma == pytest.approx(other.model_.kernel.gamma, rel=1e-12)
+        np.testing.assert_allclose(
+            whole.decision_function(X), other.decision_function(X), atol=1e-4
+        )
+        assert not np.isin(held, whole.support_).any()
+
+    @pytest.mark.parametrize("working_set", ["auto", "all"])
+    @pytest.mark.parametrize("n", [600, 9000])
+    def test_rows_held_out_are_no_support_vectors(self, n, working_set):
+        X, y = make_moons(n, noise=0.4, random_state=1)
+        X = np.round(X, 2)  # some are equal
+        model = bigsvm.SVC(calibration="sigmoid", gamma=1.0, working_set=working_set).fit(X, y)
+        assert model.converged_
+        assert not np.isin(rows_held_out(X, y), model.support_).any()
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_probabilities_are_those_of_the_rows_held_out(self, moons, method):
+        X, y = moons
+        weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+        model = bigsvm.SVC(calibration=method).fit(X, y, weights)
+        held = rows_held_out(X, y, weights)
+        values = model.decision_function(X)
+        expected = fit_calibration(method, values[held], y[held] == 1, weights[held])
+        found = model.predict_proba(X)
+        assert found.shape == (len(y), 2)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found[:, 1], expected.probability(values), atol=1e-9)
+        np.testing.assert_array_equal(found.sum(axis=1), 1.0)
+        with np.errstate(divide="ignore"):
+            np.testing.assert_array_equal(model.predict_log_proba(X), np.log(found))
+
+    def test_the_seed_of_a_run_does_not_choose_them(self, moons):
+        X, y = moons
+        one, two = (bigsvm.SVC(calibration="sigmoid", random_state=s).fit(X, y) for s in (1, 2))
+        np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-3)
+        assert not np.isin(rows_held_out(X, y), two.support_).any()
+
+    def test_labels_are_the_sign_of_the_value(self, clouds):
+        X, y = clouds
+        model = bigsvm.SVC(calibration="sigmoid", gamma=0.1, C=0.1).fit(X[:1000], y[:1000])
+        np.testing.assert_array_equal(model.predict(X) == 1, model.decision_function(X) > 0)
+
+    def test_a_run_that_had_to_stop_is_calibrated_as_it_is(self, clouds):
+        for steps in (0, 5):
+            with pytest.warns(ConvergenceWarning, match="the limit of pair steps"):
+                model = bigsvm.SVC(calibration="sigmoid", max_iter=steps).fit(*clouds)
+            assert model.model_.calibration.n_rows == 800
+            assert (model.predict_proba(clouds[0][:9]) > 0).all()
+
+    def test_the_budget_counts_what_is_kept(self, clouds):
+        X, y = clouds
+        held, weights = hold_out(as_row_source(X), y, np.ones(len(y)))
+        states = []
+
+        def listener(event):
+            if isinstance(event, events.Planned):
+                states.append(event.projected["state of the rows"])
+
+        for parameters in (TrainingParameters(), TrainingParameters(calibration="sigmoid")):
+            given = None if parameters.calibration is None else np.ones(len(y))
+            train_model(as_row_source(X), y, given, parameters, Hooks(listener=listener))
+        assert states[1] - states[0] == weights.nbytes + 17 * len(held.rows)
+
+    @pytest.mark.parametrize("after", ["training", "a pass has begun"])
+    def test_an_interrupted_run_has_no_calibration(self, moons, after):
+        X, y = moons
+        seen = []
+
+        def interrupted():
+            begun = events.Calibrating if after == "a pass has begun" else events.Swept
+            return any(isinstance(event, begun) for event in seen)
+
+        parameters = TrainingParameters(calibration="sigmoid")
+        hooks = Hooks(listener=seen.append, interrupted=interrupted)
+        model = train_model(as_row_source(X), y, None, parameters, hooks)
+        assert model.calibration is None
+        assert model.provenance["parameters"]["calibration"] == "sigmoid"
+
+    @pytest.mark.parametrize("formulation", ["one-class", "eps-svr", "nu-svr"])
+    def test_without_classes_there_are_no_probabilities(self, formulation):
+        with pytest.raises(ParameterError, match=f"{formulation} has no classes"):
+            TrainingParameters(formulation=formulation, calibration="sigmoid").check()
+
+    def test_other_methods_are_refused(self, moons):
+        with pytest.raises(ParameterError, match="'platt'; it must be one of sigmoid, isotonic"):
+            bigsvm.SVC(calibration="platt").fit(*moons)
+
+    def test_a_path_and_a_warm_start_hold_out_the_same_rows(self, moons):
+        X, y = moons
+        plain = bigsvm.SVC(gamma=1.0, warm_start=True).fit(X, y)
+        warm = plain.set_params(calibration="sigmoid").fit(X, y)
+        cold = bigsvm.SVC(gamma=1.0, calibration="sigmoid").fit(X, y)
+        assert warm.objective_ == pytest.approx(cold.objective_, rel=1e-4)
+        assert not np.isin(rows_held_out(X, y), warm.support_).any()
+        for model in bigsvm.C_path(bigsvm.SVC(calibration="isotonic"), X, y, C=[1, 4]):
+            assert model.model_.calibration.method == "isotonic"
+
+
+class TestStreamed:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_store_has_the_probabilities_of_arrays(self, store, method):
+        model = bigsvm.SVC(calibration=method, **LITTLE).fit(store)
+        X, y = store.rows.read(0, 8000), store.labels()
+        held, weights = hold_out(store.rows, y, None)
+        arrays = bigsvm.SVC(gamma=0.1, tol=1e-4).fit(X, y, weights)
+        values = arrays.decision_function(X)
+        expected = fit_calibration(method, values[held.rows], held.positive)
+        found = model.predict_proba(store)
+        assert isinstance(found, da.Array)
+        assert found.shape == (8000, 2)
+        assert found.numblocks[1] == 1
+        assert model.model_.calibration.n_rows == len(held.rows)
+        error = np.abs(found.compute()[:, 1] - expected.probability(values))
+        # Steps of an isotonic one are steep, and values are equal up to tol only.
+        assert np.quantile(error, 0.95) < (1e-3 if method == "sigmoid" else 2e-2)
+
+    def test_only_blocks_held_out_are_read_for_it(self, store):
+        source = bigsvm.open_store(store.path).rows
+        held, weights = hold_out(source, store.labels(), None)
+        model = bigsvm.SVC(**LITTLE).fit(store, sample_weight=weights).model_
+        before = source.bytes_read
+        assert before == 0  # nothing, to choose them
+        made = calibrate(
+            model, source, held, "sigmoid", threads=1, block_bytes=1 << 16, hooks=Hooks()
+        )
+        assert made.n_rows == len(held.rows)
+        assert source.bytes_read == len(held.rows) * source.bytes_per_row
+
+    def test_rows_of_a_dask_array(self, clouds):
+        X, y = clouds
+        lazy = da.from_array(X, chunks=(300, 20))
+        model = bigsvm.SVC(calibration="sigmoid", **LITTLE).fit(lazy, y)
+        assert not np.isin(rows_held_out(X, y), model.support_).any()
+        values = model.decision_function(X)
+        held = rows_held_out(X, y)
+        expected = fit_calibration("sigmoid", values[held], y[held] == 1)
+        np.testing.assert_allclose(
+            model.model_.calibration.numbers, expected.numbers, rtol=1e-4, atol=1e-6
+        )
+
+    def test_predictions_are_lazy(self, moons):
+        X, y = moons
+        model = bigsvm.SVC(calibration="isotonic").fit(X, y)
+        expected = model.predict_proba(X)
+        lazy = da.from_array(X, chunks=(100, 2))
+        for given in (lazy, zarr.array(X, chunks=(64, 2))):
+            found = model.predict_proba(given)
+            assert isinstance(found, da.Array)
+            np.testing.assert_allclose(found.compute(), expected, atol=1e-9)
+        assert model.predict_proba(lazy).chunks == ((100,) * 6, (2,))
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(expected)
+        np.testing.assert_allclose(model.predict_log_proba(lazy).compute(), logarithms, atol=1e-9)
+        some = np.arange(len(X)) < 150
+        found = model.predict_proba(lazy[da.from_array(some, chunks=100)]).compute()
+        np.testing.assert_allclose(found, expected[some], atol=1e-9)
+
+
+class TestResume:
+    def test_a_run_goes_on_to_the_same_bits_under_another_seed(self, store, tmp_path):
+        whole = bigsvm.SVC(calibration="sigmoid", **LITTLE).fit(store)
+        # As after `kill -9` when training was over and the calibration was not.
+        options = {**LITTLE, "checkpoint": tmp_path / "run"}
+        weights = hold_out(store.rows, store.labels(), None)[1]
+        bigsvm.SVC(calibration="sigmoid", **options).fit(store)
+        resumed = bigsvm.SVC(calibration="sigmoid", random_state=7, **options).fit(store)
+        assert resumed.n_iter_ == whole.n_iter_
+        assert resumed.model_.coefficients.tobytes() == whole.model_.coefficients.tobytes()
+        numbers = resumed.model_.calibration.numbers
+        assert numbers.tobytes() == whole.model_.calibration.numbers.tobytes()
+        other = bigsvm.SVC(calibration="isotonic", **options).fit(store)
+        assert other.n_iter_ == whole.n_iter_
+        with pytest.raises(CheckpointError, match="calibration"):
+            bigsvm.SVC(**options).fit(store, sample_weight=weights)
+
+
+class TestEstimator:
+    def test_methods_are_there_with_a_calibration_only(self, moons):
+        X, y = moons
+        without = bigsvm.SVC().fit(X, y)
+        for name in ("predict_proba", "predict_log_proba"):
+            assert not hasattr(without, name)
+            assert not hasattr(bigsvm.SVR(), name)
+            assert hasattr(bigsvm.NuSVC(calibration="sigmoid"), name)
+        with pytest.raises(AttributeError, match="predict_proba"):
+            without.predict_proba(X)
+        with pytest.raises(ParameterError, match="trained without; fit again"):
+            without.set_params(calibration="sigmoid").predict_proba(X)
+
+    def test_clone_pickle_pipeline_and_search(self, moons):
+        X, y = moons
+        named = np.array(["no", "yes"])[y]
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), bigsvm.SVC(gamma=1.0, calibration="sigmoid")),
+            {"svc__C": [1e-3, 1.0], "svc__calibration": METHODS},
+            scoring="neg_log_loss",
+            cv=3,
+        ).fit(X, named)
+        assert search.best_params_ == {"svc__C": 1.0, "svc__calibration": "sigmoid"}
+        assert search.best_score_ > -0.4
+        model = pickle.loads(pickle.dumps(search.best_estimator_))
+        np.testing.assert_array_equal(model.predict_proba(X), search.predict_proba(X))
+        assert clone(model).get_params()["svc__calibration"] == "sigmoid"
+        expected = np.mean(search.predict_proba(X)[:, 1] > 0.5)
+        assert expected == pytest.approx(np.mean(named == search.classes_[1]), abs=0.05)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_classes_that_separate(self, method):
+        rng = np.random.default_rng(0)
+        y = np.arange(400) % 2
+        X = rng.normal(size=(400, 3)) + 100 * y[:, None]
+        model = bigsvm.SVC(calibration=method).fit(X, y)
+        found = model.predict_proba(X)[:, 1]
+        assert ((found > 0.9) == (y == 1)).all()
+        assert ((found < 0.1) == (y == 0)).all()
+
+    def test_features_that_say_nothing(self):
+        X, y = np.zeros((100, 2)), np.arange(100) % 4 == 0
+        model = bigsvm.SVC(calibration="isotonic").fit(X, y)
+        found = model.predict_proba(X)
+        assert np.ptp(found[:, 1]) == 0
+        assert 0.1 < found[0, 1] < 0.4
+
+    def test_a_saved_model_has_them(self, moons, tmp_path):
+        X, y = moons
+        model = bigsvm.SVC(calibration="isotonic").fit(X, y)
+        model.model_.save(tmp_path / "m")
+        back = bigsvm.KernelExpansion.load(tmp_path / "m")
+        values = back.decision_function(as_row_source(X))
+        np.testing.assert_allclose(
+            back.calibration.probability(values), model.predict_proba(X)[:, 1], atol=1e-12
+        )
+        assert replace(back, calibration=None).calibration is None
