@@ -159,6 +159,7 @@ class _Writing:
             dtype=self._dtype,
             layout=self._final_layout(n_entries),
             weights=self._weights is not None,
+            scaler=source.scaler,
             memory_bytes=self._budget // 2,
         )
         order = np.arange(source.n_rows)
@@ -192,6 +193,7 @@ class _Writing:
                 layout=self._final_layout(spool.n_entries),
                 dtype=self._dtype,
                 weights=self._weights is not None,
+                scaler=source.scaler,
                 seed=self._seed,
                 sources=(),
                 budget=self._budget,
