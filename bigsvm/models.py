@@ -17,6 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
+from bigsvm.data.scaled import in_scale_of
+from bigsvm.data.scaler import Scaler
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.files import sync_directory, sync_tree
 from bigsvm.kernels import kernel_from
@@ -44,7 +46,7 @@ class KernelExpansion:
     ----------
     kernel : Kernel
     support_vectors : Rows
-        (n_support, d), as they were in the training data.
+        (n_support, d), as they were in the training data: scaled, if those were.
     coefficients : (n_support,) float64
         Signed: positive where the support vector pulls towards the second class.
     intercept : float
@@ -57,8 +59,8 @@ class KernelExpansion:
         values are what is predicted, or say how much a row is like the others.
     formulation : str
         As `bigsvm.duals.formulations` names it.
-    scaler : dict or None
-        Scaling of the columns that prediction applies first; none is written yet.
+    scaler : Scaler or None
+        What the training data were scaled by, and prediction scales rows by that are not scaled.
     certificate : dict
         Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
     provenance : dict
@@ -73,7 +75,7 @@ class KernelExpansion:
     support: NDArray[np.int64]
     classes: list[float] | list[str] | None
     formulation: str = "c-svc"
-    scaler: None = None
+    scaler: Scaler | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -96,7 +98,7 @@ class KernelExpansion:
         Parameters
         ----------
         source : RowSource
-            With `n_features` columns.
+            With `n_features` columns; scaled as the training data were, or not at all.
         threads : int
         on_progress : callable, optional
             Told the rows done, several times a second; what it raises ends the pass.
@@ -108,9 +110,11 @@ class KernelExpansion:
         Raises
         ------
         DataError
-            Another number of columns, or column 0 was another index in the LIBSVM text.
+            Another number of columns, or column 0 was another index in the LIBSVM text, or the
+            rows are of a store that was scaled in another way.
         """
         self.check_columns(source.n_columns, source.first_index)
+        source = in_scale_of(source, self.scaler)
         out = np.full(source.n_rows, self.intercept)
         kind = np.float32 if source.dtype == np.float32 else np.float64
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
@@ -156,6 +160,9 @@ class KernelExpansion:
         }
         if self.centre is not None:
             tensors["centre"] = self.centre
+        if self.scaler is not None:
+            tensors["scaler.offset"] = self.scaler.offset
+            tensors["scaler.factor"] = self.scaler.factor
         vectors: Any = self.support_vectors
         if sp.issparse(vectors):
             tensors["support_vectors.data"] = vectors.data
@@ -170,7 +177,7 @@ class KernelExpansion:
             "kernel": self.kernel.describe(),
             "classes": None if self.classes is None else list(self.classes),
             "n_features": self.n_features,
-            "scaler": self.scaler,
+            "scaler": None if self.scaler is None else self.scaler.method,
             "certificate": dict(self.certificate),
             "provenance": dict(self.provenance),
         }
@@ -208,11 +215,6 @@ class KernelExpansion:
                     f"{path} has format {header['format_version']}, newer than {FORMAT_VERSION}; "
                     "use the version of bigsvm that wrote it"
                 )
-            if header["scaler"] is not None:
-                raise ModelError(
-                    f"{path} scales the columns of its rows, which this version cannot do; use the "
-                    f"version of bigsvm that wrote it ({header['provenance'].get('bigsvm')})"
-                )
             return cls._from_parts(header, tensors)
         except ModelError:
             raise
@@ -241,6 +243,11 @@ class KernelExpansion:
         classes = header["classes"]
         if tensors["intercepts"].shape != (1,) or (classes is not None and len(classes) != 2):
             raise ValueError("it does not have two classes, or none, and one intercept")
+        scaler = None
+        if header["scaler"] is not None:
+            scaler = Scaler(header["scaler"], tensors["scaler.offset"], tensors["scaler.factor"])
+            if scaler.n_columns != d:
+                raise ValueError(f"its scaler has {scaler.n_columns} columns instead of {d}")
         return cls(
             kernel=kernel_from(header["kernel"]),
             support_vectors=vectors,
@@ -250,6 +257,7 @@ class KernelExpansion:
             support=tensors["support"],
             classes=classes,
             formulation=header["formulation"],
+            scaler=scaler,
             certificate=header["certificate"],
             provenance=header["provenance"],
         )

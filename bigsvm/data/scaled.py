@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PASS_BYTES = 16 << 20
 """Blocks of the pass that statistics take, which training, whose stores have them, never asks."""
+_DASK_BLOCK_BYTES = 32 << 20
+"""Of rows that become dense; others have the blocks of their source."""
 
 
 class ScaledRows(RowSource):
@@ -52,12 +54,11 @@ class ScaledRows(RowSource):
         self.dtype = source.dtype
         self.is_sparse = source.is_sparse and not len(scaler.moved_columns())
         self.is_shuffled = source.is_shuffled
-        self.bytes_per_row = (
-            source.bytes_per_row
-            if self.is_sparse or not source.is_sparse
-            else float(self.n_columns * self.dtype.itemsize)
-        )
-        self.row_alignment = source.row_alignment
+        # 1 would say that all rows are in memory, where their source may be, but not they.
+        self.bytes_per_row, self.row_alignment = source.bytes_per_row, max(2, source.row_alignment)
+        if self.is_sparse != source.is_sparse:
+            # Sparse rows that are cheapest to read together may be far too many dense ones.
+            self.bytes_per_row, self.row_alignment = float(self.n_columns * self.dtype.itemsize), 2
         self.first_index = source.first_index
         self._statistics: Statistics | None = None
 
@@ -96,14 +97,14 @@ class ScaledRows(RowSource):
 
     def as_dask(self) -> da.Array:
         """Rows as a Dask array, scaled where its blocks are computed."""
-        meta = (
-            sp.csr_array((0, self.n_columns), dtype=self.dtype)
-            if self.is_sparse
-            else np.empty((0, self.n_columns), self.dtype)
-        )
-        return self._source.as_dask().map_blocks(
-            _scale_block, scaler=self._scaler, dtype=self.dtype, meta=meta
-        )
+        rows, meta = self._source.as_dask(), np.empty((0, self.n_columns), self.dtype)
+        if self.is_sparse:
+            meta = sp.csr_array(meta)
+        elif self._source.is_sparse:
+            step = self.rows_per_block(2 * _DASK_BLOCK_BYTES)
+            sizes = [min(step, n - at) for n in rows.chunks[0] for at in range(0, n, step)]
+            rows = rows.rechunk((tuple(sizes), rows.chunks[1]))
+        return rows.map_blocks(_scale_block, scaler=self._scaler, dtype=self.dtype, meta=meta)
 
     @property
     def bytes_read(self) -> int:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.data.scaler import Scaler
     from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.training.result import TrainingResult
@@ -85,6 +86,8 @@ def train_model(
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
     whole = parameters.working_set == "all"
+    # Before the run, so that a damaged one does not come out at its end.
+    scaler = source.scaler
     source, plan = _planned(source, formulation, parameters)
     kernel = _kernel(
         parameters,
@@ -104,7 +107,7 @@ def train_model(
     result = _run(variables, kernel, centre, plan, fingerprint, parameters, hooks, begin)
     return _model(
         result, variables, source, formulation, kernel,
-        centre=centre, classes=classes, 
+        centre=centre, classes=classes, scaler=scaler,
         provenance=_provenance(parameters, source, formulation, fingerprint),
     )  # fmt: skip
 
@@ -219,6 +222,7 @@ def _model(
     *,
     centre: NDArray[np.float64] | None,
     classes: list[Any] | None,
+    scaler: Scaler | None,
     provenance: dict[str, Any],
 ) -> KernelExpansion:
     """Make the model of a result: rows again instead of variables, and scaled as it is used."""
@@ -238,6 +242,7 @@ def _model(
         support=support,
         classes=classes,
         formulation=formulation.name,
+        scaler=scaler,
         certificate={**certificate.as_dict(), **finished.found},
         provenance=provenance,
     )

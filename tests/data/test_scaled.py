@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
+from bigsvm.data import scaled
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.held import HeldRows
 from bigsvm.data.scaled import ScaledRows, in_scale_of
@@ -67,7 +68,7 @@ class TestScaledStoreRows(RowSourceContract):
         return make
 
 
-def test_sparse_rows_whose_zeros_move_become_dense_block_by_block():
+def test_sparse_rows_whose_zeros_move_become_dense_block_by_block(monkeypatch):
     matrix = make_matrix(1000, density=0.05)
     scaler = Scaler("minmax", np.ones(23), np.full(23, 0.5))
     source = ScaledRows(ArrayRows(sp.csr_array(matrix)), scaler)
@@ -78,7 +79,10 @@ def test_sparse_rows_whose_zeros_move_become_dense_block_by_block():
         assert values.shape[0] <= 100
         np.testing.assert_array_equal(values, expected[start : start + len(values)])
     np.testing.assert_array_equal(source.take(np.array([7, 3])), expected[[7, 3]])
-    np.testing.assert_array_equal(source.as_dask().compute(), expected)
+    monkeypatch.setattr(scaled, "_DASK_BLOCK_BYTES", 300 * 23 * 4)
+    array = source.as_dask()
+    assert array.chunks == ((300, 300, 300, 100), (23,))
+    np.testing.assert_array_equal(array.compute(), expected)
     assert source.total_variance() == pytest.approx(expected.astype(float).var(), rel=1e-12)
 
 
@@ -120,13 +124,13 @@ def test_rows_come_as_a_model_wants_them(tmp_path):
     assert in_scale_of(raw, None) is raw
     assert in_scale_of(raw, scaler).scaler is scaler
     write_store(tmp_path / "s", ScaledRows(raw, scaler), np.zeros(3))
-    scaled = open_store(tmp_path / "s").rows
-    assert in_scale_of(scaled, scaler) is scaled
+    rows = open_store(tmp_path / "s").rows
+    assert in_scale_of(rows, scaler) is rows
     other = Scaler("minmax", np.zeros(3), np.ones(3))
     with pytest.raises(DataError, match=r"other parameters \(maxabs\) than .* on \(minmax\)"):
-        in_scale_of(scaled, other)
+        in_scale_of(rows, other)
     with pytest.raises(DataError, match="trained on rows that were not scaled"):
-        in_scale_of(scaled, None)
+        in_scale_of(rows, None)
 
 
 def test_sources_that_wrap_others_know_their_scaler():
