@@ -24,6 +24,9 @@ def command(
 ) -> None:
     """Write a model in the format of another library.
 
+    Of a model trained on scaled rows, an ONNX graph scales rows itself; beside LIBSVM's text there
+    will be OUTPUT.range, by which `svm-scale -r` scales rows for svm-predict.
+
     \b
     Examples:
       bigsvm export model.safetensors a9a.model --to libsvm
@@ -36,8 +39,10 @@ def command(
         raise ModelError(f"{output} is the model itself; write to another file")
     trained = KernelExpansion.load(model)
     if to is Format.LIBSVM:
-        from bigsvm.interchange.libsvm_model import write_libsvm_model
+        from bigsvm.interchange.libsvm_model import range_path, write_libsvm_model
 
+        if trained.scaler is not None:
+            check_model_path(range_path(output))
         write_libsvm_model(trained, output)
         return
     from bigsvm.files import replace_synced

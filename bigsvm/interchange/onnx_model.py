@@ -19,7 +19,8 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     """Make a graph of input ``X`` (n, d) float64 and outputs ``label`` (n,) and ``values`` (n,).
 
     Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
-    no output of that name. Values are decision values, or predictions of a regression.
+    no output of that name. Values are decision values, or predictions of a regression. Rows are not
+    scaled: a model that was trained on scaled rows scales them in the graph.
 
     Raises
     ------
@@ -47,6 +48,11 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     dense = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
     dense = dense.astype(np.float64)
     rows = "X"
+    if model.scaler is not None:
+        # Plain operators: the Scaler of ONNX-ML gives float32 only.
+        moved = apply("Sub", rows, constant("offset", model.scaler.offset[None, :]), to="moved")
+        factor = constant("factor", model.scaler.factor[None, :])
+        rows = apply("Mul", moved, factor, to="scaled_rows")
     if model.kernel.is_shift_invariant and model.centre is not None:
         dense = dense - model.centre
         rows = apply("Sub", rows, constant("centre", model.centre[None, :]), to="centred")
