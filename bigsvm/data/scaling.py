@@ -45,7 +45,7 @@ def scale_store(
     """Scale the columns of a store, by its statistics or as others were, into a new store.
 
     Rows keep their order, numbers, labels and weights; the new store, and a model that is trained
-    on it, know what they were scaled by. A constant column becomes 0.
+    on it, know what they were scaled by. A constant column becomes 0; weights do not count.
 
     Parameters
     ----------

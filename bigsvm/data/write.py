@@ -58,7 +58,8 @@ def write_store(
     path : path
         Directory to be made.
     X : (n_rows, n_columns) array, scipy.sparse matrix, dask array, Zarr array or RowSource
-        A dask array is computed block by block.
+        A dask array is computed block by block. Of rows of a scaled store, the new one knows what
+        they were scaled by.
     y : (n_rows,) array
         Labels; numbers, stored as float64.
     sample_weight : (n_rows,) array, optional
