@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigsvm.data.convert import convert
+    from bigsvm.data.scaling import scale_store
     from bigsvm.data.store import open_store
     from bigsvm.data.write import write_store
     from bigsvm.estimators.one_class import OneClassSVM
@@ -29,6 +30,7 @@ __all__ = [
     "OneClassSVM",
     "convert",
     "open_store",
+    "scale_store",
     "write_store",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "KernelExpansion": "bigsvm.models",
     "convert": "bigsvm.data.convert",
     "open_store": "bigsvm.data.store",
+    "scale_store": "bigsvm.data.scaling",
     "write_store": "bigsvm.data.write",
 }
 

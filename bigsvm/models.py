@@ -19,6 +19,8 @@ import xxhash
 
 from bigsvm.calibration import Calibration
 from bigsvm.data.kernel_matrix import prediction_matrix
+from bigsvm.data.scaled import in_scale_of
+from bigsvm.data.scaler import Scaler
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.files import sync_directory, sync_tree
 from bigsvm.kernels import kernel_from
@@ -46,8 +48,8 @@ class KernelExpansion:
     ----------
     kernel : Kernel
     support_vectors : Rows
-        (n_support, d), as they were in the training data. Of a kernel matrix (n, n) it is
-        (n_support, n + 1), and only their numbers, from 1, are there, in column 0.
+        (n_support, d), as they were in the training data: scaled, if those were. Of a kernel
+        matrix (n, n) it is (n_support, n + 1): only numbers, from 1, are there, in column 0.
     coefficients : (n_support,) float64
         Signed: positive where the support vector pulls towards the second class.
     intercept : float
@@ -60,8 +62,8 @@ class KernelExpansion:
         values are what is predicted, or say how much a row is like the others.
     formulation : str
         As `bigsvm.duals.formulations` names it.
-    scaler : dict or None
-        Scaling of the columns that prediction applies first; none is written yet.
+    scaler : Scaler or None
+        What the training data were scaled by, and prediction scales rows by that are not scaled.
     calibration : Calibration or None
         Makes probabilities of the second class from decision values.
     certificate : dict
@@ -78,7 +80,7 @@ class KernelExpansion:
     support: NDArray[np.int64]
     classes: list[float] | list[str] | None
     formulation: str = "c-svc"
-    scaler: None = None
+    scaler: Scaler | None = None
     calibration: Calibration | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class KernelExpansion:
         Parameters
         ----------
         source : RowSource
-            With `n_features` columns.
+            With `n_features` columns; scaled as the training data were, or not at all.
         threads : int
         block_bytes : int
             For the two blocks of rows that exist at once, if they are not in memory.
@@ -121,12 +123,14 @@ class KernelExpansion:
         Raises
         ------
         DataError
-            Another number of columns, or column 0 was another index in the LIBSVM text.
+            Another number of columns, or column 0 was another index in the LIBSVM text, or the
+            rows are of a store that was scaled in another way.
         """
         if self._is_of_kernel_matrix:
             source = prediction_matrix(source, self.n_features)
         else:
             self.check_columns(source.n_columns, source.first_index)
+            source = in_scale_of(source, self.scaler)
         out = np.full(source.n_rows, self.intercept)
         kind = np.float32 if source.dtype == np.float32 else np.float64
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
@@ -178,6 +182,9 @@ class KernelExpansion:
         if self.calibration is not None:
             tensors["calibration"] = self.calibration.numbers
             calibration = {"method": self.calibration.method, "n_rows": self.calibration.n_rows}
+        if self.scaler is not None:
+            tensors["scaler.offset"] = self.scaler.offset
+            tensors["scaler.factor"] = self.scaler.factor
         vectors: Any = self.support_vectors
         if sp.issparse(vectors):
             tensors["support_vectors.data"] = vectors.data
@@ -192,7 +199,7 @@ class KernelExpansion:
             "kernel": self.kernel.describe(),
             "classes": None if self.classes is None else list(self.classes),
             "n_features": int(self.support_vectors.shape[1]),
-            "scaler": self.scaler,
+            "scaler": None if self.scaler is None else self.scaler.method,
             "calibration": calibration,
             "certificate": dict(self.certificate),
             "provenance": dict(self.provenance),
@@ -231,11 +238,6 @@ class KernelExpansion:
                     f"{path} has format {header['format_version']}, newer than {FORMAT_VERSION}; "
                     "use the version of bigsvm that wrote it"
                 )
-            if header["scaler"] is not None:
-                raise ModelError(
-                    f"{path} scales the columns of its rows, which this version cannot do; use the "
-                    f"version of bigsvm that wrote it ({header['provenance'].get('bigsvm')})"
-                )
             return cls._from_parts(header, tensors)
         except ModelError:
             raise
@@ -268,6 +270,11 @@ class KernelExpansion:
         calibration = header.get("calibration")
         if calibration is not None:
             calibration = Calibration(**calibration, numbers=tensors["calibration"])
+        scaler = None
+        if header["scaler"] is not None:
+            scaler = Scaler(header["scaler"], tensors["scaler.offset"], tensors["scaler.factor"])
+            if scaler.n_columns != d:
+                raise ValueError(f"its scaler has {scaler.n_columns} columns instead of {d}")
         return cls(
             kernel=kernel_from(header["kernel"]),
             support_vectors=vectors,
@@ -278,6 +285,7 @@ class KernelExpansion:
             classes=classes,
             formulation=header["formulation"],
             calibration=calibration,
+            scaler=scaler,
             certificate=header["certificate"],
             provenance=header["provenance"],
         )

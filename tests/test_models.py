@@ -8,6 +8,7 @@ import safetensors.numpy
 import scipy.sparse as sp
 
 from bigsvm.calibration import Calibration
+from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, ModelError
 from bigsvm.kernels import make_kernel
@@ -171,8 +172,10 @@ def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
 
 
 def test_a_scaler_of_a_newer_version_is_refused(model, tmp_path):
-    replace(model, scaler={"scale": [2.0] * 6}).save(tmp_path / "m")
-    with pytest.raises(ModelError, match=r"/m scales the columns .* that wrote it \(0\)"):
+    scaler = Scaler("minmax", np.zeros(6), np.ones(6))
+    object.__setattr__(scaler, "method", "quantile")
+    replace(model, scaler=scaler).save(tmp_path / "m")
+    with pytest.raises(ModelError, match=r"/m is not a whole .* scaled by 'quantile'; known are"):
         KernelExpansion.load(tmp_path / "m")
 
 

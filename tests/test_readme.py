@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from bigsvm.cli import app
+from bigsvm.data.store import open_store
 from bigsvm.models import KernelExpansion
 
 REPOSITORY = Path(__file__).parents[1]
@@ -65,7 +66,20 @@ def folder(tmp_path_factory):
 
 def test_the_guide_is_shell_and_python_and_runs(folder):
     assert {kind for kind, _ in GUIDE} == {"sh", "python"}
-    assert {"train.zarr", "model.safetensors", "run", "dask.zarr"} <= set(os.listdir(folder))
+    made = {
+        "train.zarr",
+        "scaled.zarr",
+        "test-scaled.zarr",
+        "model.safetensors",
+        "run",
+        "dask.zarr",
+    }
+    assert made <= set(os.listdir(folder))
+
+
+def test_the_scaled_test_rows_are_scaled_as_those_of_the_model(folder):
+    model = KernelExpansion.load(folder / "scaled.safetensors")
+    assert open_store(folder / "test-scaled.zarr").scaler == model.scaler is not None
 
 
 def test_predictions_are_in_the_order_of_the_text(folder):

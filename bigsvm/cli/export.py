@@ -26,6 +26,8 @@ def command(
     """Write a model in the format of another library.
 
     A sigmoid calibration goes with it; an isotonic one has no place in these formats.
+    Of a model trained on scaled rows, an ONNX graph scales rows itself; beside LIBSVM's text there
+    will be OUTPUT.range, by which `svm-scale -r` scales rows for svm-predict.
 
     \b
     Examples:
@@ -41,8 +43,10 @@ def command(
     if trained.calibration is not None and trained.calibration.method == "isotonic":
         Display(quiet=True).warn(f"{to.value} has no isotonic calibration: no probabilities there")
     if to is Format.LIBSVM:
-        from bigsvm.interchange.libsvm_model import write_libsvm_model
+        from bigsvm.interchange.libsvm_model import range_path, write_libsvm_model
 
+        if trained.scaler is not None:
+            check_model_path(range_path(output))
         write_libsvm_model(trained, output)
         return
     from bigsvm.files import replace_synced

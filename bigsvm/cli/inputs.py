@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bigsvm.cli.options import ZeroBased
 from bigsvm.errors import DataError, ModelError
 from bigsvm.files import try_lock
 from bigsvm.report.progress import ConvertingProgress
@@ -16,7 +17,6 @@ from bigsvm.report.progress import ConvertingProgress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bigsvm.cli.options import ZeroBased
     from bigsvm.cli.signals import Interruption
     from bigsvm.data.convert import ConversionProgress, OnProgress
     from bigsvm.data.store import Store
@@ -64,6 +64,13 @@ def load_model(path: Path) -> KernelExpansion:
     if start[8:] != b"{":  # of safetensors, after the length of its header
         raise ModelError(f"{path} is no model, neither of `bigsvm train` nor of LIBSVM")
     return KernelExpansion.load(path)
+
+
+def numbered_like(given: ZeroBased, first_index: int | None) -> ZeroBased:
+    """Replace auto by the numbering of other text, which this one may not show."""
+    if given is not ZeroBased.AUTO or first_index is None:
+        return given
+    return ZeroBased.YES if first_index == 0 else ZeroBased.NO
 
 
 @contextmanager
@@ -125,8 +132,8 @@ def opened(
         except DataError as error:
             if n_features is not None and f"n_features={n_features}" in str(error):
                 raise DataError(
-                    f"{source} has an index past the {n_features} columns that the model was "
-                    "trained on; predict rows with the features of the training data"
+                    f"{source} has an index past the {n_features} columns of the training data; "
+                    "give rows with its features"
                 ) from error
             raise
         interruption.check()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import available_processors, parse_bytes
-from bigsvm.cli.inputs import load_model, opened
+from bigsvm.cli.inputs import load_model, numbered_like, opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
 from bigsvm.cli.outputs import check_predictions_path
 from bigsvm.cli.signals import Interruption
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from bigsvm.models import KernelExpansion
 
 
 def command(
@@ -101,7 +99,7 @@ def command(
                 store,
                 memory=parse_bytes(memory),
                 cache_dir=cache_dir,
-                zero_based=_as_in_training(zero_based, trained),
+                zero_based=numbered_like(zero_based, trained.first_index),
                 display=display,
                 interruption=interruption,
                 n_features=None if is_libsvms else trained.n_features,
@@ -146,13 +144,6 @@ def command(
         },
         json=json,
     )
-
-
-def _as_in_training(given: ZeroBased, model: "KernelExpansion") -> ZeroBased:
-    """Replace auto by the numbering of the training text, which the test rows may not show."""
-    if given is not ZeroBased.AUTO or model.first_index is None:
-        return given
-    return ZeroBased.YES if model.first_index == 0 else ZeroBased.NO
 
 
 def _accuracy(

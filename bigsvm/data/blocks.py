@@ -48,6 +48,25 @@ def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.promote_types(dtype, np.float32) if dtype.itemsize <= 2 else np.float64)
 
 
+def place_not_finite(rows: Rows) -> tuple[int, int] | None:
+    """Row and column, both from 0, of the first value that is NaN or infinite; None if none is."""
+    block: Any = rows
+    values: Any = block.data if is_sparse(block) else block
+    # A sum that is finite proves it, in a third of the time; if it is not, it may have overflowed.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return None
+    bad = np.argwhere(~np.isfinite(values))
+    if not len(bad):
+        return None
+    if is_sparse(block):
+        entry = int(bad[0, 0])
+        row = int(np.searchsorted(np.asarray(block.indptr), entry, side="right")) - 1
+        return row, int(block.indices[entry])
+    row, column = map(int, bad[0])
+    return row, column
+
+
 def check_finite(rows: Rows, first_row: int) -> None:
     """Refuse NaN and infinity.
 
@@ -63,20 +82,10 @@ def check_finite(rows: Rows, first_row: int) -> None:
         Naming row and column, both from 0.
     """
     block: Any = rows
-    values: Any = block.data if is_sparse(block) else block
-    # A sum that is finite proves it, in a third of the time; if it is not, it may have overflowed.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):
-            return
-    bad = np.argwhere(~np.isfinite(values))
-    if not len(bad):
+    place = place_not_finite(rows)
+    if place is None:
         return
-    if is_sparse(block):
-        entry = int(bad[0, 0])
-        row = int(np.searchsorted(np.asarray(block.indptr), entry, side="right")) - 1
-        column = int(block.indices[entry])
-    else:
-        row, column = map(int, bad[0])
+    row, column = place
     value = block[row, column]
     raise DataError(
         f"X has {value} in row {first_row + row}, column {column} (from 0); remove the row, or put "

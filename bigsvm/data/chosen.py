@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.data.scaler import Scaler
 
 
 class ChosenRows(RowSource):
@@ -39,6 +40,11 @@ class ChosenRows(RowSource):
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = source.row_alignment
         self.first_index = source.first_index
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows of the source have been scaled by."""
+        return self._source.scaler
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``."""

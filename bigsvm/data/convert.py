@@ -22,6 +22,7 @@ from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 
 if TYPE_CHECKING:
     from bigsvm.data.libsvm import TextCounts
+    from bigsvm.data.scaler import Scaler
 
 ZeroBased: TypeAlias = Literal["auto", "yes", "no"]
 Layout: TypeAlias = Literal["auto", "dense", "sparse"]
@@ -202,6 +203,7 @@ def write_spool(
     layout: str,
     dtype: np.dtype[np.float32] | np.dtype[np.float64],
     weights: bool,
+    scaler: Scaler | None = None,
     seed: int | None,
     sources: tuple[str, ...],
     budget: int,
@@ -220,6 +222,7 @@ def write_spool(
         dtype=dtype,
         layout=layout,
         weights=weights,
+        scaler=scaler,
         memory_bytes=budget // 4,
     )
     done = 0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.data.scaler import Scaler
 
 HELD_SHARE = 0.15
 """Share of the memory that rows may take to be kept: reading and decoding a store again and again
@@ -39,6 +40,11 @@ class HeldRows(RowSource):
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = 1
         self.first_index = source.first_index
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows of the source have been scaled by."""
+        return self._source.scaler
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; a view, if they are dense."""

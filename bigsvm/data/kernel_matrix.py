@@ -111,6 +111,10 @@ def training_matrix(source: RowSource) -> RowSource:
         Sparse, neither of these shapes, or not symmetric.
     """
     _refuse_sparse(source)
+    if source.scaler is not None:
+        raise DataError(
+            "X is scaled; kernel values of a matrix must be as they are: take its source"
+        )
     numbered: RowSource
     if source.first_index == 0 and source.n_columns > source.n_rows:
         numbered = source

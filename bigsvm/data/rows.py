@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
+    from bigsvm.data.scaler import Scaler
+
 Rows: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sp.csr_array"
 """Some rows as they are stored: (m, d) C-contiguous, or CSR with sorted column indices."""
 
@@ -62,6 +64,8 @@ class RowSource(ABC):
         Blocks that start and end at multiples of this are cheapest to read (1 where it is all one).
     first_index : int or None
         Index that column 0 had in LIBSVM text, 0 or 1; None where the rows are of other origin.
+    scaler : Scaler or None
+        What the rows have been scaled by, as far as they know.
     """
 
     n_rows: int
@@ -72,6 +76,11 @@ class RowSource(ABC):
     bytes_per_row: float
     row_alignment: int
     first_index: int | None = None
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows have been scaled by, None where they have not, or do not know."""
+        return None
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Rows:

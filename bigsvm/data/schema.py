@@ -11,6 +11,7 @@ A store is a directory, a Zarr v3 group::
     sample_weight          (n,) float64, optional
     statistics/            minimum, maximum, mean, variance: (d,) float64 each; zeros of sparse rows
                            count, the variance is the population's
+    scaler/                offset, factor: (d,) float64, by which X was scaled; optional
 
 Every array is cut along its first axis into chunks (units of reading) inside shards (files), each
 chunk compressed with zstd and its checksum. The manifest holds a hash (xxh3, 64 bits) of the
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Read up to this; 2 has a scaler, without which a store is written as 1: who reads no more than 1
+would train models on scaled rows that do not know it."""
 KEY = "bigsvm"
 DENSE, CSR = "dense", "csr"
 MAX_CHUNK_BYTES = 256 << 20
@@ -59,6 +62,7 @@ ZSTD_LEVEL = 1
 """Level 3 was 5 % smaller on rounded numbers, equal on noise, and 10-20 % slower to write."""
 
 STATISTICS = ("minimum", "maximum", "mean", "variance")
+SCALER = ("offset", "factor")
 REMEDY = "convert the data again"
 
 _MAX_ROOT_JSON = 512 << 20
@@ -115,10 +119,12 @@ class StoreAttributes:
     manifest : mapping of str to tuple of str
         Hash of each chunk of each array, as 16 hexadecimal digits.
     fingerprint : str
-        Hash of shape, dtype, layout and the chunks of X, y, row and sample_weight: the identity of
-        the content.
+        Hash of shape, dtype, layout and the chunks of all but the statistics: the identity of the
+        content.
     rows_fingerprint : str
-        The same without y, row and sample_weight.
+        Hash of shape, dtype, layout and the chunks of X.
+    scaler : str or None
+        Method of the scaler that X has been scaled by.
     """
 
     format_version: int
@@ -137,6 +143,7 @@ class StoreAttributes:
     manifest: Mapping[str, tuple[str, ...]]
     fingerprint: str
     rows_fingerprint: str
+    scaler: str | None = None
 
     @property
     def has_weights(self) -> bool:
@@ -150,7 +157,14 @@ def hash_values(values: NDArray[Any]) -> str:
 
 
 def array_specs(
-    n_rows: int, n_columns: int, n_entries: int, *, dtype: np.dtype[Any], layout: str, weights: bool
+    n_rows: int,
+    n_columns: int,
+    n_entries: int,
+    *,
+    dtype: np.dtype[Any],
+    layout: str,
+    weights: bool,
+    scaled: bool = False,
 ) -> dict[str, ArraySpec]:
     """Arrays of a store of this size, with the chunks that a new one gets.
 
@@ -178,8 +192,11 @@ def array_specs(
     specs["row"] = spec((n_rows,), int64, VECTOR_CHUNK_BYTES)
     if weights:
         specs["sample_weight"] = spec((n_rows,), float64, VECTOR_CHUNK_BYTES)
-    for name in STATISTICS:
-        specs[f"statistics/{name}"] = spec((n_columns,), float64, VECTOR_CHUNK_BYTES)
+    of_columns = [f"statistics/{name}" for name in STATISTICS]
+    if scaled:
+        of_columns += [f"scaler/{name}" for name in SCALER]
+    for name in of_columns:
+        specs[name] = spec((n_columns,), float64, VECTOR_CHUNK_BYTES)
     return specs
 
 
@@ -308,6 +325,7 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         manifest=manifest,
         fingerprint=str(record["fingerprint"]),
         rows_fingerprint=str(record["rows_fingerprint"]),
+        scaler=None if record.get("scaler") is None else str(record["scaler"]),
     )
     a = attributes
     if a.dtype not in {"float32", "float64"} or a.layout not in {DENSE, CSR}:

@@ -13,9 +13,11 @@ import scipy.sparse as sp
 from bigsvm.data.arrays import VerifiedArray
 from bigsvm.data.blocks import make_csr, stack_rows
 from bigsvm.data.rows import RowSource
+from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
     CSR,
     REMEDY,
+    SCALER,
     STATISTICS,
     StoreAttributes,
     array_specs,
@@ -23,7 +25,7 @@ from bigsvm.data.schema import (
     read_attributes,
 )
 from bigsvm.data.statistics import Statistics
-from bigsvm.errors import DataCorruptionError, StoreError
+from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,22 +58,32 @@ class Store:
         self._arrays = arrays
         self.rows: RowSource = StoreRows(path, attributes, arrays)
 
-    def labels(self) -> NDArray[np.float64]:
-        """Labels, (n_rows,) float64, as they were given."""
-        return self._whole("y")
+    def labels(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """Labels of the rows ``start … stop - 1``, (m,) float64, as they were given."""
+        return self._read("y", start, stop)
 
-    def sample_weight(self) -> NDArray[np.float64] | None:
-        """Weights, (n_rows,) float64, or None if there are none."""
-        return self._whole("sample_weight") if self.attributes.has_weights else None
+    def sample_weight(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64] | None:
+        """Weights of these rows, (m,) float64, or None if there are none."""
+        return self._read("sample_weight", start, stop) if self.attributes.has_weights else None
 
-    def original_rows(self) -> NDArray[np.int64]:
-        """Return the number that each row had in the input, (n_rows,) int64, from 0."""
-        return self.rows.original_rows()
+    def original_rows(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """Return the number that each of these rows had in the input, (m,) int64, from 0."""
+        return self._read("row", start, stop)
+
+    @property
+    def first_index(self) -> int | None:
+        """Index that column 0 had in LIBSVM text, None where that was no text."""
+        return self.attributes.first_index
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What X has been scaled by, None where it has not been."""
+        return self.rows.scaler
 
     @property
     def statistics(self) -> Statistics:
         """Minimum, maximum, mean and variance of each column."""
-        return Statistics(*(self._whole(f"statistics/{name}") for name in STATISTICS))
+        return Statistics(*(self._read(f"statistics/{name}") for name in STATISTICS))
 
     def verify(self) -> None:
         """Read every chunk of every array.
@@ -89,9 +101,9 @@ class Store:
                 rows: Any = block.values
                 rows.check_format(full_check=True)
 
-    def _whole(self, name: str) -> NDArray[Any]:
+    def _read(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         array = self._arrays[name]
-        return array.read(0, array.spec.shape[0])
+        return array.read(start, array.spec.shape[0] if stop is None else stop)
 
 
 class StoreRows(RowSource):
@@ -134,6 +146,23 @@ class StoreRows(RowSource):
     def bytes_read(self) -> int:
         """Decoded bytes of X read so far."""
         return sum(array.bytes_read for name, array in self._arrays.items() if name[0] == "X")
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows have been scaled by; read each time, 16 bytes a column.
+
+        Raises
+        ------
+        DataCorruptionError
+            If it is not what was written, or nothing that can have been.
+        """
+        if self._attributes.scaler is None:
+            return None
+        parts = (self._arrays[f"scaler/{name}"].read(0, self.n_columns) for name in SCALER)
+        try:
+            return Scaler(self._attributes.scaler, *parts)
+        except DataError as error:
+            raise DataCorruptionError(f"{self._path}: {error}; {REMEDY}") from error
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``.
@@ -321,4 +350,5 @@ def _expected(attributes: StoreAttributes) -> dict[str, Any]:
         dtype=np.dtype(attributes.dtype),
         layout=attributes.layout,
         weights=attributes.has_weights,
+        scaled=attributes.scaler is not None,
     )

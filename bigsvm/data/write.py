@@ -58,7 +58,8 @@ def write_store(
     path : path
         Directory to be made.
     X : (n_rows, n_columns) array, scipy.sparse matrix, dask array, Zarr array or RowSource
-        A dask array is computed block by block.
+        A dask array is computed block by block. Of rows of a scaled store, the new one knows what
+        they were scaled by.
     y : (n_rows,) array
         Labels; numbers, stored as float64.
     sample_weight : (n_rows,) array, optional
@@ -159,6 +160,7 @@ class _Writing:
             dtype=self._dtype,
             layout=self._final_layout(n_entries),
             weights=self._weights is not None,
+            scaler=source.scaler,
             memory_bytes=self._budget // 2,
         )
         order = np.arange(source.n_rows)
@@ -192,6 +194,7 @@ class _Writing:
                 layout=self._final_layout(spool.n_entries),
                 dtype=self._dtype,
                 weights=self._weights is not None,
+                scaler=source.scaler,
                 seed=self._seed,
                 sources=(),
                 budget=self._budget,

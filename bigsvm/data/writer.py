@@ -12,9 +12,9 @@ from bigsvm.data.blocks import is_sparse, stack_rows
 from bigsvm.data.schema import (
     CSR,
     DENSE,
-    FORMAT_VERSION,
     KEY,
     MAX_LABEL_COUNTS,
+    SCALER,
     STATISTICS,
     StoreAttributes,
     array_specs,
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from bigsvm.data.scaler import Scaler
 
 
 _SHARD_BYTES = 128 << 20
@@ -70,6 +72,8 @@ class StoreWriter:
         "dense" or "csr"; rows may come in either form.
     weights : bool
         Whether there are sample weights.
+    scaler : Scaler or None
+        What the rows that come have been scaled by.
     memory_bytes : int
         What the writer may take, about.
     """
@@ -84,14 +88,22 @@ class StoreWriter:
         dtype: np.dtype[Any],
         layout: str,
         weights: bool,
+        scaler: Scaler | None = None,
         memory_bytes: int,
     ) -> None:
         self._group = create_group(path)
         self._shape = (n_rows, n_columns)
         self._dtype = dtype
         self._layout = layout
+        self._scaler = scaler
         specs = array_specs(
-            n_rows, n_columns, n_entries, dtype=dtype, layout=layout, weights=weights
+            n_rows,
+            n_columns,
+            n_entries,
+            dtype=dtype,
+            layout=layout,
+            weights=weights,
+            scaled=scaler is not None,
         )
         if layout == CSR:
             self._group.create_group("X").attrs.update(
@@ -102,6 +114,8 @@ class StoreWriter:
                 }
             )
         self._group.create_group("statistics")
+        if scaler is not None:
+            self._group.create_group("scaler")
         # A shard is held decoded, and twice more, compressed, while it is written; CSR has two.
         shard_bytes = min(_SHARD_BYTES, memory_bytes // 4)
         vector_bytes = min(_VECTOR_SHARD_BYTES, memory_bytes // 32)
@@ -150,12 +164,15 @@ class StoreWriter:
         statistics = self._statistics.result()
         for name in STATISTICS:
             self._arrays[f"statistics/{name}"].append(getattr(statistics, name))
+        if self._scaler is not None:
+            for name in SCALER:
+                self._arrays[f"scaler/{name}"].append(getattr(self._scaler, name))
         manifest = {name: array.finish() for name, array in self._arrays.items()}
         n_rows, n_columns = self._shape
         counts = self._labels
         whole, rows_only = fingerprints(n_rows, n_columns, self._dtype.name, self._layout, manifest)
         attributes = StoreAttributes(
-            format_version=FORMAT_VERSION,
+            format_version=1 if self._scaler is None else 2,
             n_rows=n_rows,
             n_columns=n_columns,
             n_nonzero=self._statistics.n_nonzero,
@@ -171,6 +188,7 @@ class StoreWriter:
             manifest=manifest,
             fingerprint=whole,
             rows_fingerprint=rows_only,
+            scaler=None if self._scaler is None else self._scaler.method,
         )
         self._group.attrs.put({KEY: attributes_to_json(attributes)})
 

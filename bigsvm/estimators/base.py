@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from bigsvm.budget import available_processors
+from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError, ParameterError
@@ -62,7 +64,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array, sparse matrix, path of a store, Store, zarr.Array or dask array
-            (n, d). A store brings its labels and weights.
+            (n, d). A store brings its labels and weights, and what it was scaled by, which
+            predictions of rows that are not scaled then apply.
         y : (n,) array
             Labels or targets; ignored where there is one class only.
         sample_weight : (n,) array, optional
@@ -179,16 +182,18 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         return np.array([len(model.support)], np.int32)
 
     def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
+        model = self.model_
         if isinstance(X, str | os.PathLike | Store):
             rows = (X if isinstance(X, Store) else open_store(X)).rows
-            self.model_.check_columns(rows.n_columns, rows.first_index)
-            X = rows.as_dask()
+            model.check_columns(rows.n_columns, rows.first_index)
+            # Blocks no longer know whether they are scaled.
+            X, model = in_scale_of(rows, model.scaler).as_dask(), replace(model, scaler=None)
         elif is_zarr_array(X):
             X = as_row_source(X).as_dask()
         if is_dask_array(X):
-            self.model_.check_columns(X.shape[1])
+            model.check_columns(X.shape[1])
             return X.map_blocks(
-                _block_values, model=self.model_, map_values=map_values,
+                _block_values, model=model, map_values=map_values,
                 drop_axis=1, dtype=dtype, meta=np.empty(0, dtype),
             )  # fmt: skip
         X = validate_data(
@@ -196,7 +201,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             dtype=[np.float32, np.float64], reset=False,
         )  # fmt: skip
         threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
-        return map_values(self.model_.decision_function(as_row_source(X), threads=threads))
+        return map_values(model.decision_function(as_row_source(X), threads=threads))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

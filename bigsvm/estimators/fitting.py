@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.data.scaler import Scaler
     from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.training.result import TrainingResult
@@ -92,6 +93,8 @@ def train_model(
     whole = parameters.working_set == "all"
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
+    # Before the run, so that a damaged one does not come out at its end.
+    scaler = source.scaler
     kept = 0 if held_out is None else held_out.nbytes
     source, plan = _planned(source, formulation, parameters, kept_bytes=kept)
     kernel = _kernel(
@@ -112,7 +115,7 @@ def train_model(
     result = _run(variables, kernel, centre, plan, fingerprint, parameters, hooks, begin)
     model = _model(
         result, variables, source, formulation, kernel,
-        centre=centre, classes=classes, 
+        centre=centre, classes=classes, scaler=scaler,
         provenance=_provenance(parameters, source, formulation, fingerprint),
     )  # fmt: skip
     if held_out is None or parameters.calibration is None:
@@ -237,6 +240,7 @@ def _model(
     *,
     centre: NDArray[np.float64] | None,
     classes: list[Any] | None,
+    scaler: Scaler | None,
     provenance: dict[str, Any],
 ) -> KernelExpansion:
     """Make the model of a result: rows again instead of variables, and scaled as it is used."""
@@ -258,6 +262,7 @@ def _model(
         support=support,
         classes=classes,
         formulation=formulation.name,
+        scaler=scaler,
         certificate={**certificate.as_dict(), **finished.found},
         provenance=provenance,
     )

@@ -14,6 +14,7 @@ so that they read back to the same bits.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,11 +32,12 @@ from bigsvm.kernels import Precomputed, make_kernel
 from bigsvm.models import KernelExpansion
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
     from typing import BinaryIO
 
     from numpy.typing import NDArray
+
+    from bigsvm.data.scaler import Scaler
 
 SVM_TYPES = {
     "c_svc": "c-svc",
@@ -57,6 +59,8 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
     With its calibration if that is a sigmoid; LIBSVM has no other, and the model then goes without.
+    A model that was trained on scaled rows gets a second file, `range_path(path)`: rows must be
+    scaled by ``svm-scale -r`` with that before ``svm-predict`` sees them.
 
     Parameters
     ----------
@@ -84,11 +88,37 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
         )
         words = [f"{coefficient:.17g}", *(f"{index}:{value:.17g}" for index, value in entries)]
         body.append(" ".join(words) + " \n")
-    text = "".join([*lines, "SV\n", *body])
-    try:
-        replace_synced(Path(path), text.encode())
-    except OSError as error:
-        raise ModelError(f"cannot write the model {path}: {error}") from error
+    texts = {Path(path): "".join([*lines, "SV\n", *body])}
+    if model.scaler is not None:
+        # First, so that no model is without it.
+        texts = {range_path(path): "".join(_ranges(model.scaler, first)), **texts}
+    for place, text in texts.items():
+        try:
+            replace_synced(place, text.encode())
+        except OSError as error:
+            raise ModelError(f"cannot write the model {place}: {error}") from error
+
+
+def range_path(path: str | os.PathLike[str]) -> Path:
+    """Path of what ``svm-scale -r`` reads, beside that of a LIBSVM model."""
+    return Path(f"{os.fspath(path)}.range")
+
+
+def _ranges(scaler: Scaler, first_index: int) -> Iterator[str]:
+    """Lines of svm-scale's parameters: what each column maps to -1 and to 1.
+
+    Columns that are not listed it leaves out, as is right for those that become 0.
+    """
+    yield "x\n-1 1\n"
+    for column in np.flatnonzero(scaler.factor).tolist():
+        offset, half = float(scaler.offset[column]), 1 / float(scaler.factor[column])
+        low, high = offset - half, offset + half
+        if not low < high or math.isinf(high - low):
+            raise ModelError(
+                f"column {column} (from 0) was scaled by {offset} and {1 / half}, which are no two "
+                "ends of a range in double precision, as svm-scale needs them"
+            )
+        yield f"{column + first_index} {low:.17g} {high:.17g}\n"
 
 
 def _header(model: KernelExpansion) -> Iterator[str]:

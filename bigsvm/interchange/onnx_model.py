@@ -21,7 +21,8 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
     no output of that name. Values are decision values, or predictions of a regression. With a
     sigmoid calibration there are ``probabilities`` (n, 2) of the two classes as well; an isotonic
-    one, which no operator is, is left out.
+    one, which no operator is, is left out. Rows are not scaled: a model that was trained on scaled
+    rows scales them in the graph.
 
     Raises
     ------
@@ -49,6 +50,11 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     dense = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
     dense = dense.astype(np.float64)
     rows = "X"
+    if model.scaler is not None:
+        # Plain operators: the Scaler of ONNX-ML gives float32 only.
+        moved = apply("Sub", rows, constant("offset", model.scaler.offset[None, :]), to="moved")
+        factor = constant("factor", model.scaler.factor[None, :])
+        rows = apply("Mul", moved, factor, to="scaled_rows")
     if model.kernel.is_shift_invariant and model.centre is not None:
         dense = dense - model.centre
         rows = apply("Sub", rows, constant("centre", model.centre[None, :]), to="centred")

@@ -11,6 +11,7 @@ from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.errors import ModelError
 
 if TYPE_CHECKING:
+    from bigsvm.data.scaler import Scaler
     from bigsvm.models import KernelExpansion
 
 KINDS = {
@@ -27,6 +28,8 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
     """Make a fitted estimator of `sklearn.svm` that predicts as the model does, in float64.
 
     Without probabilities: its own are deprecated.
+    That of a model trained on scaled rows is the last step of a pipeline, whose first one is a
+    `StandardScaler`: it divides by numbers that need not be standard deviations.
 
     Raises
     ------
@@ -79,4 +82,21 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
         estimator.class_weight_ = np.ones(2)
     if name == "one-class":
         estimator.offset_ = -estimator.intercept_
-    return estimator
+    return estimator if model.scaler is None else _behind(model.scaler, estimator)
+
+
+def _behind(scaler: Scaler, estimator: Any) -> Any:  # noqa: ANN401
+    """Make a pipeline that scales rows first; sparse ones, if it moves no column."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    first = StandardScaler(with_mean=bool(len(scaler.moved_columns())))
+    first.n_features_in_ = scaler.n_columns
+    first.mean_ = scaler.offset
+    # A column divided by infinity is 0.
+    first.scale_ = np.divide(
+        1, scaler.factor, where=scaler.factor != 0, out=np.full(scaler.n_columns, np.inf)
+    )
+    first.var_ = first.scale_**2
+    first.n_samples_seen_ = estimator.shape_fit_[0]
+    return make_pipeline(first, estimator)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
 
@@ -43,6 +44,7 @@ def store_record(store: Store) -> dict[str, Any]:
         "seed": attributes.seed,
         "sources": list(attributes.sources),
         "first_index": attributes.first_index,
+        "scaler": _scaler_record(store.scaler),
         "statistics": {
             "minimum": float(statistics.minimum.min()),
             "maximum": float(statistics.maximum.max()),
@@ -75,9 +77,23 @@ def store_lines(store: Store) -> Lines:
         ("order", order),
         ("sources", ", ".join(record["sources"]) or None),
         ("column 0", None if record["first_index"] is None else f"index {record['first_index']}"),
+        ("scaled by", _scaler(record["scaler"])),
         ("fingerprint", record["fingerprint"]),
         ("on disk", show_bytes(record["bytes_on_disk"])),
     ]
+
+
+def _scaler_record(scaler: Scaler | None) -> dict[str, Any] | None:
+    if scaler is None:
+        return None
+    return {"method": scaler.method, "ignored_columns": scaler.ignored_columns}
+
+
+def _scaler(record: dict[str, Any] | None) -> str | None:
+    if record is None:
+        return None
+    ignored = record["ignored_columns"]
+    return f"{record['method']}" + (f", {count(ignored)} columns ignored" if ignored else "")
 
 
 def _labels(counts: list[dict[str, Any]] | None) -> str:
@@ -100,6 +116,7 @@ def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
         "n_support": len(model.support),
         "intercept": model.intercept,
         "calibration": calibration_record(model),
+        "scaler": _scaler_record(model.scaler),
         "certificate": dict(model.certificate),
         "provenance": dict(model.provenance),
         "bytes_on_disk": path.stat().st_size,
@@ -125,6 +142,7 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         ("features", count(record["n_features"])),
         ("intercept", number(record["intercept"])),
         ("probabilities", calibration_text(model)),
+        ("scales rows by", _scaler(record["scaler"])),
         *certificate_lines(record["certificate"]),
         ("written by", "LIBSVM" if is_libsvms else f"bigsvm {provenance.get('bigsvm', '-')}"),
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),

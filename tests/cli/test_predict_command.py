@@ -42,7 +42,7 @@ class TestPredict:
         assert answer("predict", tmp_path / "few", data / "model")["n_rows"] == 2
         (tmp_path / "many").write_text("1 1:1 7:1\n")
         message = error_of("predict", tmp_path / "many", data / "model")
-        assert "past the 6 columns that the model was trained on" in message
+        assert "past the 6 columns of the training data" in message
 
     def test_a_store_of_other_columns_is_refused(self, data, tmp_path):
         run_here("convert", data / "test.libsvm", tmp_path / "wide", "--features", "9")

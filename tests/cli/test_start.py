@@ -8,7 +8,7 @@ from command_line import REPOSITORY, run_here
 
 from bigsvm import __version__
 
-COMMANDS = ("convert", "info", "train", "predict", "demo")
+COMMANDS = ("convert", "scale", "info", "train", "predict", "demo")
 SLOW_MODULES = ("numba", "sklearn", "dask", "zarr", "scipy", "numpy", "rich.progress")
 
 

@@ -9,27 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from stores import N_ROWS, chunk_files, dense, everything, make_matrix
+from stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
 
 from bigsvm.data import schema
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, StoreError
-
-
-def edit_attributes(path, **changes):
-    """Change the attributes of a store as a forger would, checksums included."""
-    file = path / "zarr.json"
-    content = json.loads(file.read_text())
-    record = content["attributes"][schema.KEY]
-    record.update(changes)
-    manifest = {name: tuple(hashes) for name, hashes in record["manifest"].items()}
-    prints = schema.fingerprints(
-        record["n_rows"], record["n_columns"], record["dtype"], record["layout"], manifest
-    )
-    record["fingerprint"], record["rows_fingerprint"] = prints
-    record["checksum"] = schema._checksum(record)
-    file.write_text(json.dumps(content))
 
 
 def edit_array(path, name, change):
@@ -222,8 +207,8 @@ def test_not_complete(store):
 
 
 def test_newer_format(store):
-    edit_attributes(store.path, format_version=2)
-    with pytest.raises(StoreError, match=r"format version 2, .* reads up to 1; install"):
+    edit_attributes(store.path, format_version=3)
+    with pytest.raises(StoreError, match=r"format version 3, .* reads up to 2; install"):
         open_store(store.path)
 
 

@@ -1,0 +1,141 @@
+"""``bigsvm scale``: a store to the same store with its columns scaled."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.inputs import numbered_like, opened, watched
+from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import DataError
+from bigsvm.report.progress import Display
+from bigsvm.report.text import as_columns, as_json
+
+if TYPE_CHECKING:
+    from bigsvm.data.scaling import HasScaler
+
+
+class Method(StrEnum):
+    """What the columns are scaled to."""
+
+    MINMAX = "minmax"
+    STANDARD = "standard"
+    MAXABS = "maxabs"
+
+
+def command(
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+        ),
+    ],
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to be made.")],
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            "--method",
+            show_default="minmax",
+            help="minmax: each column from --lower to --upper; standard: mean 0, variance 1; "
+            "maxabs: largest absolute value 1, zeros stay.",
+        ),
+    ] = None,
+    lower: Annotated[
+        float | None, typer.Option("--lower", show_default="-1", help="Of minmax.")
+    ] = None,
+    upper: Annotated[
+        float | None, typer.Option("--upper", show_default="1", help="Of minmax.")
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            "--like",
+            metavar="STORE|MODEL",
+            help="Scale by the very parameters of this scaled store or model instead.",
+        ),
+    ] = None,
+    memory: Memory = "1GB",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a store once the new one is whole.")
+    ] = False,
+    cache_dir: CacheDir = None,
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Scale the columns of a store, as svm-scale does LIBSVM text, into a new store.
+
+    Models trained on it keep the parameters, and scale the rows that they predict by themselves: a
+    test set need not be scaled. Constant columns become 0. An interrupted run leaves nothing that
+    could be taken for a store.
+
+    \b
+    Examples:
+      bigsvm scale train.zarr scaled.zarr
+      bigsvm scale train.zarr scaled.zarr --method standard
+      bigsvm scale test.zarr test-scaled.zarr --like scaled.zarr
+    """  # noqa: D301
+    started = time.monotonic()
+    with Interruption() as interruption, Display(quiet=quiet) as display:
+        from bigsvm.data.scaling import scale_store
+
+        other = None if like is None else _scaled(like)
+        first_index = None if other is None else other.first_index
+        scaler = None if other is None else other.scaler
+        with (
+            opened(
+                store,
+                memory=parse_bytes(memory),
+                cache_dir=cache_dir,
+                zero_based=numbered_like(zero_based, first_index),
+                display=display,
+                interruption=interruption,
+                n_features=None if scaler is None else scaler.n_columns,
+            ) as given,
+            interruption.raising(),
+        ):
+            made = scale_store(
+                given,
+                output,
+                method=None if method is None else method.value,
+                lower=lower,
+                upper=upper,
+                like=other,
+                memory=memory,
+                overwrite=overwrite,
+                on_progress=watched(display, interruption),
+            )
+    from bigsvm.report.describe import store_lines, store_record
+    from bigsvm.report.resources import peak_rss_bytes
+
+    seconds = time.monotonic() - started
+    if json:
+        record = {**store_record(made), "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}
+        typer.echo(as_json(record))
+        return
+    typer.echo(as_columns([*store_lines(made), ("scaled in", f"{seconds:.1f} s")]))
+
+
+def _scaled(path: Path) -> "HasScaler":
+    """Open a model, which is a file, or a store, which is a folder; refuses one without a scaler.
+
+    Raises
+    ------
+    DataError
+    """
+    found: HasScaler
+    if path.is_file():
+        from bigsvm.models import KernelExpansion
+
+        found = KernelExpansion.load(path)
+    else:
+        from bigsvm.data.store import open_store
+
+        found = open_store(path)
+    if found.scaler is None:
+        raise DataError(f"{path}: is not scaled; give --like a scaled store, or a model of one")
+    return found

@@ -1,0 +1,173 @@
+"""ScaledRows: the rows of another source, scaled block by block as they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import xxhash
+
+from bigsvm.data.blocks import place_not_finite
+from bigsvm.data.rows import RowSource
+from bigsvm.data.statistics import ColumnStatistics, Statistics
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+    from bigsvm.data.scaler import Scaler
+
+_PASS_BYTES = 16 << 20
+"""Blocks of the pass that statistics take, which training, whose stores have them, never asks."""
+_DASK_BLOCK_BYTES = 32 << 20
+"""Of rows that become dense; others have the blocks of their source."""
+
+
+class ScaledRows(RowSource):
+    """Rows as `scaler` makes them, in their own type; sparse if they are and zeros stay zeros.
+
+    Parameters
+    ----------
+    source : RowSource
+        Of rows that are not scaled.
+    scaler : Scaler
+
+    Raises
+    ------
+    DataError
+        The scaler is one of another number of columns.
+    """
+
+    def __init__(self, source: RowSource, scaler: Scaler) -> None:
+        if scaler.n_columns != source.n_columns:
+            raise DataError(
+                f"the rows have {source.n_columns} columns, their scaler {scaler.n_columns}; give "
+                f"the number of columns when converting (--features {scaler.n_columns})"
+            )
+        self._source, self._scaler = source, scaler
+        self.n_rows, self.n_columns = source.n_rows, source.n_columns
+        self.dtype = source.dtype
+        self.is_sparse = source.is_sparse and not len(scaler.moved_columns())
+        self.is_shuffled = source.is_shuffled
+        # 1 would say that all rows are in memory, where their source may be, but not they.
+        self.bytes_per_row, self.row_alignment = source.bytes_per_row, max(2, source.row_alignment)
+        if self.is_sparse != source.is_sparse:
+            # Sparse rows that are cheapest to read together may be far too many dense ones.
+            self.bytes_per_row, self.row_alignment = float(self.n_columns * self.dtype.itemsize), 2
+        self.first_index = source.first_index
+        self._statistics: Statistics | None = None
+
+    @property
+    def scaler(self) -> Scaler:
+        """What the rows are scaled by."""
+        return self._scaler
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``.
+
+        Raises
+        ------
+        DataError
+            A scaled value is too large for the type of the rows.
+        """
+        return _scale(self._source.read(start, stop), self._scaler, range(start, stop))
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        return _scale(self._source.take(indices, look=look), self._scaler, indices)
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column; a pass over the rows, the first time."""
+        return self._survey().mean
+
+    def total_variance(self) -> float:
+        """Variance of all entries; a pass over the rows, the first time."""
+        return self._survey().total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the source's and of the scaler."""
+        hasher = xxhash.xxh3_128(self._source.fingerprint().encode())
+        hasher.update(self._scaler.offset.tobytes() + self._scaler.factor.tobytes())
+        return hasher.hexdigest()
+
+    def as_dask(self) -> da.Array:
+        """Rows as a Dask array, scaled where its blocks are computed."""
+        rows, meta = self._source.as_dask(), np.empty((0, self.n_columns), self.dtype)
+        if self.is_sparse:
+            meta = sp.csr_array(meta)
+        elif self._source.is_sparse:
+            step = self.rows_per_block(2 * _DASK_BLOCK_BYTES)
+            sizes = [min(step, n - at) for n in rows.chunks[0] for at in range(0, n, step)]
+            rows = rows.rechunk((tuple(sizes), rows.chunks[1]))
+        return rows.map_blocks(_scale_block, scaler=self._scaler, dtype=self.dtype, meta=meta)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered from outside this process's memory."""
+        return self._source.bytes_read
+
+    def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
+        # A block that becomes dense is bounded by its rows.
+        return self._source._end_of_block(start, stop, max_bytes) if self.is_sparse else stop
+
+    def _survey(self) -> Statistics:
+        if self._statistics is None:
+            statistics = ColumnStatistics(self.n_columns)
+            for block in self.blocks(_PASS_BYTES):
+                statistics.add(block.values)
+            self._statistics = statistics.result()
+        return self._statistics
+
+
+def _scale(rows: Rows, scaler: Scaler, numbers: Sequence[int] | NDArray[np.int64]) -> Rows:
+    """Scale rows with these numbers; refuses what is not finite then."""
+    scaled = scaler.apply(rows)
+    place = place_not_finite(scaled)
+    if place is not None:
+        row, column = place
+        given: Any = rows
+        raise DataError(
+            f"X has {given[row, column]} in row {numbers[row]}, column {column} (from 0), which has"
+            f" no finite {rows.dtype} when scaled; correct it, or give the rows as float64"
+        )
+    return scaled
+
+
+def _scale_block(rows: Rows, scaler: Scaler, block_info: dict[Any, Any]) -> Rows:
+    """Scale one block of a Dask array."""
+    start, stop = block_info[0]["array-location"][0]
+    return _scale(rows, scaler, range(start, stop))
+
+
+def in_scale_of(source: RowSource, scaler: Scaler | None) -> RowSource:
+    """Rows as a model wants them that was trained on rows scaled by `scaler`, or by nothing.
+
+    Returns
+    -------
+    RowSource
+        `source` itself if that is how its rows are, else its rows scaled.
+
+    Raises
+    ------
+    DataError
+        The rows are scaled already, in another way.
+    """
+    if source.scaler is None:
+        return source if scaler is None else ScaledRows(source, scaler)
+    if scaler is None:
+        raise DataError(
+            f"the rows are those of a scaled store ({source.scaler.method}), but the model was "
+            "trained on rows that were not scaled; give it the store from which they were scaled"
+        )
+    if source.scaler != scaler:
+        raise DataError(
+            f"the rows were scaled with other parameters ({source.scaler.method}) than those the "
+            f"model was trained on ({scaler.method}); give it the store from which they were "
+            "scaled, or scale that with --like and the model"
+        )
+    return source

@@ -1,0 +1,173 @@
+"""Scaler: an affine map of each column, ``x' = (x - offset) * factor``, and how it is chosen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.data.blocks import is_sparse
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+    from bigsvm.data.statistics import Statistics
+
+Method: TypeAlias = Literal["minmax", "standard", "maxabs"]
+METHODS = ("minmax", "standard", "maxabs")
+
+_VALUES_AT_ONCE = 1 << 17
+"""Values scaled together: 1 MiB of float64, which stays in the L2 cache between the operations."""
+_SMALLEST_FACTOR = np.finfo(np.float64).tiny
+"""Factors below it, and above its inverse, have fewer than 53 bits, or no inverse: an exported
+model divides by them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """What each column is scaled by; equal to another if offsets and factors are.
+
+    A column with factor 0 becomes 0, whatever its values: constant where the scaler was chosen, it
+    tells nothing, and svm-scale leaves it out too.
+
+    Attributes
+    ----------
+    method : str
+        How it was chosen: "minmax", "standard" or "maxabs".
+    offset, factor : (d,) float64
+        Finite; the offset of a column with factor 0 does not matter.
+
+    Raises
+    ------
+    DataError
+        Another method, or arrays that are not such.
+    """
+
+    method: str
+    offset: NDArray[np.float64]
+    factor: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise DataError(f"rows scaled by {self.method!r}; known are {', '.join(METHODS)}")
+        for array in (self.offset, self.factor):
+            if array.dtype != np.float64 or array.ndim != 1 or not np.isfinite(array).all():
+                raise DataError("a scaler's offsets and factors must be finite float64 numbers")
+        if self.offset.shape != self.factor.shape:
+            raise DataError(
+                f"{len(self.offset)} offsets and {len(self.factor)} factors of a scaler"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Scaler)
+            and np.array_equal(self.offset, other.offset)
+            and np.array_equal(self.factor, other.factor)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the rows it scales."""
+        return len(self.offset)
+
+    @property
+    def ignored_columns(self) -> int:
+        """Columns that become 0."""
+        return int(np.count_nonzero(self.factor == 0))
+
+    def moved_columns(self) -> NDArray[np.int64]:
+        """Columns in which 0 does not stay 0, (m,) int64."""
+        return np.flatnonzero((self.offset != 0) & (self.factor != 0))
+
+    def apply(self, rows: Rows) -> Rows:
+        """Scale rows, in float64.
+
+        Parameters
+        ----------
+        rows : (m, d)
+
+        Returns
+        -------
+        (m, d)
+            In the type of `rows`, infinite where that cannot hold a value. Sparse rows stay sparse,
+            entry by entry, if no column is moved; else they become dense.
+        """
+        given: Any = rows
+        with np.errstate(over="ignore", invalid="ignore"):
+            if is_sparse(given) and not len(self.moved_columns()):
+                data = np.empty_like(given.data)
+                for start in range(0, len(data), _VALUES_AT_ONCE):
+                    part = slice(start, start + _VALUES_AT_ONCE)
+                    data[part] = given.data[part] * self.factor[given.indices[part]]
+                return sp.csr_array((data, given.indices, given.indptr), shape=given.shape)
+            out = np.empty(given.shape, given.dtype)
+            step = max(1, _VALUES_AT_ONCE // max(self.n_columns, 1))
+            for start in range(0, len(out), step):
+                part = slice(start, start + step)
+                some = given[part].toarray() if is_sparse(given) else given[part]
+                out[part] = (some - self.offset) * self.factor
+        return out
+
+
+def choose_scaler(
+    statistics: Statistics,
+    method: str = "minmax",
+    *,
+    lower: float | None = None,
+    upper: float | None = None,
+) -> Scaler:
+    """Choose the scaler of some rows from their statistics.
+
+    "minmax" maps each column's minimum and maximum to `lower` and `upper`, "standard" its mean to 0
+    and its variance to 1, "maxabs" its largest absolute value to 1 and 0 to 0.
+
+    Parameters
+    ----------
+    statistics : Statistics
+    method : {"minmax", "standard", "maxabs"}
+    lower, upper : float, optional
+        Of "minmax" only: -1 and 1 unless given.
+
+    Raises
+    ------
+    ParameterError
+        Another method, or limits that are none.
+    DataError
+        A column's values are too near each other or too far apart for float64; names the column.
+    """
+    if method not in METHODS:
+        raise ParameterError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
+    if method != "minmax" and (lower, upper) != (None, None):
+        raise ParameterError(f"lower and upper are limits of minmax; {method} has none")
+    lower, upper = -1.0 if lower is None else lower, 1.0 if upper is None else upper
+    if not (lower < upper and math.isfinite(upper - lower)):
+        raise ParameterError(f"lower is {lower}, upper {upper}; lower must be less, both finite")
+    low, high = statistics.minimum, statistics.maximum
+    with np.errstate(all="ignore"):
+        if method == "minmax":
+            # Halves, as the difference may overflow. This offset is exactly 0 where it should be.
+            factor = (upper / 2 - lower / 2) / (high / 2 - low / 2)
+            offset = low * (upper / (upper - lower)) - high * (lower / (upper - lower))
+        elif method == "standard":
+            factor, offset = 1 / np.sqrt(statistics.variance), statistics.mean
+        else:
+            factor, offset = 1 / np.maximum(-low, high), np.zeros_like(low)
+        varies = low < high
+        # What is not a number compares as false.
+        usable = (factor >= _SMALLEST_FACTOR) & (factor <= 1 / _SMALLEST_FACTOR)
+        usable &= np.isfinite(low - offset) & np.isfinite(high - offset)
+    wrong = np.flatnonzero(varies & ~usable)
+    if len(wrong):
+        column = int(wrong[0])
+        raise DataError(
+            f"column {column} (from 0) has values from {low[column]} to {high[column]}, which "
+            f"{method} cannot scale in double precision; remove it, or give it in another unit"
+        )
+    return Scaler(method, np.where(varies, offset, 0.0), np.where(varies, factor, 0.0))

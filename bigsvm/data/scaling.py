@@ -1,0 +1,148 @@
+"""From a store to the same store with its columns scaled, block by block."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from bigsvm.data.convert import ConversionProgress, OnProgress, check_columns, memory_bytes
+from bigsvm.data.scaled import ScaledRows
+from bigsvm.data.scaler import choose_scaler
+from bigsvm.data.store import Store, open_store
+from bigsvm.data.workspace import Workspace
+from bigsvm.data.writer import RowBatch, StoreWriter
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from bigsvm.data.scaler import Method, Scaler
+
+
+class HasScaler(Protocol):
+    """A store or a model: what may have been scaled."""
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """How, or None."""
+
+    @property
+    def first_index(self) -> int | None:
+        """Index of column 0 in LIBSVM text, None where that was no text."""
+
+
+def scale_store(
+    store: Store | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    method: Method | None = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    like: HasScaler | str | os.PathLike[str] | None = None,
+    memory: str | int = "1GB",
+    overwrite: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Store:
+    """Scale the columns of a store, by its statistics or as others were, into a new store.
+
+    Rows keep their order, numbers, labels and weights; the new store, and a model that is trained
+    on it, know what they were scaled by. A constant column becomes 0; weights do not count.
+
+    Parameters
+    ----------
+    store : Store or path of one
+        Not scaled yet.
+    path : path
+        Directory to be made.
+    method : {"minmax", "standard", "maxabs"}, optional
+        See `choose_scaler`; "minmax" unless given. Sparse rows stay sparse, so that each column
+        must keep its zeros: "maxabs" always does.
+    lower, upper : float, optional
+        Of "minmax": -1 and 1 unless given.
+    like : Store, path of one, or KernelExpansion, optional
+        Scale by the very parameters of these, instead of any method.
+    memory : str or int
+        Bytes to stay below.
+    overwrite : bool
+        Replace a store that is there, once the new one is whole.
+    on_progress : callable, optional
+        Called with a `ConversionProgress` now and then.
+
+    Raises
+    ------
+    ParameterError
+        A parameter has no meaning, or none beside `like`.
+    DataError
+        The store is scaled already; `like` is not scaled, or has other columns; a column cannot be
+        scaled, or not without turning zeros of sparse rows into other values.
+    StoreError
+        If the store exists, is being made by another process, or cannot be written.
+    """
+    budget = memory_bytes(memory)
+    report = on_progress or (lambda _: None)
+    store = store if isinstance(store, Store) else open_store(store)
+    attributes = store.attributes
+    if attributes.scaler is not None:
+        raise DataError(
+            f"{store.path}: is scaled already ({attributes.scaler}); scale the store it was made of"
+        )
+    check_columns(attributes.n_columns, budget)
+    if like is None:
+        scaler = choose_scaler(store.statistics, method or "minmax", lower=lower, upper=upper)
+    elif (method, lower, upper) == (None, None, None):
+        scaler = _scaler_of(
+            open_store(like) if isinstance(like, str | os.PathLike) else like, store
+        )
+    else:
+        raise ParameterError("like brings all parameters; give no method, lower or upper beside it")
+    rows = ScaledRows(store.rows, scaler)
+    if store.rows.is_sparse and not rows.is_sparse:
+        column = int(scaler.moved_columns()[0])
+        raise DataError(
+            f"{store.path}: its rows are sparse, but {scaler.method} turns the zeros of column "
+            f"{column} (from 0) into other values; use --method maxabs, or convert the data with "
+            "--layout dense"
+        )
+    with Workspace(Path(path), overwrite=overwrite) as work:
+        writer = StoreWriter(
+            work.store,
+            n_rows=attributes.n_rows,
+            n_columns=attributes.n_columns,
+            n_entries=attributes.n_nonzero,
+            dtype=rows.dtype,
+            layout=attributes.layout,
+            weights=attributes.has_weights,
+            scaler=scaler,
+            memory_bytes=budget // 4,
+        )
+        for start, values in rows.blocks(budget // 8):
+            stop = start + values.shape[0]
+            weights = store.sample_weight(start, stop)
+            writer.append(
+                RowBatch(
+                    values, store.labels(start, stop), store.original_rows(start, stop), weights
+                )
+            )
+            report(ConversionProgress("write", stop, attributes.n_rows))
+        writer.finish(
+            shuffled=attributes.shuffled,
+            seed=attributes.seed,
+            sources=attributes.sources,
+            first_index=attributes.first_index,
+        )
+        work.commit()
+    return open_store(path)
+
+
+def _scaler_of(other: HasScaler, store: Store) -> Scaler:
+    """Scaler of a store or a model, whose columns must be numbered as those of `store`."""
+    if other.scaler is None:
+        raise DataError("what the rows are to be scaled like is not scaled; give a scaled store")
+    if None not in (other.first_index, store.first_index) and (
+        other.first_index != store.first_index
+    ):
+        meant = "yes" if other.first_index == 0 else "no"
+        raise DataError(
+            f"{store.path}: column 0 is index {store.first_index} of its text, but index "
+            f"{other.first_index} where the scaling is from; convert it with --zero-based {meant}"
+        )
+    return other.scaler
