@@ -343,7 +343,7 @@ class BoxDual:
         """
         n = len(alpha)
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
-        asked = np.zeros(n, np.bool_)
+        asked, is_free = np.zeros((2, n), np.bool_)
         worst: list[list[int]] = [[], []]
         for part in self._parts(alpha, outputs, rows):
             span = slice(part.start, part.stop)
@@ -355,8 +355,7 @@ class BoxDual:
             )
             free = rises & falls
             asked[span] |= free | (score > tol)
-            if 2 * at.n_free <= capacity:
-                score[free] = np.inf
+            is_free[span] |= free
             above[span] = np.where(score > scores[span], distance > 0, above[span])
             scores[span] = np.maximum(score, scores[span])
             if extremes is not at.worst:
@@ -368,6 +367,8 @@ class BoxDual:
         wanted = int(asked.sum())
         if crowded is not None and wanted > 2 * capacity:
             capacity = crowded
+        if 2 * at.n_free <= capacity:
+            scores[is_free] = np.inf
         size = int(min(n, capacity, max(smallest, fill * wanted)))
         near = max(band[0], int(np.count_nonzero(scores > -margin)))
         size = max(size, min(near, band[1]))

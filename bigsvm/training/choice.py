@@ -49,9 +49,10 @@ FIRST_SLOTS, SHARE_OF_SLOTS = 512, 0.15
 until too many are fetched again. Megabytes at the peak and kernel values in floors, all at first
 and so: a9a 364, 0.92 and 274, 0.90; w8a 322, 2.41 and 287, 2.43; mnist 510, 2.88 and 449, 2.94."""
 CROWDED = 1.5
-"""A working set of at least twice as many violators is larger by this: what follows a set is a pass
-over the active rows with all that moved, its free rows above all, and it pays for few violators.
-A million rows of regression, a tenth of them bounded, in 500 MB: XXX."""
+"""A working set of violators more than twice as many is larger by this, and has all free rows: what
+follows it is a pass over the active rows with all that moved, the free rows above all. Seconds for
+a million rows of regression in 500 MB, 108 006 support vectors, with 1, 1.5 and 2.2: more than 500,
+138 and 163."""
 BAND = (0.2, 0.4)
 """Least and largest share of all rows that are active once all have been swept: what is left out
 must not come to violate, or it costs another sweep, and many active rows make theirs dear."""
