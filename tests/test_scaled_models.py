@@ -203,7 +203,6 @@ def test_prediction_scales_blocks_only(tmp_path, monkeypatch, kind):
         source = bigsvm.write_store(tmp_path / "s", source, np.zeros(60_000), shuffle=False).rows
     assert source.is_sparse is ("sparse" in kind)
     model = some_expansion(50, Scaler("minmax", np.full(50, 3.0), np.full(50, 0.25)))
-    monkeypatch.setattr("bigsvm.models.PREDICTION_BLOCKS", 4 << 20)
     sizes = []
     read = ScaledRows.read
 
@@ -213,7 +212,7 @@ def test_prediction_scales_blocks_only(tmp_path, monkeypatch, kind):
         return rows
 
     monkeypatch.setattr(ScaledRows, "read", watched)
-    values = model.decision_function(source)
+    values = model.decision_function(source, block_bytes=4 << 20)
     assert max(sizes) <= 2 << 20
     assert sum(sizes) == X.nbytes
     np.testing.assert_array_equal(values[:7], values[7:14])

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from bigsvm.duals.formulations import Box
@@ -21,6 +23,13 @@ MOST_ROWS = 512
 ROUNDS = 4 * MOST_ROWS
 RESOLUTION = 1e-11
 """KKT gap, relative to the largest gradient, below which float64 tells nothing apart."""
+DAMPING = 1e-13
+"""Added to the diagonal of a system, as a share of its largest entry: about what float64 loses in
+solving it. Along directions of less curvature the step is as long as the box allows, instead of
+anything at all; where the damping is felt, another round corrects it."""
+REFINED = 0.5
+"""A round that has not brought the gradients of the free variables together by this is the last of
+its kind."""
 
 
 def polish(
@@ -29,13 +38,13 @@ def polish(
     alpha: NDArray[np.float64],
     *,
     groups: NDArray[np.int64] | None = None,
+    look: Callable[[], None] = lambda: None,
 ) -> NDArray[np.float64]:
     """Improve alpha until the optimality conditions hold to about 1e-11.
 
-    Each round solves ``g_F − Q_FF d = b, Σ d = 0`` of each group for the free variables F, goes
-    along d as far as the box allows, and frees the worst violator once no free variable is left to
-    improve. Where Q_FF is singular and there is no solution, the residual is a direction that gains
-    and meets no curvature: the round goes along it to the box.
+    Each round solves ``g_F − (Q_FF + δ) d = b, Σ d = 0`` of each group for the free variables F,
+    and goes along d to where the objective is largest or the box ends. Once their gradients are
+    equal, the worst violator is freed; where nothing of its group is free, the worst pair.
 
     Parameters
     ----------
@@ -47,6 +56,8 @@ def polish(
         A feasible point.
     groups : (m,) int64, optional
         From 0 on; one group, if not given.
+    look : callable
+        Called before each round; may raise.
 
     Returns
     -------
@@ -59,69 +70,98 @@ def polish(
     alpha = alpha.copy()
     gradient = linear - gram @ alpha
     free = (alpha > lower) & (alpha < upper)
+    last_spread = np.inf
     for _ in range(ROUNDS):
+        look()
+        resolution = RESOLUTION * max(np.abs(gradient).max(initial=0.0), 1.0)
         rows = np.flatnonzero(free)
-        full_step = True
-        if len(rows) > 1:
-            direction, length = _direction(
-                gram[np.ix_(rows, rows)], gradient[rows], members[rows].astype(np.float64)
-            )
-            room = np.where(direction > 0, upper[rows] - alpha[rows], alpha[rows] - lower[rows])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                reach = np.where(direction != 0, room / np.abs(direction), np.inf)
-            full_step = length < reach.min()
-            length = min(length, float(reach.min()))
-            hit = rows[reach <= length] if not full_step else rows[:0]
-            alpha[rows] += length * direction
-            alpha[hit] = np.where(direction[np.isin(rows, hit)] > 0, upper[hit], lower[hit])
-            free[hit] = False
+        spread = max((float(np.ptp(gradient[free & g])) for g in members.T if (free & g).any()),
+                     default=0.0)  # fmt: skip
+        if resolution < spread < REFINED * last_spread:
+            last_spread = spread
+            direction = _direction(gram[np.ix_(rows, rows)], gradient[rows], members[rows])
+            if not _go(gram, box, alpha, gradient, free, rows, direction):
+                last_spread = np.inf
             gradient = linear - gram @ alpha
-        if not full_step:
             continue
-        rises, falls = alpha < upper, alpha > lower
-        pairs = [
-            (int(np.argmax(np.where(rises & g, gradient, -np.inf))),
-             int(np.argmin(np.where(falls & g, gradient, np.inf))))
-            for g in members.T
-            if (rises & g).any() and (falls & g).any()
-        ]  # fmt: skip
-        if not pairs:
+        last_spread = np.inf
+        freed = _worst(alpha, gradient, box, free, members, resolution)
+        if not freed:
             break
-        i, j = max(pairs, key=lambda pair: gradient[pair[0]] - gradient[pair[1]])
-        if gradient[i] - gradient[j] <= RESOLUTION * max(np.abs(gradient).max(), 1.0):
-            break
-        if free[i] and free[j]:
-            break  # the system is as well solved as float64 can
-        free[i] = free[j] = True
+        free[freed] = True
     return alpha
 
 
-def _direction(
-    gram: NDArray[np.float64], gradient: NDArray[np.float64], members: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Find a direction of sums 0 and how far to go along it, were there no box.
+def _go(
+    gram: NDArray[np.float64],
+    box: Box,
+    alpha: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    free: NDArray[np.bool_],
+    rows: NDArray[np.int64],
+    direction: NDArray[np.float64],
+) -> bool:
+    """Move alpha of `rows` along a direction in place; False where the box ended it.
 
-    The d that equalises the gradient in each group (members, (m, n_groups), is 1 where a variable
-    is in it), of least norm where duplicate rows leave a choice, or the residual where there is
-    none.
+    Variables that have reached a bound are exactly there, and no longer free.
     """
-    # Only small problems are polished, and to import it takes 7 MB.
-    import scipy.linalg
+    slope = float(gradient[rows] @ direction)
+    curvature = float(direction @ gram[np.ix_(rows, rows)] @ direction)
+    best = slope / curvature if curvature > 0 else np.inf
+    room = np.where(direction > 0, box.upper[rows] - alpha[rows], alpha[rows] - box.lower[rows])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.where(direction != 0, room / np.abs(direction), np.inf)
+    end = float(reach.min())
+    if not slope > 0 or not np.isfinite(min(best, end)):
+        return True  # the system is as well solved as float64 can
+    if best < end:
+        alpha[rows] += best * direction
+        return True
+    hit = reach <= end
+    alpha[rows] += end * direction
+    alpha[rows[hit]] = np.where(direction[hit] > 0, box.upper[rows[hit]], box.lower[rows[hit]])
+    free[rows[hit]] = False
+    return False
 
-    m, n_groups = members.shape
+
+def _worst(
+    alpha: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    box: Box,
+    free: NDArray[np.bool_],
+    members: NDArray[np.bool_],
+    resolution: float,
+) -> list[int]:
+    """Find what is to be freed: the worst violator, or a pair; nothing at the optimum."""
+    worst, found = resolution, []
+    for group in members.T:
+        rises, falls = group & (alpha < box.upper) & ~free, group & (alpha > box.lower) & ~free
+        up = int(np.argmax(np.where(rises, gradient, -np.inf)))
+        low = int(np.argmin(np.where(falls, gradient, np.inf)))
+        above, below = rises.any() * gradient[up], falls.any() * gradient[low]
+        inside = gradient[group & free]
+        if len(inside):
+            if rises.any() and gradient[up] - inside.min() > worst:
+                worst, found = float(gradient[up] - inside.min()), [up]
+            if falls.any() and inside.max() - gradient[low] > worst:
+                worst, found = float(inside.max() - gradient[low]), [low]
+        elif rises.any() and falls.any() and above - below > worst:
+            worst, found = float(above - below), [up, low]
+    return found
+
+
+def _direction(
+    gram: NDArray[np.float64], gradient: NDArray[np.float64], members: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Find the d of sum 0 in each group (members, (m, n_groups)) that equalises the gradients."""
+    scale = float(np.abs(np.diag(gram)).max()) or 1.0
+    sums = scale * members[:, members.any(axis=0)].astype(np.float64)
+    m, n_groups = sums.shape
     system = np.zeros((m + n_groups, m + n_groups))
     system[:m, :m] = gram
-    system[:m, m:], system[m:, :m] = members, members.T
-    target = np.append(gradient, np.zeros(n_groups))
-    solution = scipy.linalg.lstsq(system, target, cond=1e-13, lapack_driver="gelsy")[0]
-
-    def balanced(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        means = (members.T @ values) / np.maximum(members.sum(axis=0), 1.0)
-        result: NDArray[np.float64] = values - members @ means
-        return result
-
-    residual = balanced((target - system @ solution)[:m])
-    if np.abs(residual).max() > 10 * RESOLUTION * max(np.abs(gradient).max(), 1.0):
-        curvature = float(residual @ gram @ residual)
-        return residual, float(gradient @ residual) / max(curvature, 1e-300)
-    return balanced(solution[:m]), 1.0
+    system[np.arange(m), np.arange(m)] += DAMPING * scale
+    system[:m, m:], system[m:, :m] = sums, sums.T
+    solution = np.linalg.solve(system, np.append(gradient, np.zeros(n_groups)))[:m]
+    means = (sums.T @ solution) / (scale * sums.sum(axis=0))
+    balanced: NDArray[np.float64] = solution - sums @ means
+    return balanced

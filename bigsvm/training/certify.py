@@ -60,11 +60,11 @@ class Exact:
         look: Callable[[], None],
     ) -> None:
         self.source, self.tiles, self._gather = source, tiles, gather
-        self._step, self._look = max(1, min(rows_at_once, ROWS_AT_ONCE)), look
+        self._step, self.look = max(1, min(rows_at_once, ROWS_AT_ONCE)), look
 
     def rows(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at (m,) int64 `indices`."""
-        return self._gather(indices, self._look)
+        return self._gather(indices, self.look)
 
     def columns(self, rows: Rows) -> Columns:
         """Pack rows as partners."""
@@ -75,7 +75,7 @@ class Exact:
         out = np.zeros(len(rows))
         support = np.flatnonzero(beta)
         if len(support) <= self._step and np.array_equal(rows, support):
-            self._look()
+            self.look()
             values = self.rows(support)
             columns = self.columns(values)
             self.tiles.multiply_symmetric(values, columns, beta[support], out)
@@ -84,7 +84,7 @@ class Exact:
             chosen = support[low : low + self._step]
             columns = self.columns(self.rows(chosen))
             for first in range(0, len(rows), self._step):
-                self._look()
+                self.look()
                 part = slice(first, first + self._step)
                 self.tiles.multiply(self.rows(rows[part]), columns, beta[chosen], out[part])
         return out
@@ -102,7 +102,7 @@ def certify(
     rows_at_once: int = ROWS_AT_ONCE,
     look: Callable[[], None] = lambda: None,
 ) -> Optimality:
-    """Look at a point with outputs in float64; polish it first where it is small and solved.
+    """Look at a point with outputs in float64; polish it first where few rows matter.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def certify(
         Changed in place, at the end: outputs of the support rows and of those in doubt, or of all
         rows of a small problem.
     tol : float
-        A point with a larger KKT gap is not polished.
+        What the KKT gap should be.
     rows_at_once : int
         Most rows that are gathered together.
     look : callable
@@ -171,13 +171,17 @@ def _solve_exactly(
     everything = np.arange(len(alpha))
     found = exact.outputs(everything, dual.formulation.per_output(alpha))
     at = dual.optimality(alpha, found)
-    rows = dual.near_threshold(alpha, found, at, margin=2 * tol)
-    if at.gap <= tol and 2 <= len(rows) <= MOST_ROWS:
+    solved = at.gap <= tol
+    rows = everything
+    if solved or len(rows) > MOST_ROWS:
+        rows = dual.near_threshold(alpha, found, at, margin=2 * max(tol, at.gap))
+    if 2 <= len(rows) <= MOST_ROWS:
         better = alpha.copy()
         better[rows] = _polished(exact, dual, rows, alpha, found)
         f = exact.outputs(everything, dual.formulation.per_output(better))
-        # Not so with an indefinite kernel: Newton's direction need not lead upwards.
-        if dual.optimality(better, f).gap <= at.gap:
+        reached = dual.optimality(better, f)
+        # Far from the optimum, and with an indefinite kernel, more is gained where more is missing.
+        if reached.gap <= at.gap or (not solved and reached.objective > at.objective):
             alpha[:], found = better, f
     outputs[:] = found
 
@@ -207,5 +211,6 @@ def _polished(
         ),
         np.concatenate(formulation.split(alpha[rows], rows)),
         groups=np.repeat([segment.group for segment in segments], len(rows)),
+        look=exact.look,
     )
     return formulation.join(list(parts.reshape(len(segments), len(rows))))

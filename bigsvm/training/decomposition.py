@@ -180,7 +180,7 @@ class Decomposition:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
         count.gap, count.objective = at.gap, at.objective
-        certified = at.gap <= self.tol
+        certified = at.gap <= self.tol or self._was_slow()
         if certified:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
             self._save()
@@ -206,6 +206,11 @@ class Decomposition:
             self._stop = StopReason.MAX_ITER
         elif count.fruitless >= PATIENCE:
             self._stop = StopReason.STALLED
+
+    def _was_slow(self) -> bool:
+        """Whether the last working set had pair steps without an end."""
+        size = len(self.state.active)
+        return self.count.sub_steps >= max(MANY_STEPS, MANY_PER_ROW * size)
 
     def _solve(self) -> None:
         """One working set of the active rows after the other, until they are optimal."""
@@ -305,7 +310,7 @@ class Decomposition:
             count.sub_steps = problem.steps
             self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
             if progress is Progress.STEPS_SPENT:
-                if count.sub_steps >= max(MANY_STEPS, MANY_PER_ROW * problem.size):
+                if self._was_slow():
                     return Progress.STALLED
                 self._pause()
         return progress

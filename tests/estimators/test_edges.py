@@ -143,23 +143,32 @@ def test_without_a_margin_nu_svc_decides_nothing_and_says_so(X):
     assert np.abs(model.decision_function(X)).max() < 1e-9
 
 
-ILL = "pair steps take very long along directions in which the kernel matrix is nearly singular"
+def primal_objective(kind, model, K, beta, target):
+    """What is minimised, by its definition, at the model's decision function."""
+    values = K @ beta + model.intercept_[0]
+    penalty = 0.5 * beta @ K @ beta
+    if kind in REGRESSIONS:
+        epsilon = model.epsilon_ if kind == "nu-svr" else model.epsilon
+        losses = np.maximum(np.abs(target - values) - epsilon, 0)
+        share = model.nu * len(beta) * epsilon if kind == "nu-svr" else 0.0
+        return penalty + model.C * (share + losses.sum())
+    losses = np.maximum(1 - np.where(target == 1, 1, -1) * values, 0)
+    return penalty + model.C * (losses**2 if kind == "squared hinge" else losses).sum()
 
 
-def extreme(kind, C, kernel):
-    ill = C > 1 and (kernel == "linear" or kind == "nu-svr")
-    marks = pytest.mark.xfail(raises=AssertionError, reason=ILL) if ill else ()
-    return pytest.param(kind, C, kernel, 1.0 if ill else LIMIT, marks=marks)
-
-
-@pytest.mark.parametrize(
-    ("kind", "C", "kernel", "limit"),
-    [extreme(kind, C, k) for kind in WITH_C for C in (1e-6, 1e6) for k in ("rbf", "linear")],
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_extreme_C(kind, C, kernel, limit):
-    model = fitted(kind, MOONS, LABELS, TARGETS, C=C, kernel=kernel, gamma=1.0, max_time=limit)
-    is_the_optimum(kind, model, MOONS, LABELS, TARGETS, atol=1e-3)
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("C", [1e-6, 1e6])
+@pytest.mark.parametrize("kind", WITH_C)
+def test_extreme_C(kind, C, kernel):
+    """Held to weak duality: at 1e6 LIBSVM itself is not at the optimum after 20 million steps."""
+    model = fitted(kind, MOONS, LABELS, TARGETS, C=C, kernel=kernel, gamma=1.0)
+    assert model.converged_
+    target, K = target_of(kind, LABELS, TARGETS), kernel_of(model, MOONS)
+    beta = np.zeros(len(MOONS))
+    beta[model.support_] = model.dual_coef_[0]
+    least = primal_objective(kind, model, K, beta, target)
+    most = dual_objective(kind, model, K, beta, target)
+    assert least == pytest.approx(most, rel=1e-7, abs=1e-9 * C * len(beta))
 
 
 @pytest.mark.parametrize(
