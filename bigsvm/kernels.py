@@ -70,8 +70,9 @@ class Kernel(ABC):
     product : {"dot", "absolute", "lookup"}
         ``"absolute"`` is for a product p and norms of which ``|a| + |b| − 2 p = Σ |a_k − b_k|``;
         ``"lookup"`` for values that rows bring with them, see `Precomputed`.
-    is_definite : bool
-        Whether every kernel matrix is positive semidefinite, so that training has one optimum.
+    is_definite : bool or None
+        Whether every kernel matrix is positive semidefinite, so that training has one optimum; None
+        where nobody knows.
     is_shift_invariant : bool
         Whether k(a + c, b + c) = k(a, b), so that rows may be centred before anything is computed,
         which is what keeps float32 distances accurate far from the origin.
@@ -80,7 +81,7 @@ class Kernel(ABC):
     name: ClassVar[str]
     code: ClassVar[KernelCode] = KernelCode.FORMULA
     product: ClassVar[str] = "dot"
-    is_definite: ClassVar[bool] = True
+    is_definite: ClassVar[bool | None] = True
     is_shift_invariant: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -198,6 +199,7 @@ class Precomputed(Kernel):
     name = "precomputed"
     code = KernelCode.PRECOMPUTED
     product = "lookup"
+    is_definite = None
 
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
         return np.array(dots, dtype=np.float64)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from bigsvm.kernels import Kernel
 
 FORMAT_VERSION = 1
+LARGE_GAP = 0.02
+"""Of rho, above which the KKT gap puts decision values in doubt."""
 PREDICTION_BLOCKS = 64 << 20
 """Bytes of rows in memory while predicting."""
 
@@ -140,6 +142,28 @@ class KernelExpansion:
                 on_progress=on_progress,
             )  # fmt: skip
         return out
+
+    @property
+    def doubt(self) -> str | None:
+        """Why a converged model of nu-svc or one-class may still be of no use, in a sentence.
+
+        LIBSVM's tolerance is one of the undivided dual: where rho, which nobody knows before, is
+        not much larger, decision values are as wrong as they are large.
+        """
+        rho, gap = self.certificate.get("rho"), self.certificate.get("gap")
+        if not self.certificate.get("converged") or rho is None or gap is None:
+            return None
+        if rho == 0 and self.formulation == "nu-svc":
+            return (
+                "nu is less than the share of errors that cannot be avoided: the margin is 0, and "
+                "so are all decision values; raise nu"
+            )
+        if gap > LARGE_GAP * abs(rho):
+            return (
+                f"the KKT gap, {gap:.3g}, is not small beside rho, {rho:.3g}, by which decision "
+                f"values are to be judged; lower tol to {LARGE_GAP * abs(rho):.1g}"
+            )
+        return None
 
     @property
     def first_index(self) -> int | None:

@@ -338,8 +338,8 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             display.warn(f"the model has not converged: {reason.sentence}{hint}")
         if parameters.calibration is not None and trained.calibration is None:
             display.warn("the model has no probabilities: they are fitted after training")
-        if trained.certificate.get("rho") == 0 and trained.formulation == "nu-svc":
-            display.warn("nu is less than the share of errors that cannot be avoided; raise it")
+        if trained.doubt:
+            display.warn(trained.doubt)
     _print(trained, path, n_rows, json=json)
     return interruption.exit_code
 

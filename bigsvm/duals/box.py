@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from bigsvm.duals.formulations import Formulation
 
+ROUNDING = 1e-10
+"""Of what variables add up to on either side: a smaller difference is left as it is."""
 SCAN_ROWS = 1 << 15
 """Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
 
@@ -438,6 +440,8 @@ class BoxDual:
             rising = sum(float(part[part > 0].sum()) for part in parts)
             falling = -sum(float(part[part < 0].sum()) for part in parts)
             both = min(rising, falling)
+            if abs(rising - falling) <= ROUNDING * both:
+                return self.formulation.join(parts)  # bounds are to be kept exactly
             scales = both / max(rising, 1e-300), both / max(falling, 1e-300)
             parts = [np.where(part > 0, part * scales[0], part * scales[1]) for part in parts]
         return self.formulation.join(parts)

@@ -46,12 +46,6 @@ SAME_NAMES = frozenset(
 """Parameters of estimators that `TrainingParameters` calls the same."""
 
 
-NO_MARGIN_WARNING = (
-    "nu is less than the share of errors that cannot be avoided: the margin is 0, and so are all "
-    "decision values; raise nu"
-)
-
-
 class KernelMachine(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
@@ -96,8 +90,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if self.converged_ and self._formulation == "nu-svc" and self.certificate_["rho"] == 0:
-            warnings.warn(NO_MARGIN_WARNING, ConvergenceWarning, stacklevel=2)
+        if self.model_.doubt:
+            warnings.warn(self.model_.doubt, ConvergenceWarning, stacklevel=2)
         return self
 
     def _values(self, X: Any) -> NDArray[np.float64] | da.Array:

@@ -263,7 +263,11 @@ def _model(
         classes=classes,
         formulation=formulation.name,
         scaler=scaler,
-        certificate={**certificate.as_dict(), **finished.found},
+        certificate={
+            **certificate.as_dict(),
+            **finished.found,
+            "kernel_is_definite": kernel.is_definite,
+        },
         provenance=provenance,
     )
 

@@ -166,6 +166,12 @@ def calibration_text(model: KernelExpansion) -> str | None:
     return f"{made.method}, fitted {fitted}"
 
 
+_OF_KERNELS = {
+    False: "the kernel is indefinite: this is a stationary point, and there may be better ones",
+    None: "an optimum if the kernel matrix is positive semidefinite, which nobody has checked",
+}
+
+
 def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
     """Why training stopped, what it proved, and what it cost."""
     if not certificate:
@@ -176,6 +182,7 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),
+        ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
         ("KKT gap", f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"),
         ("duality gap", number(certificate["duality_gap"], 4)),
         (

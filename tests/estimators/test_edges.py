@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn import svm as peers
+from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 
@@ -14,6 +15,7 @@ import bigsvm
 import bigsvm.kernels
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.report.describe import certificate_lines
 
 LIMIT = 20.0
 """Seconds. What takes longer here hangs."""
@@ -246,7 +248,16 @@ def test_far_from_the_origin_distances_keep_their_digits(kind):
     assert model.objective_ == pytest.approx(near.objective_, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["hinge", "nu-svc", "eps-svr", "nu-svr"])
+def test_far_from_the_origin_nu_svc_is_solved_in_float64():
+    far = fitted("nu-svc", MOONS + 1e6, LABELS, TARGETS, kernel="linear")
+    near = fitted("nu-svc", MOONS, LABELS, TARGETS, kernel="linear")
+    assert far.converged_
+    np.testing.assert_allclose(
+        far.decision_function(MOONS + 1e6), near.decision_function(MOONS), atol=1e-2
+    )
+
+
+@pytest.mark.parametrize("kind", ["hinge", "eps-svr", "nu-svr"])
 def test_far_from_the_origin_products_lose_them_and_it_says_so(kind):
     with pytest.warns(ConvergenceWarning, match="scale the columns"):
         model = fitted(kind, MOONS + 1e6, LABELS, TARGETS, kernel="linear")
@@ -422,3 +433,26 @@ def test_class_weights_without_classes_are_refused(formulation):
         with pytest.raises(ParameterError, match=f"c-svc and nu-svc; {formulation} has no classes"):
             given.check()
     TrainingParameters(formulation="nu-svc", class_weight="balanced").check()
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("nu-svc", 1e-6), ("one-class", 1e-5)])
+def test_a_tolerance_as_large_as_the_margin_is_said(kind, scale):
+    """Of more rows than Newton's method takes: weights this small leave nothing above tol."""
+    X, y = make_moons(800, noise=0.3, random_state=0)
+    estimator = {"nu-svc": bigsvm.NuSVC(nu=0.4), "one-class": bigsvm.OneClassSVM(nu=0.2)}[kind]
+    weights = np.full(800, scale)
+    with pytest.warns(ConvergenceWarning, match="not small beside rho.*lower tol to"):
+        rough = clone(estimator).set_params(gamma=1.0).fit(X, y, sample_weight=weights)
+    assert rough.converged_
+    fine = clone(estimator).set_params(gamma=1.0, tol=1e-3 * scale)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fine.fit(X, y, sample_weight=weights)
+
+
+def test_an_indefinite_kernel_is_said():
+    model = fitted("hinge", MOONS, LABELS, TARGETS, kernel="sigmoid", gamma=3.0, coef0=-1.0)
+    assert model.certificate_["kernel_is_definite"] is False
+    assert fitted("hinge", MOONS, LABELS, TARGETS).certificate_["kernel_is_definite"] is True
+    lines = dict(certificate_lines(model.certificate_))
+    assert "stationary point" in lines["note"]
