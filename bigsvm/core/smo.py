@@ -303,22 +303,23 @@ def violations(s: PairState, slots: I4, score: F8, quiet: NDArray[np.bool_]) -> 
     against a bound.
     """
     score[:], quiet[:] = -np.inf, True
-    for group in range(s.layout[1]):
-        i, j = _exact_extremes_of(s, group)
+    segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
+    i, j = _exact_extremes_of(s, 0)
+    for start in range(0, used, segment):
+        if start > 0 and s.layout[1] > 1:
+            i, j = _exact_extremes_of(s, 1)
         if i < 0 or j < 0:
             continue
         middle = 0.5 * (s.gradient[i] + s.gradient[j])
-        first, stop = _blocks_of(s, group)
-        for v in range(first * BLOCK, stop * BLOCK):
-            row = _column(s, v)
-            if row < score.shape[0]:
-                worst = -np.inf
-                if s.alpha[v] < s.upper[v]:
-                    worst = s.gradient[v] - middle
-                if s.alpha[v] > s.lower[v]:
-                    worst = max(worst, middle - s.gradient[v])
-                quiet[row] &= worst < 0.0
-                score[row] = max(score[row], worst)
+        for row in range(score.shape[0]):
+            distance = s.gradient[start + row] - middle
+            worst = -np.inf
+            if s.alpha[start + row] < s.upper[start + row]:
+                worst = distance
+            if s.alpha[start + row] > s.lower[start + row]:
+                worst = max(worst, -distance)
+            quiet[row] &= worst < 0.0
+            score[row] = max(score[row], worst)
     for row in range(score.shape[0]):
         if slots[row] >= 0:
             score[row] = -np.inf
@@ -336,7 +337,7 @@ def refresh(s: PairState) -> None:
         _reduce_block(s, b)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inline="always")
 def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
     best, least = LOWEST, HIGHEST
     first, stop = _blocks_of(s, group)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from bigsvm.duals.formulations import Formulation
 
-ROUNDING = 1e-10
-"""Of what variables add up to on either side: a smaller difference is left as it is."""
 SCAN_ROWS = 1 << 15
 """Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
 
@@ -424,56 +422,6 @@ class BoxDual:
             falls = part.falls & (extremes.max_up - gradient > limit)
             chosen[part.start : part.stop] |= rises | falls
         return np.flatnonzero(chosen & (self.formulation.per_output(alpha) == 0))
-
-    def project(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Make alpha of all rows, of another problem on them, a feasible point of this one.
-
-        Clipped to the boxes; where more rises than falls, or less, the larger side is scaled down.
-        Where sums are not 0, `fill` is to follow.
-        """
-        rows = slice(0, len(alpha))
-        parts = [
-            np.clip(part, box.lower, box.upper)
-            for (box, _, _), part in self.formulation.with_alpha(alpha, rows)
-        ]
-        if self.formulation.sums(rows) is None:
-            rising = sum(float(part[part > 0].sum()) for part in parts)
-            falling = -sum(float(part[part < 0].sum()) for part in parts)
-            both = min(rising, falling)
-            if abs(rising - falling) <= ROUNDING * both:
-                return self.formulation.join(parts)  # bounds are to be kept exactly
-            scales = both / max(rising, 1e-300), both / max(falling, 1e-300)
-            parts = [np.where(part > 0, part * scales[0], part * scales[1]) for part in parts]
-        return self.formulation.join(parts)
-
-    def fill(self, alpha: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Make alpha of the first rows, (m,), add up to what it must if these rows are all.
-
-        What is missing in a group goes to the rows that violate most, up to their bounds: where
-        outputs say little about new rows, they stand for the share of them that will be bounded.
-
-        Returns
-        -------
-        alpha, of which nothing has changed where sums must be 0.
-        """
-        rows = slice(0, len(alpha))
-        sums = self.formulation.sums(rows)
-        if sums is None:
-            return alpha
-        parts = [part.copy() for part in self.formulation.split(alpha, rows)]
-        for (box, _, group), part in zip(self.formulation.segments(rows), parts, strict=True):
-            missing = sums[group] - part.sum()
-            room = (box.upper - part) if missing > 0 else (box.lower - part)
-            gradient = box.linear - outputs
-            order = np.argsort(-gradient if missing > 0 else gradient, kind="stable")
-            order = order[room[order] != 0]
-            reached = np.cumsum(np.abs(room[order]))
-            full = order[reached <= abs(missing)]
-            part[full] = (box.upper if missing > 0 else box.lower)[full]
-            if len(full) < len(order):
-                rest = missing - np.copysign(reached[len(full) - 1] if len(full) else 0.0, missing)
-                part[order[len(full)]] += rest
-        return self.formulation.join(parts)
 
 
 def _crowd(

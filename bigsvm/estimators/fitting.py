@@ -17,6 +17,7 @@ from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
@@ -195,7 +196,7 @@ def _run(
             tol=parameters.tol,
             whole=whole,
             disk=disk,
-            start=None if start is None else dual.project(start),
+            start=None if start is None else project(variables.formulation, start),
             seed=parameters.seed,
             limits=Limits(
                 max_iter=parameters.max_iter,

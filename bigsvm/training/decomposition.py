@@ -19,6 +19,7 @@ import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
+from bigsvm.duals.feasible import fill
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
@@ -348,7 +349,7 @@ class Decomposition:
         alpha, outputs = self._of_scope()
         if not (count.pieces_done or count.rows_done):
             begin = alpha if self._start is None or alpha.any() else self._start
-            filled = self.dual.fill(begin, outputs)
+            filled = fill(self.dual.formulation, begin, outputs)
             changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
             active = np.flatnonzero(changed)
             self.state = state = state._replace(

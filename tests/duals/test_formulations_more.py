@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.duals.box import BoxDual
+from bigsvm.duals.feasible import fill
 from bigsvm.duals.formulations import EpsilonSVR, NuSVC, NuSVR, OneClass, SquaredHingeSVC
 from tests import naive
 
@@ -33,11 +34,11 @@ def test_a_start_is_feasible_at_every_scope(kind, n, weighted, seed):
     formulation = problem(
         kind, max(n, 6), rng, None if weights is None else np.resize(weights, max(n, 6))
     )
-    dual, n = BoxDual(formulation), max(n, 6)
+    n = max(n, 6)
     alpha, outputs = formulation.zeros(n), rng.standard_normal(n)
     for scope in (n // 2, n):
         rows = slice(0, scope)
-        alpha[rows] = dual.fill(alpha[rows], outputs[rows])
+        alpha[rows] = fill(formulation, alpha[rows], outputs[rows])
         sums = formulation.sums(rows) or (0.0,) * formulation.n_groups
         totals = [0.0] * formulation.n_groups
         parts = formulation.split(alpha[rows], rows)
@@ -60,7 +61,7 @@ def test_the_duality_gap_is_that_of_the_definition(kind):
     rows = slice(0, n)
     points = []
     for _ in range(50):
-        alpha = dual.fill(formulation.zeros(n), rng.standard_normal(n))
+        alpha = fill(formulation, formulation.zeros(n), rng.standard_normal(n))
         if formulation.sums(rows) is None and formulation.n_faces == 1:
             amount = rng.uniform(0, 1, n)
             positive = formulation.sign > 0

@@ -1,0 +1,69 @@
+"""Feasible points to start from: a sum that is not 0 is filled, another problem's point fitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.formulations import Formulation
+
+ROUNDING = 1e-10
+"""Of what variables add up to on either side: a smaller difference is left as it is."""
+
+
+def project(formulation: Formulation, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Make alpha of all rows, of another problem on them, a feasible point of `formulation`.
+
+    Clipped to the boxes; where more rises than falls, or less, the larger side is scaled down.
+    Where sums are not 0, `fill` is to follow.
+    """
+    rows = slice(0, len(alpha))
+    parts = [
+        np.clip(part, box.lower, box.upper)
+        for (box, _, _), part in formulation.with_alpha(alpha, rows)
+    ]
+    if formulation.sums(rows) is None:
+        rising = sum(float(part[part > 0].sum()) for part in parts)
+        falling = -sum(float(part[part < 0].sum()) for part in parts)
+        both = min(rising, falling)
+        if abs(rising - falling) <= ROUNDING * both:
+            return formulation.join(parts)  # bounds are to be kept exactly
+        scales = both / max(rising, 1e-300), both / max(falling, 1e-300)
+        parts = [np.where(part > 0, part * scales[0], part * scales[1]) for part in parts]
+    return formulation.join(parts)
+
+
+def fill(
+    formulation: Formulation, alpha: NDArray[np.float64], outputs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Make alpha of the first rows, (m,), add up to what it must if these rows are all.
+
+    What is missing in a group goes to the rows that violate most, up to their bounds: where
+    outputs say little about new rows, they stand for the share of them that will be bounded.
+
+    Returns
+    -------
+    alpha, of which nothing has changed where sums must be 0.
+    """
+    rows = slice(0, len(alpha))
+    sums = formulation.sums(rows)
+    if sums is None:
+        return alpha
+    parts = [part.copy() for part in formulation.split(alpha, rows)]
+    for (box, _, group), part in zip(formulation.segments(rows), parts, strict=True):
+        missing = sums[group] - part.sum()
+        room = (box.upper - part) if missing > 0 else (box.lower - part)
+        gradient = box.linear - outputs
+        order = np.argsort(-gradient if missing > 0 else gradient, kind="stable")
+        order = order[room[order] != 0]
+        reached = np.cumsum(np.abs(room[order]))
+        full = order[reached <= abs(missing)]
+        part[full] = (box.upper if missing > 0 else box.lower)[full]
+        if len(full) < len(order):
+            rest = missing - np.copysign(reached[len(full) - 1] if len(full) else 0.0, missing)
+            part[order[len(full)]] += rest
+    return formulation.join(parts)
