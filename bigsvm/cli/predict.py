@@ -111,7 +111,9 @@ def command(
             if is_libsvms:
                 from bigsvm.interchange.libsvm_model import widened
 
-                trained = widened(trained, rows.rows.n_columns)
+                # A kernel matrix in LIBSVM's text has a number in front.
+                numbered = trained.kernel.name == "precomputed" and rows.rows.first_index == 0
+                trained = widened(trained, rows.rows.n_columns - numbered)
             values = trained.decision_function(
                 rows.rows,
                 threads=threads or available_processors(),

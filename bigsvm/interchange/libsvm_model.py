@@ -233,7 +233,8 @@ def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
         return model
     vectors: Any = model.support_vectors
     vectors = sp.csr_matrix(
-        (vectors.data, vectors.indices, vectors.indptr), shape=(vectors.shape[0], n_features)
+        (vectors.data, vectors.indices, vectors.indptr),
+        shape=(vectors.shape[0], vectors.shape[1] + more),
     )
     centre = None if model.centre is None else np.pad(model.centre, (0, more))
     return replace(model, support_vectors=vectors, centre=centre)

@@ -52,8 +52,9 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     rows = "X"
     if model.scaler is not None:
         # Plain operators: the Scaler of ONNX-ML gives float32 only.
-        moved = apply("Sub", rows, constant("offset", model.scaler.offset[None, :]), to="moved")
-        factor = constant("factor", model.scaler.factor[None, :])
+        offset = constant("scaler_offset", model.scaler.offset[None, :])
+        moved = apply("Sub", rows, offset, to="moved")
+        factor = constant("scaler_factor", model.scaler.factor[None, :])
         rows = apply("Mul", moved, factor, to="scaled_rows")
     if model.kernel.is_shift_invariant and model.centre is not None:
         dense = dense - model.centre
@@ -99,8 +100,8 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
         outputs.insert(0, helper.make_tensor_value_info("label", kind, ["n"]))
     if model.calibration is not None and model.calibration.method == "sigmoid":
         slope, offset = model.calibration.numbers[:, 0]
-        steep = apply("Mul", values, constant("slope", slope), to="steep_values")
-        logit = apply("Add", steep, constant("offset", offset), to="logits")
+        steep = apply("Mul", values, constant("calibration_slope", slope), to="steep_values")
+        logit = apply("Add", steep, constant("calibration_offset", offset), to="logits")
         positive = apply("Sigmoid", logit, to="positive")
         negative = apply("Sub", constant("one", np.float64(1.0)), positive, to="negative")
         last = constant("last", np.array([1]))

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import answer, libsvm_text, run_here, two_clouds
+from sklearn.metrics.pairwise import rbf_kernel
 
 PROGRAMS = {
     name: shutil.which(name, path=os.environ.get("LIBSVM_PROGRAMS"))
@@ -116,3 +117,30 @@ def test_we_predict_from_libsvms_models_what_it_predicts(kind, kernel, text, tmp
     program("svm-train", letter, number, "-t", [*KERNELS].index(kernel), *options, half, model)
     same_predictions(kind, whole, model, model)
     assert answer("info", model)["formulation"] == kind
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["our model", "their model"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernel_matrices(kind, ours_first, tmp_path):
+    """``-t 4``: text of kernel values, each row with its number in front."""
+    X, y = two_clouds(240)
+    target = 10 * np.sin(X[:, 0]) if kind.endswith("svr") else y
+    K = rbf_kernel(X, X[::2], gamma=0.125)
+    for name, rows in (("all", np.arange(240)), ("half", np.arange(0, 240, 2))):
+        with (tmp_path / name).open("w") as file:
+            for number, row in enumerate(rows, 1):
+                entries = " ".join(f"{k}:{value!r}" for k, value in enumerate(K[row].tolist(), 1))
+                file.write(f"{target[row]:.9g} 0:{number} {entries}\n")
+    letter, number, names, own = KINDS[kind]
+    model = tmp_path / "model"
+    if ours_first:
+        options = [word for pair in own for word in pair]
+        answer(
+            "train", tmp_path / "half", tmp_path / "own",
+            "--formulation", kind, "--kernel", "precomputed", *options,
+        )  # fmt: skip
+        run_here("export", tmp_path / "own", model, "--to", "libsvm")
+    else:
+        options = [word for name, value in own for word in (names[name], value)]
+        program("svm-train", letter, number, "-t", 4, *options, tmp_path / "half", model)
+    same_predictions(kind, tmp_path / "all", model, model)

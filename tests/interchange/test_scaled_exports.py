@@ -148,3 +148,13 @@ def test_svm_predict_itself_agrees(scaled, tmp_path):
         [0.0] * len(X), [dict(enumerate(row, 1)) for row in rows], theirs, "-q"
     )
     np.testing.assert_array_equal(predicted, fitted.predict(X))
+
+
+def test_a_graph_scales_rows_and_calibrates_values(tmp_path):
+    reference = pytest.importorskip("onnx.reference")
+    fitted, X = fitted_on_scaled(
+        tmp_path, bigsvm.SVC(C=2, gamma=0.3, calibration="sigmoid"), "standard"
+    )
+    graph = reference.ReferenceEvaluator(to_onnx(fitted.model_))
+    found = graph.run(["probabilities"], {"X": X})[0]
+    np.testing.assert_allclose(found, fitted.predict_proba(X), atol=1e-9)
