@@ -166,6 +166,27 @@ def test_the_worse_a_violator_the_likelier_it_is_chosen():
     assert spearmanr(times[candidates], scores[candidates]).statistic > 0.95
 
 
+def test_a_crowd_of_violators_leaves_the_free_rows_their_places():
+    """Sets without them undo with every violator what the free rows had balanced."""
+    sign = np.array([1, -1] * 30, np.int8)
+    dual = BoxDual(CSVC(sign=sign, C=1.0))
+    alpha = np.where(np.arange(60) < 6, 0.5 * sign, 0.0)
+    outputs = 0.8 * alpha  # of the free rows' violations the smallest
+    at = dual.optimality(alpha, outputs)
+    free, capacity = np.arange(6), 11
+
+    def choose(crowded):
+        rng = np.random.default_rng(0)
+        return dual.select(
+            alpha, outputs, at, capacity=capacity, crowded=crowded, smallest=1, fill=1.0, rng=rng
+        )
+
+    assert len(choose(None)) == capacity
+    assert not np.isin(free, choose(None)).all()
+    assert len(choose(12)) == 12
+    assert np.isin(free, choose(12)).all()
+
+
 def test_ties_are_broken_by_the_first_rows():
     sign = np.array([1, -1] * 10, np.int8)
     dual = BoxDual(CSVC(sign=sign, C=1.0))

@@ -33,7 +33,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 import bigsvm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -158,17 +158,21 @@ def nu_holds(task: Task, model: Any, values: NDArray[np.float64], y: NDArray[np.
     return bool(wrong.mean() <= nu + 1e-9 and len(model.support_) / len(y) >= nu - 1e-9)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", default=[*CLASSES, *TARGETS])
     parser.add_argument("--kernels", nargs="+", default=list(KERNELS), choices=list(KERNELS))
     parser.add_argument("--tol", type=float, default=1e-5)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     warnings.simplefilter("error", RuntimeWarning)
-    print(f"$ python tools/benchmarks/parity.py {' '.join(sys.argv[1:])}".rstrip())
     lines, failed = [], 0
     for name in options.data:
-        X, y = load_svmlight_file(str(data_folder() / f"{name}.libsvm.gz"))
+        folder = data_folder()
+        path = None if folder is None else folder / f"{name}.libsvm.gz"
+        if path is None or not path.exists():
+            print(f"skipped {name}: no file of it; name its folder in BIGSVM_DATA", file=sys.stderr)
+            continue
+        X, y = load_svmlight_file(str(path))
         for task in tasks(y, regression=name in TARGETS):
             for kernel in options.kernels:
                 line = compare(task, kernel, X, y, options.tol)
