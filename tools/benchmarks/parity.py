@@ -45,7 +45,14 @@ CLASSES = (
     "ionosphere_scale",
     "svmguide1.scale",
 )
-TARGETS = ("housing_scale", "mpg.scale", "abalone_scale", "space_ga.scale", "cpusmall.scale")
+TARGETS = (
+    "housing_scale",
+    "mpg.scale",
+    "abalone_scale",
+    "space_ga.scale",
+    "cpusmall.scale",
+    "vowel.scale",  # the numbers of its classes
+)
 KERNELS: dict[str, dict[str, Any]] = {
     "rbf": {"gamma": "scale"},
     "linear": {},
