@@ -119,7 +119,7 @@ class Linear(Kernel):
     name = "linear"
     code = KernelCode.LINEAR
 
-    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return np.array(dots, dtype=np.float64)
 
 
@@ -133,10 +133,10 @@ class Polynomial(Kernel):
     coef0: float = 0.0
     degree: int = 3
 
-    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return (self.gamma * np.asarray(dots, np.float64) + self.coef0) ** self.degree
 
-    def largest_norm(self, largest: float) -> float:  # noqa: D102
+    def largest_norm(self, largest: float) -> float:
         if self.degree == 0 or self.gamma == 0:
             return largest
         base = math.pow(largest, 1.0 / self.degree)
@@ -152,11 +152,11 @@ class RBF(Kernel):
     is_shift_invariant = True
     gamma: float
 
-    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         squared = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
         return np.exp(-self.gamma * np.maximum(squared, 0.0))
 
-    def largest_norm(self, largest: float) -> float:  # noqa: D102
+    def largest_norm(self, largest: float) -> float:
         return largest / 4.0  # |a - b|² is four times as large at most
 
 
@@ -170,7 +170,7 @@ class Sigmoid(Kernel):
     gamma: float
     coef0: float = 0.0
 
-    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return np.tanh(self.gamma * np.asarray(dots, np.float64) + self.coef0)
 
 
@@ -184,11 +184,11 @@ class Laplacian(Kernel):
     is_shift_invariant = True
     gamma: float
 
-    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         apart = np.add.outer(norms_rows, norms_columns) - 2.0 * np.asarray(dots, np.float64)
         return np.exp(-self.gamma * np.maximum(apart, 0.0))
 
-    def largest_norm(self, largest: float) -> float:  # noqa: D102
+    def largest_norm(self, largest: float) -> float:
         return largest / 4.0
 
 
@@ -201,7 +201,7 @@ class Precomputed(Kernel):
     product = "lookup"
     is_definite = None
 
-    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:  # noqa: D102
+    def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return np.array(dots, dtype=np.float64)
 
 

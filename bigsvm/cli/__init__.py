@@ -74,7 +74,7 @@ def _root(
 
     Exit codes: 0 done (a model that did not converge says so and still counts as done),
     1 unexpected error, 2 wrong usage or bad input, 130 stopped by Ctrl-C, 143 by SIGTERM.
-    """  # noqa: D301
+    """
 
 
 app.command("convert")(convert.command)

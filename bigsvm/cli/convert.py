@@ -100,7 +100,7 @@ def command(
       bigsvm convert train.libsvm train.zarr
       bigsvm convert day1.txt.gz day2.txt.gz both.zarr --memory 4GB
       zcat train.gz | bigsvm convert - train.zarr --features 780
-    """  # noqa: D301
+    """
     if dense + sparse + (layout is not Layout.AUTO) > 1:
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
     wanted = Layout.DENSE if dense else Layout.SPARSE if sparse else layout

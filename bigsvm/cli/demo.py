@@ -85,7 +85,7 @@ def command(
     Examples:
       bigsvm demo
       bigsvm demo --directory demo --rows 1000000
-    """  # noqa: D301
+    """
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         if directory is None:

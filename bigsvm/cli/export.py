@@ -33,7 +33,7 @@ def command(
     Examples:
       bigsvm export model.safetensors a9a.model --to libsvm
       bigsvm export model.safetensors a9a.onnx --to onnx
-    """  # noqa: D301
+    """
     from bigsvm.models import KernelExpansion
 
     check_model_path(output, to.value)

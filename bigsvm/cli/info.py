@@ -25,7 +25,7 @@ def command(
       bigsvm info train.zarr
       bigsvm info model.safetensors --json
       bigsvm info run
-    """  # noqa: D301
+    """
     from bigsvm.report import describe
 
     if path.is_file():

@@ -80,7 +80,7 @@ def command(
       bigsvm predict test.libsvm model.safetensors --output predicted.txt
       bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
       bigsvm predict test.zarr model.safetensors -o probabilities.txt --probability
-    """  # noqa: D301
+    """
     if probability and (decision_function or output is None):
         raise typer.BadParameter("--probability needs --output, and no --decision-function")
     started = time.monotonic()

@@ -78,7 +78,7 @@ def command(
       bigsvm scale train.zarr scaled.zarr
       bigsvm scale train.zarr scaled.zarr --method standard
       bigsvm scale test.zarr test-scaled.zarr --like scaled.zarr
-    """  # noqa: D301
+    """
     started = time.monotonic()
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.scaling import scale_store

@@ -234,7 +234,7 @@ def command(
       bigsvm train --resume run
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
-    """  # noqa: D301
+    """
     weights = parse_class_weight(class_weight or [])
     values: dict[str, Any] = {
         "formulation": formulation.value,

@@ -70,7 +70,7 @@ class Scaler:
             and np.array_equal(self.factor, other.factor)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal arrays have no hash; mypy wants a method
 
     @property
     def n_columns(self) -> int:

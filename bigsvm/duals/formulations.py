@@ -186,7 +186,7 @@ class Classification(Formulation):
                 )
 
     @property
-    def per_row(self) -> NDArray[np.int8]:  # noqa: D102
+    def per_row(self) -> NDArray[np.int8]:
         return self.sign
 
     def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -194,7 +194,7 @@ class Classification(Formulation):
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
         return (self.sign < 0) & weighted, (self.sign > 0) & weighted
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:  # noqa: D102
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, sign=self.sign[rows], sample_weight=self._weights_of(rows))
 
     def bounds(self, rows: Selection, C: float = 1.0) -> Values:
@@ -245,7 +245,7 @@ class CSVC(Classification):
             upper=np.where(sign > 0, bound, 0.0),
         )
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
         return (Segment(self.box(rows)),)
 
 
@@ -261,7 +261,7 @@ class SquaredHingeSVC(Classification):
         _check_positive("C", self.C)
         super().__post_init__()
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
         sign, bound = self.sign[rows], self.bounds(rows, self.C)
         # A weight whose ridge float64 does not hold is none.
         bound = np.where(bound > 1.0 / np.finfo(np.float64).max, bound, 0.0)
@@ -293,7 +293,7 @@ class NuSVC(Classification):
         check_nu(self.nu)
         super().__post_init__()
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
         sign, bound = self.sign[rows], self.bounds(rows)
         zeros = np.zeros(len(sign))
         return (
@@ -301,20 +301,20 @@ class NuSVC(Classification):
             Segment(Box(zeros, zeros, np.where(sign > 0, bound, 0.0)), group=1),
         )
 
-    def split(self, alpha: Values, rows: Selection) -> list[Values]:  # noqa: D102
+    def split(self, alpha: Values, rows: Selection) -> list[Values]:
         sign = self.sign[rows]
         return [np.where(sign < 0, alpha, 0.0), np.where(sign > 0, alpha, 0.0)]
 
-    def join(self, parts: list[Values]) -> Values:  # noqa: D102
+    def join(self, parts: list[Values]) -> Values:
         return parts[0] + parts[1]
 
-    def sums(self, rows: Selection) -> tuple[float, ...]:  # noqa: D102
+    def sums(self, rows: Selection) -> tuple[float, ...]:
         sign, bound = self.sign[rows], self.bounds(rows)
         room = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
         each = min(0.5 * self.nu * sum(room), *room)
         return -each, each
 
-    def check(self) -> None:  # noqa: D102
+    def check(self) -> None:
         # By rows' own weights: a class of little weight carries what it can.
         bound = self.weights(slice(None))
         room = [float(bound[side].sum()) for side in (self.sign < 0, self.sign > 0)]
@@ -325,10 +325,10 @@ class NuSVC(Classification):
                 f"at most {most:.6g}, twice the share of the smaller class"
             )
 
-    def scale(self, thresholds: tuple[float, ...]) -> float:  # noqa: D102
+    def scale(self, thresholds: tuple[float, ...]) -> float:
         return 0.5 * abs(thresholds[0] - thresholds[1])
 
-    def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:
         negative, positive = thresholds
         rho = 0.5 * (negative - positive)
         if not rho > NO_MARGIN * (self.sums(slice(None))[1]):
@@ -349,24 +349,24 @@ class OneClass(Formulation):
         check_nu(self.nu)
 
     @property
-    def per_row(self) -> NDArray[np.int8]:  # noqa: D102
+    def per_row(self) -> NDArray[np.int8]:
         return np.broadcast_to(np.int8(1), self.n_rows)
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:  # noqa: D102
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, n_rows=len(rows), sample_weight=self._weights_of(rows))
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
         weights = self.weights(rows)
         zeros = np.zeros(len(weights))
         return (Segment(Box(zeros, zeros, weights)),)
 
-    def sums(self, rows: Selection) -> tuple[float, ...]:  # noqa: D102
+    def sums(self, rows: Selection) -> tuple[float, ...]:
         return (self.nu * float(self.weights(rows).sum()),)
 
-    def scale(self, thresholds: tuple[float, ...]) -> float:  # noqa: D102
+    def scale(self, thresholds: tuple[float, ...]) -> float:
         return abs(thresholds[0])
 
-    def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:
         # Rows on the margin are inside, whatever the rounding of their values: at most ν are not.
         inside = thresholds[0] + MARGIN * abs(thresholds[0])
         return Finished(1.0, inside, {"rho": -inside})
@@ -392,13 +392,13 @@ class Regression(Formulation):
         _check_positive("C", self.C)
 
     @property
-    def per_row(self) -> NDArray[np.float64]:  # noqa: D102
+    def per_row(self) -> NDArray[np.float64]:
         return self.target
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:  # noqa: D102
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, target=self.target[rows], sample_weight=self._weights_of(rows))
 
-    def scale(self, thresholds: tuple[float, ...]) -> float:  # noqa: D102
+    def scale(self, thresholds: tuple[float, ...]) -> float:
         return self._spread
 
     @functools.cached_property
@@ -429,7 +429,7 @@ class EpsilonSVR(Regression):
         check_epsilon(self.epsilon)
         super().__post_init__()
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
         return self._two(rows, self.epsilon)
 
 
@@ -450,13 +450,13 @@ class NuSVR(Regression):
         check_nu(self.nu)
         super().__post_init__()
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:  # noqa: D102
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
         return self._two(rows, 0.0)
 
-    def sums(self, rows: Selection) -> tuple[float, ...]:  # noqa: D102
+    def sums(self, rows: Selection) -> tuple[float, ...]:
         each = 0.5 * self.nu * self.C * float(self.weights(rows).sum())
         return each, -each
 
-    def finish(self, thresholds: tuple[float, ...]) -> Finished:  # noqa: D102
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:
         above, below = thresholds
         return Finished(1.0, 0.5 * (above + below), {"epsilon": max(0.5 * (above - below), 0.0)})
