@@ -181,13 +181,13 @@ class Decomposition:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
         count.gap, count.objective = at.gap, at.objective
-        certified = at.gap <= self.tol or self._was_slow()
-        if certified:
+        examined = at.gap <= self.tol or self._was_slow()
+        if examined:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
             self._save()
             at = self._at = self._certify()
         count.judge(at)
-        if count.fruitless >= PATIENCE and not certified:
+        if count.fruitless >= PATIENCE and not examined:
             at = self._at = self._certify()
         self.listener(
             events.Swept(
