@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bigsvm.data.scaling import scale_store
     from bigsvm.data.store import open_store
     from bigsvm.data.write import write_store
+    from bigsvm.estimators.l2_svc import L2SVC
     from bigsvm.estimators.one_class import OneClassSVM
     from bigsvm.estimators.path import C_path
     from bigsvm.estimators.svc import SVC, NuSVC
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "L2SVC",
     "SVC",
     "SVR",
     "C_path",
@@ -37,6 +39,7 @@ __all__ = [
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
     "C_path": "bigsvm.estimators.path",
+    "L2SVC": "bigsvm.estimators.l2_svc",
     "SVC": "bigsvm.estimators.svc",
     "NuSVC": "bigsvm.estimators.svc",
     "SVR": "bigsvm.estimators.svr",

@@ -263,17 +263,21 @@ def kernel_from(description: Mapping[str, Any]) -> Kernel:
     return make_kernel(name, **given)
 
 
-def resolve_gamma(gamma: float | str, *, n_features: int, variance: float) -> float:
+def resolve_gamma(
+    gamma: float | str, *, n_features: int, variance: float, mean_distance: float = 1.0
+) -> float:
     """Turn ``"scale"`` and ``"auto"`` into numbers, with scikit-learn's meaning.
 
     Parameters
     ----------
-    gamma : float or {"scale", "auto"}
+    gamma : float or {"scale", "auto", "mean-distance"}
         ``"scale"`` is 1 / (n_features · variance), or 1 where the variance is 0; ``"auto"`` is
-        1 / n_features.
+        1 / n_features; ``"mean-distance"`` 1 / mean_distance, or 1.
     n_features : int
     variance : float
         Variance of all entries of the training rows, population form.
+    mean_distance : float
+        Average squared distance of two rows.
 
     Raises
     ------
@@ -290,9 +294,16 @@ def resolve_gamma(gamma: float | str, *, n_features: int, variance: float) -> fl
             return scale
         if gamma == "auto":
             return 1.0 / n_features
-        raise ParameterError(f"gamma is {gamma!r}; it must be 'scale', 'auto' or a number >= 0")
-    if not (math.isfinite(gamma) and gamma >= 0):
-        raise ParameterError(f"gamma is {gamma!r}; it must be 'scale', 'auto' or a number >= 0")
+        if gamma == "mean-distance":
+            if mean_distance == 0:
+                return 1.0
+            found = 1.0 / mean_distance
+            _check_float32(found, f"gamma='mean-distance' is {found:.3g}")
+            return found
+    if isinstance(gamma, str) or not (math.isfinite(gamma) and gamma >= 0):
+        raise ParameterError(
+            f"gamma is {gamma!r}; it must be 'scale', 'auto', 'mean-distance' or a number >= 0"
+        )
     if gamma:
         _check_float32(gamma, f"gamma is {gamma!r}")
     return float(gamma)

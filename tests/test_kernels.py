@@ -101,7 +101,9 @@ def test_gamma_has_scikit_learns_meaning():
 
 @pytest.mark.parametrize("gamma", ["scal", "", -0.1, math.nan, math.inf])
 def test_gamma_without_meaning(gamma):
-    with pytest.raises(ParameterError, match="must be 'scale', 'auto' or a number >= 0"):
+    with pytest.raises(
+        ParameterError, match="must be 'scale', 'auto', 'mean-distance' or a number >= 0"
+    ):
         resolve_gamma(gamma, n_features=3, variance=1.0)
 
 

@@ -105,6 +105,45 @@ class ComputedRows:
         """Nothing is held."""
 
 
+class WithSlack:
+    """Kernel rows of one variable more, the last, whose kernel values are all 0.
+
+    Parameters
+    ----------
+    below : RowTier
+    n_rows : int
+        Rows that the tier below has; the columns past them are 0.
+    """
+
+    def __init__(self, below: RowTier, n_rows: int) -> None:
+        self._below, self._n_rows = below, n_rows
+        self.n_hits = 0
+
+    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+        """Fetch all rows but the last from below."""
+        out[:, self._n_rows] = 0
+        last = np.flatnonzero(variables == self._n_rows)
+        out[last] = 0
+        for part in np.split(np.arange(len(variables)), last):
+            real = part[variables[part] != self._n_rows]
+            if len(real):
+                self._below.fetch(variables[real], out[real[0] : real[-1] + 1])
+        self.n_hits = self._below.n_hits
+
+    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+        """Offer all rows but the last."""
+        real = variables < self._n_rows
+        self._below.offer(variables[real], rows[real, : self._n_rows])
+
+    def drain(self) -> None:
+        """Wait for the tier below."""
+        self._below.drain()
+
+    def close(self) -> None:
+        """Close the tier below."""
+        self._below.close()
+
+
 class KernelRowCache:
     """The memory tier: as many slots as the buffer holds, the least recently used given up first.
 

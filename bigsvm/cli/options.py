@@ -72,13 +72,25 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def parse_gamma(text: str) -> float | str:
-    """Read ``scale``, ``auto`` or a number."""
-    if text in ("scale", "auto"):
+    """Read ``scale``, ``auto``, ``mean-distance`` or a number."""
+    if text in ("scale", "auto", "mean-distance"):
         return text
     try:
         return float(text)
     except ValueError:
-        raise ParameterError(f"--gamma {text!r} is not a number, 'scale' or 'auto'") from None
+        raise ParameterError(
+            f"--gamma {text!r} is not a number, 'scale', 'auto' or 'mean-distance'"
+        ) from None
+
+
+def parse_sampling(text: str) -> float | str:
+    """Read a number of rows, a share of them (with a point), or ``all``."""
+    try:
+        return text if text == "all" else float(text) if "." in text else int(text)
+    except ValueError:
+        raise ParameterError(
+            f"--sampling {text!r} is not a number of rows, a share of them like 0.1, or 'all'"
+        ) from None
 
 
 def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:

@@ -19,6 +19,7 @@ from bigsvm.cli.options import (
     ZeroBasedText,
     parse_class_weight,
     parse_gamma,
+    parse_sampling,
     parse_seconds,
 )
 from bigsvm.cli.outputs import check_model_path
@@ -50,6 +51,7 @@ class FormulationName(StrEnum):
 
     C_SVC = "c-svc"
     NU_SVC = "nu-svc"
+    L2_SVC = "l2-svc"
     ONE_CLASS = "one-class"
     EPS_SVR = "eps-svr"
     NU_SVR = "nu-svr"
@@ -60,6 +62,15 @@ class Loss(StrEnum):
 
     HINGE = "hinge"
     SQUARED_HINGE = "squared_hinge"
+
+
+class SolverName(StrEnum):
+    """How l2-svc finds its ball among the points of a core set."""
+
+    PAIRWISE = "pairwise"
+    MFW = "mfw"
+    FW = "fw"
+    CVM = "cvm"
 
 
 class CalibrationMethod(StrEnum):
@@ -91,6 +102,10 @@ _PARAMETERS = {
     "c": "C",
     "nu": "nu",
     "epsilon": "epsilon",
+    "solver": "solver",
+    "sampling": "sampling",
+    "ball_tol": "ball_tol",
+    "certify": "certify",
     "gamma": "gamma",
     "kernel": "kernel",
     "degree": "degree",
@@ -113,13 +128,19 @@ _PARAMETERS = {
 """Options of the command, and what `Run` calls them."""
 
 _USED_BY = {
-    "c": ("c-svc", "eps-svr", "nu-svr"),
+    "c": ("c-svc", "l2-svc", "eps-svr", "nu-svr"),
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
-    "class_weight": ("c-svc", "nu-svc"),
+    "class_weight": ("c-svc", "nu-svc", "l2-svc"),
+    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), ("l2-svc",)),
 }
 """Formulations in which an option means something."""
+
+
+FINAL = (StopReason.STALLED, StopReason.CORE_FULL)
+"""Reasons for which the same run again would stop at once."""
 
 
 def command(
@@ -144,10 +165,33 @@ def command(
         float, typer.Option("--epsilon", help="Of eps-svr: half-width of the tube.")
     ] = 0.1,
     loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
+    solver: Annotated[
+        SolverName, typer.Option("--solver", help="Of l2-svc: steps of the search in samples.")
+    ] = SolverName.PAIRWISE,
+    sampling: Annotated[
+        str,
+        typer.Option(
+            "--sampling",
+            metavar="ROWS|SHARE|all",
+            help="Of l2-svc: rows of a sample.",
+        ),
+    ] = "60",
+    ball_tol: Annotated[
+        float,
+        typer.Option("--ball-tol", help="Of l2-svc: the ball is found within this of its radius."),
+    ] = 1e-6,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify/--no-certify", help="Of l2-svc: whether full sweeps prove the tolerance."
+        ),
+    ] = True,
     gamma: Annotated[
         str,
         typer.Option(
-            "--gamma", help="A number, 'scale' (1 / (columns * variance)) or 'auto' (1 / columns)."
+            "--gamma",
+            help="A number, 'scale' (1 / (columns * variance)), 'auto' (1 / columns) or "
+            "'mean-distance' (1 / average squared distance).",
         ),
     ] = "scale",
     kernel: Annotated[KernelName, typer.Option("--kernel")] = KernelName.RBF,
@@ -239,6 +283,10 @@ def command(
     values: dict[str, Any] = {
         "formulation": formulation.value,
         "loss": loss.value,
+        "solver": solver.value,
+        "sampling": parse_sampling(sampling),
+        "ball_tol": ball_tol,
+        "certify": certify,
         "C": c,
         "nu": nu,
         "epsilon": epsilon,
@@ -330,10 +378,12 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             )
             n_rows = opened_store.rows.n_rows
         trained.save(path)
-        if not trained.certificate["converged"]:
-            reason = StopReason(trained.certificate["stop_reason"])
+        reason = StopReason(trained.certificate["stop_reason"])
+        if reason is StopReason.SAMPLED:
+            display.line(f"the model is not certified: {reason.sentence}")
+        elif not trained.certificate["converged"]:
             hint = ""
-            if checkpoint is not None and reason is not StopReason.STALLED:
+            if checkpoint is not None and reason not in FINAL:
                 hint = f": {resume_command(checkpoint, reason)}"
             display.warn(f"the model has not converged: {reason.sentence}{hint}")
         if parameters.calibration is not None and trained.calibration is None:

@@ -78,6 +78,8 @@ class Formulation(ABC):
     n_groups: ClassVar[int] = 1
     n_faces: ClassVar[int] = 1
     """Variables of a row: its alpha is (n,), or (n, 2)."""
+    offset: ClassVar[float] = 0.0
+    """Added to every kernel value: with 1 the bias is one of the weights, and no sum is bound."""
 
     sample_weight: NDArray[np.float64] | None = None
 
@@ -194,6 +196,10 @@ class Classification(Formulation):
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
         return (self.sign < 0) & weighted, (self.sign > 0) & weighted
 
+    def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
+        """Which of `rows` have a weight, (m,)."""
+        return self.bounds(rows) > 0
+
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, sign=self.sign[rows], sample_weight=self._weights_of(rows))
 
@@ -204,7 +210,8 @@ class Classification(Formulation):
         return bound if self.sample_weight is None else bound * self.sample_weight[rows]
 
 
-def _check_positive(name: str, value: float) -> None:
+def check_positive(name: str, value: float) -> None:
+    """Refuse a parameter that is not a finite number above 0."""
     if not (np.isfinite(value) and value > 0):
         raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
 
@@ -233,7 +240,7 @@ class CSVC(Classification):
     C: float
 
     def __post_init__(self) -> None:
-        _check_positive("C", self.C)
+        check_positive("C", self.C)
         super().__post_init__()
 
     def box(self, rows: Selection) -> Box:
@@ -258,7 +265,7 @@ class SquaredHingeSVC(Classification):
     C: float
 
     def __post_init__(self) -> None:
-        _check_positive("C", self.C)
+        check_positive("C", self.C)
         super().__post_init__()
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
@@ -389,7 +396,7 @@ class Regression(Formulation):
     C: float
 
     def __post_init__(self) -> None:
-        _check_positive("C", self.C)
+        check_positive("C", self.C)
 
     @property
     def per_row(self) -> NDArray[np.float64]:

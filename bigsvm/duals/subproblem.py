@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache
+from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache, WithSlack
 from bigsvm.core import smo
 from bigsvm.data.rows import rows_at
 from bigsvm.tiles import Columns
@@ -78,31 +78,43 @@ class SubProblem:
         steps: int = 0,
     ) -> None:
         self.size = len(working_set)
-        self.rule, self._formulation = dual.rule, dual.formulation
+        self._dual, self._formulation = dual, dual.formulation
+        # A variable more, without a row: where no sum is bound, it takes up the rest.
+        self._n_slack = int(dual.formulation.offset != 0)
         rows = rows_at(rows)
         sparse = not isinstance(rows.rows, np.ndarray)
         self.columns = Columns(tiles, rows, sparse_partners=sparse)
         segments = dual.formulation.segments(working_set)
         self.state = smo.make_state(
-            np.stack(dual.formulation.split(alpha, working_set)),
-            gradient.T,
-            np.stack([segment.box.lower for segment in segments]),
-            np.stack([segment.box.upper for segment in segments]),
-            tiles.diagonal(self.columns),
-            ridge=np.stack([np.broadcast_to(s.ridge, self.size) for s in segments]),
+            self._with_slack(np.stack(dual.formulation.split(alpha, working_set)), 0.0),
+            self._with_slack(np.atleast_2d(gradient.T), 0.0),
+            self._with_slack(np.stack([segment.box.lower for segment in segments]), -np.inf),
+            self._with_slack(np.stack([segment.box.upper for segment in segments]), np.inf),
+            self._with_slack(tiles.diagonal(self.columns)[None, :], 0.0)[0],
+            ridge=self._with_slack(
+                np.stack([np.broadcast_to(s.ridge, self.size) for s in segments]), 0.0
+            ),
             n_groups=dual.formulation.n_groups,
         )
         if pair is not None:
             self.state.pair[:] = pair
         self.state.counters[0] = steps
+        below = tier(ComputedRows(tiles, rows, self.columns))
+        n_all = self.size + self._n_slack
         self.cache = KernelRowCache(
-            tier(ComputedRows(tiles, rows, self.columns)),
-            n_variables=self.size,
-            width=smo.row_width(self.size),
+            WithSlack(below, self.size) if self._n_slack else below,
+            n_variables=n_all,
+            width=smo.row_width(n_all),
             buffer=buffer,
             first_slots=first_slots,
             evicting_batch=1 if sparse and first_slots is None else EVICTING_BATCH,
         )
+
+    def _with_slack(self, values: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+        """Append the slack variable's value, where there is one, to (n_segments, m)."""
+        if not self._n_slack:
+            return values
+        return np.pad(values, ((0, 0), (0, 1)), constant_values=end)
 
     def close(self) -> None:
         """Hand the kernel rows to whatever keeps them."""
@@ -146,8 +158,8 @@ class SubProblem:
         s, cache = self.state, self.cache
         goal = self.steps + max_steps
         while True:
-            status, row = smo.run(
-                s, cache.rows, cache.slots, cache.used, int(self.rule), tol, goal - self.steps
+            status, row = self._dual.advance(
+                s, cache.rows, cache.slots, cache.used, tol, goal - self.steps
             )
             if status != smo.NEED_ROW:
                 return Progress(status)
@@ -160,7 +172,8 @@ class SubProblem:
 
         And say which variables are quiet: at a bound, and pushed against it.
         """
-        score, quiet = np.empty(self.size), np.empty(self.size, np.bool_)
+        n_all = self.size + self._n_slack
+        score, quiet = np.empty(n_all), np.empty(n_all, np.bool_)
         smo.violations(self.state, self.cache.slots, score, quiet)
         score[row] = np.inf
         candidates = np.flatnonzero(score > 0.5 * tol)

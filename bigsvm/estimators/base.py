@@ -40,7 +40,7 @@ SAME_NAMES = frozenset(
     {
         "C", "nu", "epsilon", "loss", "kernel", "degree", "gamma", "coef0", "tol", "class_weight",
         "calibration", "selection", "working_set", "memory", "disk_cache", "checkpoint_every",
-        "max_iter",
+        "max_iter", "solver", "sampling", "ball_tol", "certify",
     }
 )  # fmt: skip
 """Parameters of estimators that `TrainingParameters` calls the same."""
@@ -82,11 +82,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self._adopt(
             train_model(source, last_reference.pop(), weights, self._parameters(), start=start)
         )
-        if not self.converged_:
-            reason = StopReason(self.stop_reason_)
+        reason = StopReason(self.stop_reason_)
+        if not self.converged_ and reason is not StopReason.SAMPLED:
             gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"
+            tol = self.certificate_["tol"]
             warnings.warn(
-                f"training did not converge: {reason.sentence} (KKT gap {gap}, tol {self.tol:g})",
+                f"training did not converge: {reason.sentence} (KKT gap {gap}, tol {tol:g})",
                 ConvergenceWarning,
                 stacklevel=2,
             )

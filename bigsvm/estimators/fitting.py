@@ -16,10 +16,12 @@ from bigsvm.budget import available_processors, parse_bytes, plan_training
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
+from bigsvm.duals.ball import L2SVC, BallDual
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import make_problem
@@ -30,6 +32,8 @@ from bigsvm.models import KernelExpansion
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.frank_wolfe import SampledSearch
+from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
@@ -113,6 +117,7 @@ def train_model(
     begin = None
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))
+        begin = project(variables.formulation, begin)
     result = _run(variables, kernel, centre, plan, fingerprint, parameters, hooks, begin)
     model = _model(
         result, variables, source, formulation, kernel,
@@ -173,7 +178,9 @@ def _run(
     threads = parameters.threads or available_processors()
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(1, user_api="blas"))
-        tiles = stack.enter_context(KernelTiles(kernel, centre=centre, threads=threads))
+        tiles = stack.enter_context(
+            KernelTiles(kernel, centre=centre, threads=threads, offset=variables.formulation.offset)
+        )
         checkpoint = None
         if parameters.checkpoint is not None:
             checkpoint = stack.enter_context(Checkpoint(parameters.checkpoint, fingerprint))
@@ -187,26 +194,36 @@ def _run(
         rule = SelectionRule.from_name(
             parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
         )
-        dual = BoxDual(variables.formulation, rule)
+        limits = Limits(
+            max_iter=parameters.max_iter,
+            max_seconds=parameters.max_seconds,
+            interrupted=hooks.interrupted,
+        )
+        saved: dict[str, Any] = {
+            "seed": parameters.seed,
+            "limits": limits,
+            "checkpoint": checkpoint,
+            "checkpoint_every": parameters.checkpoint_every,
+            "listener": hooks.listener,
+        }
+        dual, count = BoxDual(variables.formulation, rule), None
+        if isinstance(variables.formulation, L2SVC):
+            dual = ball_dual(variables.source, variables.formulation, tiles, parameters, rule)
+            if start is None and SampledSearch.is_next(checkpoint):
+                search = SampledSearch(
+                    variables.source, dual, tiles, plan,
+                    ball_tol=parameters.ball_tol, sampling=parameters.sampling, **saved,
+                )  # fmt: skip
+                reason = search.run()
+                sampled = reason in (StopReason.SAMPLED, StopReason.CORE_FULL)
+                if not (parameters.certify and sampled):
+                    return search.result(reason)
+                start, count = search.alpha(), search.count
         return Decomposition(
-            variables.source,
-            dual,
-            tiles,
-            plan,
-            tol=parameters.tol,
-            whole=whole,
-            disk=disk,
-            start=None if start is None else project(variables.formulation, start),
-            seed=parameters.seed,
-            limits=Limits(
-                max_iter=parameters.max_iter,
-                max_seconds=parameters.max_seconds,
-                interrupted=hooks.interrupted,
-            ),
-            checkpoint=checkpoint,
-            checkpoint_every=parameters.checkpoint_every,
-            listener=hooks.listener,
-        ).run()
+            variables.source, dual, tiles, plan,
+            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
+            whole=whole, disk=disk, start=start, count=count, **saved,
+        ).run()  # fmt: skip
 
 
 def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> NDArray[np.float64]:
@@ -253,12 +270,13 @@ def _model(
         bounded = BoxDual(formulation).n_bounded(alpha, support)
         certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
     of_matrix = isinstance(kernel, Precomputed)
+    coefficients = finished.scale * formulation.per_output(alpha)
     vectors = support_rows(source, support) if of_matrix else source.take(support)
     return KernelExpansion(
         kernel=kernel,
         support_vectors=vectors,
-        coefficients=finished.scale * formulation.per_output(alpha),
-        intercept=float(finished.intercept),
+        coefficients=coefficients,
+        intercept=float(finished.intercept + formulation.offset * coefficients.sum()),
         centre=centre,
         support=support,
         classes=classes,
@@ -315,7 +333,15 @@ def _kernel(
                 variance = weighted_variance(
                     source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
                 )
-        gamma = resolve_gamma(parameters.gamma, n_features=source.n_columns, variance=variance)
+        distance = 1.0
+        if parameters.gamma == "mean-distance":
+            distance = mean_distance(source, sample_weight, seed=parameters.seed)
+        gamma = resolve_gamma(
+            parameters.gamma,
+            n_features=source.n_columns,
+            variance=variance,
+            mean_distance=distance,
+        )
     return make_kernel(
         parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
     )

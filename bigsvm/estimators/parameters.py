@@ -11,6 +11,7 @@ import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.calibration import METHODS
+from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.errors import ParameterError
@@ -20,29 +21,35 @@ from bigsvm.training import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
+FORMULATIONS = ("c-svc", "nu-svc", "l2-svc", "one-class", "eps-svr", "nu-svr")
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
-WITH_CLASSES = ("c-svc", "nu-svc")
+WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
 
 _NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")
 _SIZE = ((Real, str), "a number of bytes, or a size like '4GB'")
 _NONE = type(None)
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(("C", "nu", "epsilon", "degree", "coef0", "tol"), _NUMBER),
+    **dict.fromkeys(("C", "nu", "epsilon", "degree", "coef0", "tol", "ball_tol"), _NUMBER),
     **dict.fromkeys(("checkpoint_every", "max_seconds"), _NUMBER),
     **dict.fromkeys(("seed", "max_iter"), _WHOLE),
     **dict.fromkeys(("threads", "kernel_rows"), ((Integral, _NONE), "a whole number or None")),
-    **dict.fromkeys(("formulation", "loss", "selection", "working_set"), _WORD),
+    **dict.fromkeys(("formulation", "loss", "selection", "solver", "working_set"), _WORD),
+    "sampling": ((Real, str), "a number of rows, a share of them, or 'all'"),
+    "certify": ((bool, np.bool_), "True or False"),
     **dict.fromkeys(("memory", "disk_cache"), _SIZE),
     **dict.fromkeys(("cache_dir", "checkpoint"), ((str, _NONE), "a path or None")),
     "kernel": ((str, Kernel), "the name of a kernel, or an instance of one"),
-    "gamma": ((Real, str), "'scale', 'auto' or a number"),
+    "gamma": ((Real, str), "'scale', 'auto', 'mean-distance' or a number"),
     "class_weight": ((Mapping, str, _NONE), "'balanced', a dictionary or None"),
 }
 """What a parameter must be an instance of, and how that is called."""
 _IN_ESTIMATORS = {"seed": "random_state", "threads": "n_jobs", "max_seconds": "max_time"}
 """Parameters that the estimators call otherwise."""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _shown(name: str) -> str:
@@ -62,6 +69,10 @@ class TrainingParameters:
     C: float = 1.0
     nu: float = 0.5
     epsilon: float = 0.1
+    solver: str = "pairwise"
+    sampling: float | str = 60
+    ball_tol: float = 1e-6
+    certify: bool = True
     kernel: str | Kernel = "rbf"
     degree: int = 3
     gamma: float | str = "scale"
@@ -94,6 +105,8 @@ class TrainingParameters:
             make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
         resolve_gamma(self.gamma, n_features=1, variance=1.0)
         SelectionRule.from_name(self.selection)
+        Solver.from_name(self.solver)
+        check_sampling(self.sampling)
         parse_bytes(self.memory)
         self.disk_cache_bytes()
         if self.working_set not in WORKING_SETS:
@@ -110,7 +123,7 @@ class TrainingParameters:
             raise ParameterError(f"loss {self.loss!r} is for c-svc, not {self.formulation}")
         if self.class_weight is not None and self.formulation not in WITH_CLASSES:
             raise ParameterError(
-                f"class_weight is for {' and '.join(WITH_CLASSES)}; {self.formulation} has no "
+                f"class_weight is for {_listed(WITH_CLASSES)}; {self.formulation} has no "
                 "classes: give the rows weights"
             )
         if self.seed < 0:
@@ -127,7 +140,7 @@ class TrainingParameters:
             )
         check_nu(self.nu)
         check_epsilon(self.epsilon)
-        for name, value in (("C", self.C), ("tol", self.tol)):
+        for name, value in (("C", self.C), ("tol", self.tol), ("ball_tol", self.ball_tol)):
             if not (np.isfinite(value) and value > 0):
                 raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
         if not self.checkpoint_every > 0:
@@ -161,6 +174,19 @@ class TrainingParameters:
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""
         return 0 if str(self.disk_cache).strip() in ("0", "0.0") else parse_bytes(self.disk_cache)
+
+
+def check_sampling(sampling: float | str) -> None:
+    """Refuse what is no number of rows, share of all rows, or ``"all"``."""
+    if isinstance(sampling, str):
+        known = sampling == "all"
+    else:
+        known = 0 < sampling <= 1 or (np.isfinite(sampling) and sampling == int(sampling) > 1)
+    if not known:
+        raise ParameterError(
+            f"sampling is {sampling!r}; it must be a number of rows, a share of them more than 0 "
+            "and at most 1, or 'all'"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

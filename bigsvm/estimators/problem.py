@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.duals.ball import L2SVC
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
@@ -67,6 +68,8 @@ def make_problem(
         }
         if p.formulation == "nu-svc":
             problem = NuSVC(nu=p.nu, **given)
+        elif p.formulation == "l2-svc":
+            problem = L2SVC(C=p.C, **given)
         else:
             kind = CSVC if p.loss == "hinge" else SquaredHingeSVC
             problem = kind(C=p.C, **given)

@@ -108,6 +108,7 @@ class TrainingProgress:
         self._display = display
         self._sweep_began: tuple[int, int, float] | None = None
         self._gap: float | None = None
+        self._is_planned = False
         self._last_checkpoint = -math.inf
 
     def __call__(self, event: events.Event) -> None:
@@ -117,6 +118,15 @@ class TrainingProgress:
                 self._planned(event)
             case events.TierChosen():
                 self._display.line(event.reason)
+            case events.Searching():
+                self._display.move(
+                    "searching samples",
+                    f"{count(event.size)} points, {count(event.steps)} steps, radius "
+                    f"{number(event.radius, 6)}, gap of the samples {number(event.gap, 3)} "
+                    f"(tol {event.tol:g})",
+                    None,
+                    None,
+                )
             case events.Solving():
                 self._display.move(
                     f"solving {count(event.size)} rows",
@@ -139,6 +149,9 @@ class TrainingProgress:
                 self._checkpointed(event)
 
     def _planned(self, event: events.Planned) -> None:
+        if self._is_planned:
+            return  # a search before, with the same memory
+        self._is_planned = True
         total = show_bytes(sum(event.projected.values()))
         self._display.line(
             f"{count(event.n_rows)} rows, {count(event.n_columns)} columns; working sets of up to "

@@ -62,6 +62,8 @@ class KernelTiles:
     threads : int
     dtype : numpy dtype
         float32, or float64 for certificates and decision values in full precision.
+    offset : float
+        Added to every kernel value.
 
     Attributes
     ----------
@@ -76,8 +78,9 @@ class KernelTiles:
         centre: NDArray[np.float64] | None = None,
         threads: int = 1,
         dtype: type[np.float32] | type[np.float64] = np.float32,
+        offset: float = 0.0,
     ) -> None:
-        self.kernel = kernel
+        self.kernel, self.offset = kernel, offset
         self.dtype = np.dtype(dtype)
         self.threads = threads
         self.n_evaluations = 0
@@ -164,16 +167,15 @@ class KernelTiles:
         """
         norms = columns.whole.norms
         if self._looks_up:
-            return norms.astype(np.float64)
+            return norms.astype(np.float64) + self.offset
         if self._parameters.code == KernelCode.FORMULA:
             exact = norms.astype(np.float64)
             of_pairs = [
                 self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])
                 for a in range(len(exact))
             ]
-            return np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]).astype(
-                norms.dtype
-            )
+            own = np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]) + self.offset
+            return own.astype(norms.dtype).astype(np.float64)
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
         values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
         self._map(values, nothing[:1], nothing[1:])
@@ -199,6 +201,8 @@ class KernelTiles:
             if fused:
                 gamma = self._parameters.gamma
                 gram.rbf_sums32(dots, norms, tile.norms, part, gamma, out[span])
+                if self.offset:
+                    out[span] += self.offset * part.sum(dtype=np.float64)
             else:
                 self._map(dots, norms, tile.norms)
                 gram.weighted_sums(dots, part, out[span])
@@ -258,9 +262,11 @@ class KernelTiles:
                 norms_rows.astype(np.float64),
                 norms_columns.astype(np.float64),
             )
-            return
-        values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
-        values(dots, norms_rows, norms_columns, *self._parameters)
+        else:
+            values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
+            values(dots, norms_rows, norms_columns, *self._parameters)
+        if self.offset:
+            dots += self.dtype.type(self.offset)
 
     def _by_formula(
         self,

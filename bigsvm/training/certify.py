@@ -127,7 +127,11 @@ def certify(
     Optimality
     """
     with KernelTiles(
-        tiles.kernel, centre=tiles.centre, threads=tiles.threads, dtype=np.float64
+        tiles.kernel,
+        centre=tiles.centre,
+        threads=tiles.threads,
+        dtype=np.float64,
+        offset=tiles.offset,
     ) as exact_tiles:
         exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
         support = np.flatnonzero(dual.formulation.per_output(alpha))
@@ -202,15 +206,19 @@ def _polished(
     segments = formulation.segments(rows)
     of_variables = np.tile(gram, (len(segments), len(segments)))
     of_variables += np.diag(np.concatenate([np.broadcast_to(s.ridge, len(rows)) for s in segments]))
-    parts = polish(
-        of_variables,
-        Box(
-            np.concatenate([segment.box.linear - rest for segment in segments]),
-            np.concatenate([segment.box.lower for segment in segments]),
-            np.concatenate([segment.box.upper for segment in segments]),
-        ),
-        np.concatenate(formulation.split(alpha[rows], rows)),
-        groups=np.repeat([segment.group for segment in segments], len(rows)),
-        look=exact.look,
+    box = Box(
+        np.concatenate([segment.box.linear - rest for segment in segments]),
+        np.concatenate([segment.box.lower for segment in segments]),
+        np.concatenate([segment.box.upper for segment in segments]),
     )
+    begin = np.concatenate(formulation.split(alpha[rows], rows))
+    groups = np.repeat([segment.group for segment in segments], len(rows))
+    n = len(begin)
+    if formulation.offset:  # no sum is bound: a variable without a row takes up the rest
+        of_variables = np.pad(of_variables, (0, 1))
+        begin, groups = np.append(begin, 0.0), np.append(groups, 0)
+        box = Box(
+            *(np.append(part, end) for part, end in zip(box, (0, -np.inf, np.inf), strict=True))
+        )
+    parts = polish(of_variables, box, begin, groups=groups, look=exact.look)[:n]
     return formulation.join(list(parts.reshape(len(segments), len(rows))))

@@ -107,8 +107,9 @@ class Choice:
 
     def active_tol(self, scope: int, at: Optimality) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved."""
-        share = NEAR_TOL if self._tol < at.gap < NEAR * self._tol else INNER_TOL
-        tol = max(share * self._tol, FINEST_INNER_TOL)
+        goal = self._dual.goal(self._tol, at)
+        share = NEAR_TOL if goal < at.gap < NEAR * goal else INNER_TOL
+        tol = max(share * goal, FINEST_INNER_TOL)
         if scope == self._n_rows:
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(at.thresholds))

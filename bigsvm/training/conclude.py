@@ -62,6 +62,7 @@ def conclude(
         bytes_read=count.bytes_read,
         seconds=count.seconds,
         cpu_idle=count.cpu_idle(),
+        drift=count.drift if count.rows_drawn else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
     return TrainingResult(support, alpha[support], thresholds, certificate)

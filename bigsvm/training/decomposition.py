@@ -73,6 +73,8 @@ class Decomposition:
         Where kernel rows of that working set may be kept besides memory.
     start : (n,) or (n, faces) float64, optional
         A feasible point to start from, with all rows at once, instead of 0 and a sample.
+    count : Counters, optional
+        What a search that led to `start` has cost.
     seed : int
         Of the choice among too many violators.
     limits : Limits
@@ -95,6 +97,7 @@ class Decomposition:
         whole: bool = False,
         disk: DiskCache | None = None,
         start: NDArray[np.float64] | None = None,
+        count: Counters | None = None,
         seed: int = 0,
         limits: Limits | None = None,
         checkpoint: Checkpoint | None = None,
@@ -102,7 +105,7 @@ class Decomposition:
         listener: events.Listener = events.ignore,
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
-        self.tol = tol
+        self._asked = self.tol = tol
         self._whole, self._disk = whole, disk
         self.listener = listener
         self._rows = WorkingRows(source)
@@ -113,8 +116,12 @@ class Decomposition:
         self._rng = np.random.default_rng(seed)
         self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
         saved = checkpoint.latest() if checkpoint else None
+        if saved is not None and saved.values["phase"] == Phase.SEARCH:
+            saved = None  # it has led to `start`
         if saved is None:
-            self.state, self.count = first_state(dual.formulation.zeros(source.n_rows)), Counters()
+            self.state = first_state(dual.formulation.zeros(source.n_rows))
+            self.count = count or Counters()
+            self.count.phase = Phase.FILL
         else:
             self.state, self.count = resume(saved, plan)
             self._rng.bit_generator.state = self.count.random_state
@@ -162,6 +169,7 @@ class Decomposition:
         count = self.count
         alpha, outputs = self._of_scope()
         at = self._at = self.dual.optimality(alpha, outputs)
+        self.tol = self.dual.goal(self._asked, at)
         if count.n_sweeps:
             self._judge(at)
             if self._stop is not None:

@@ -33,6 +33,28 @@ class TierChosen(NamedTuple):
     reason: str
 
 
+class Searching(NamedTuple):
+    """Random samples are searched for points outside the ball.
+
+    Attributes
+    ----------
+    size : int
+        Points of the core set.
+    steps : int
+    radius : float
+    gap : float
+        Frank-Wolfe gap as far as the last samples show it, as a share of the squared radius.
+    tol : float
+        Where that has to get to.
+    """
+
+    size: int
+    steps: int
+    radius: float
+    gap: float
+    tol: float
+
+
 class Solving(NamedTuple):
     """The working set is being solved: pair steps of the run so far, KKT gap within the set."""
 
@@ -95,7 +117,9 @@ class Checkpointed(NamedTuple):
     seconds: float
 
 
-Event: TypeAlias = Planned | TierChosen | Solving | Sweeping | Swept | Calibrating | Checkpointed
+Event: TypeAlias = (
+    Planned | TierChosen | Searching | Solving | Sweeping | Swept | Calibrating | Checkpointed
+)
 Listener: TypeAlias = Callable[[Event], None]
 
 

@@ -19,6 +19,8 @@ class StopReason(StrEnum):
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
     STALLED = "stalled"
+    SAMPLED = "sampled"
+    CORE_FULL = "core_full"
 
     @property
     def sentence(self) -> str:
@@ -30,6 +32,10 @@ class StopReason(StrEnum):
             StopReason.INTERRUPTED: "the run was interrupted; repeat it, or resume a saved run",
             StopReason.STALLED: "neither gap nor objective improved any more at the precision of "
             "float32 kernel values; scale the columns or ask for a larger tol",
+            StopReason.SAMPLED: "a random sample had no point outside the ball; as no sweep over "
+            "all rows was asked for, nothing is certified",
+            StopReason.CORE_FULL: "the core set has as many points as memory holds; give more "
+            "memory, or certify, which works on parts of it",
         }[self]
 
 
@@ -65,6 +71,9 @@ class Certificate:
         `bigsvm.training.events.Swept` has it; None where there was no pass.
     disk_tier : str or None
         What was decided about keeping kernel rows on disk, and why.
+    drift : float or None
+        Of a sampled search: by how much rounding had moved the core set's gradient at most when it
+        was computed from scratch, in units of R.
     """
 
     converged: bool
@@ -86,6 +95,7 @@ class Certificate:
     seconds: float
     cpu_idle: float | None = None
     disk_tier: str | None = None
+    drift: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
-from bigsvm.training.state import Counters, Phase, RowState
+from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
@@ -54,7 +54,7 @@ class Saver:
         due = complete - self._snapshot >= _OF_THE_INTERVAL * self._every
         return due and self._checkpoint is not None
 
-    def save(self, state: RowState, count: Counters) -> None:
+    def save(self, state: RowState | SearchState, count: Counters) -> None:
         """Write a generation.
 
         Raises

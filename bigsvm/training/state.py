@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Phase(StrEnum):
     """What the loop does next."""
 
+    SEARCH = "search"
     SELECT = "select"
     SOLVE = "solve"
     SWEEP = "sweep"
@@ -78,6 +79,23 @@ class RowState(NamedTuple):
         return alpha
 
 
+class SearchState(NamedTuple):
+    """The arrays a checkpoint of a search stores.
+
+    Attributes
+    ----------
+    core : (p,) int64
+    weights, gradient : (p,) float64
+    parts : (k,) int64
+        How the core set's points are packed.
+    """
+
+    core: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    parts: NDArray[np.int64]
+
+
 def first_state(alpha: NDArray[np.float64]) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     nothing = np.empty(0)
@@ -102,7 +120,9 @@ class Counters:
     of the support vectors where they are too many at once. `rows_swept` counts all rows that sweeps
     have passed over, `n_sweeps` those over all rows. `cpu_seconds` are those of the process in the
     passes over rows, `thread_seconds` what its threads could have given there, `…_swept` the parts
-    up to the last complete sweep. `gap` and `objective` are of the last complete sweep. The best
+    up to the last complete sweep. Of a sampled search: `rows_drawn`, the size `core_exact` at which
+    the core set's gradient was last computed from scratch, and the most it was off, `drift`, in
+    units of R. `gap` and `objective` are of the last complete sweep. The best
     ones, of certified outputs where a certificate was tried, and `fruitless` tell a run that has
     stalled; `judged` sweeps are in it.
     """
@@ -112,6 +132,9 @@ class Counters:
     rows_done: int = 0
     pieces_done: int = 0
     active_tol: float = 0.0
+    rows_drawn: int = 0
+    core_exact: int = 1
+    drift: float = 0.0
     sub_steps: int = 0
     sub_tol: float = 0.0
     n_working_sets: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -63,8 +64,12 @@ class Watch:
         if time.monotonic() - self._started >= self._limits.max_seconds:
             raise Stopped(StopReason.TIME_LIMIT)
 
+    def steps_left(self) -> int:
+        """Count the steps until max_iter."""
+        if self._limits.max_iter < 0:
+            return sys.maxsize
+        return max(0, self._limits.max_iter - self._count.n_iter)
+
     def steps_allowed(self) -> int:
         """Pair steps of the next slice; 0 where max_iter has been reached."""
-        if self._limits.max_iter < 0:
-            return REFRESH
-        return min(REFRESH, max(0, self._limits.max_iter - self._count.n_iter))
+        return min(REFRESH, self.steps_left())

@@ -190,7 +190,7 @@ def test_a_checkpointed_fit_resumes_and_refuses_another_problem(moons, tmp_path)
         ({"C": float("nan")}, "C is nan"),
         ({"kernel": "rfb"}, "must be one of linear, poly, rbf, sigmoid"),
         ({"gamma": -1.0}, "gamma is -1"),
-        ({"gamma": "big"}, "'scale', 'auto' or a number"),
+        ({"gamma": "big"}, "'scale', 'auto', 'mean-distance' or a number"),
         ({"degree": -1, "kernel": "poly"}, "degree is -1"),
         ({"tol": 0}, "tol is 0"),
         ({"selection": "best"}, "selection is 'best'"),

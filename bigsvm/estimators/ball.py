@@ -1,0 +1,80 @@
+"""What is found out about the rows before a ball is trained on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.duals.ball import BallDual, Solver
+from bigsvm.tiles import Columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.duals.ball import L2SVC
+    from bigsvm.duals.box import SelectionRule
+    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.tiles import KernelTiles
+
+SAMPLE = 4096
+"""Rows that distances and the largest kernel value of a row with itself are taken from."""
+
+
+def ball_dual(
+    source: RowSource,
+    formulation: L2SVC,
+    tiles: KernelTiles,
+    parameters: TrainingParameters,
+    rule: SelectionRule,
+) -> BallDual:
+    """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
+    diagonal = 1.0 + tiles.offset
+    if not tiles.kernel.is_shift_invariant:
+        rows, _ = _sample(source, None, parameters.seed)
+        columns = Columns(tiles, rows, sparse_partners=source.is_sparse)
+        diagonal = float(tiles.diagonal(columns).max())
+    largest = diagonal + 1.0 / (formulation.C * max(formulation.class_weight))
+    return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest)
+
+
+def mean_distance(
+    source: RowSource, sample_weight: NDArray[np.float64] | None, *, seed: int
+) -> float:
+    """Average squared distance of two rows of a sample: σ² of frank-wolfe.txt, section 5.2.1.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d); the sample is all rows where they are no more than 4096.
+    sample_weight : (n,) float64 or None
+        A row counts by its weight.
+    seed : int
+
+    Returns
+    -------
+    float
+        ``2 Σ variances of the columns``, 0 where all rows are equal.
+    """
+    rows, weights = _sample(source, sample_weight, seed)
+    share = weights / max(weights.sum(), np.finfo(np.float64).tiny)
+    values = rows.astype(np.float64)
+    mean = np.asarray(share @ values).ravel()
+    if not isinstance(values, np.ndarray):
+        squared = float(share @ np.asarray(values.multiply(values).sum(axis=1)).ravel())
+        return max(2.0 * (squared - float(mean @ mean)), 0.0)
+    return 2.0 * float(share @ np.square(values - mean).sum(axis=1))
+
+
+def _sample(
+    source: RowSource, sample_weight: NDArray[np.float64] | None, seed: int
+) -> tuple[Rows, NDArray[np.float64]]:
+    """Take random rows, those of a shuffled store from its beginning, and their weights."""
+    n = source.n_rows
+    indices = np.arange(min(n, SAMPLE))
+    if n > SAMPLE and not (source.is_shuffled and source.row_alignment > 1):
+        indices = np.sort(np.random.default_rng(seed).choice(n, SAMPLE, replace=False))
+    rows = source.read(0, len(indices)) if indices[-1] + 1 == len(indices) else source.take(indices)
+    weights = np.ones(len(indices)) if sample_weight is None else sample_weight[indices]
+    return rows, weights

@@ -1,0 +1,138 @@
+"""`L2SVC`: the classifier of squared hinge loss as a minimal enclosing ball."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bigsvm.estimators.base import Classifier
+
+if TYPE_CHECKING:
+    import os
+
+    from bigsvm.kernels import Kernel
+
+
+class L2SVC(Classifier):
+    """L2 support vector classification: core vector machine, Frank-Wolfe, certified or sampled.
+
+    Minimises ``½ (|w|² + b²) + C/2 Σ ξ²``, the squared hinge loss with a bias that is one of the
+    weights, by the minimal enclosing ball that is its dual (frank-wolfe.txt; Tsang, Kwok & Cheung
+    2005). A search among random samples finds most of the ball at a cost that does not depend on
+    the number of rows; full sweeps then certify it, unless `certify` is False.
+
+    Parameters
+    ----------
+    C : float, default 1.0
+        Penalty of the loss; > 0. Twice the C of LIBLINEAR's squared hinge, and of ``SVC(loss=
+        "squared_hinge")``, whose bias is not penalised.
+    solver : {"pairwise", "mfw", "fw", "cvm"}
+        Steps of the search on the points it has found, the core set. ``"fw"`` is Frank-Wolfe's,
+        towards the farthest point; ``"mfw"`` modified Frank-Wolfe, which also goes away from the
+        nearest one; ``"pairwise"`` moves weight from a near point to a far one; ``"cvm"`` solves
+        the core set exactly after each change.
+    sampling : int, float or "all", default 60
+        Rows of a sample: with 60, the farthest of them is among the farthest 5 % of all with
+        probability 0.95. A float up to 1 is a share of all rows.
+    ball_tol : float, default 1e-6
+        ε: the ball is found when (1 + ε) times its radius encloses all points.
+    certify : bool, default True
+        Whether full sweeps prove that. If False, training ends at the first sample without a point
+        outside the ball, and the model is not certified: `stop_reason_` is ``"sampled"``.
+    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
+        As `SVC` has it.
+    degree : int, default 3
+        Of the polynomial kernel.
+    gamma : float or {"scale", "auto", "mean-distance"}
+        ``"scale"`` and ``"auto"`` as `SVC` has them. ``"mean-distance"`` is 1 / the average squared
+        distance of two rows, of a sample of 4096.
+    coef0 : float, default 0.0
+        Of the polynomial and sigmoid kernels.
+    class_weight : dict, "balanced" or None
+    calibration, warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
+    checkpoint_every, max_iter, max_time, n_jobs, random_state
+        As `SVC` has them; `selection` and `working_set` of certified training, `random_state` also
+        of the samples.
+
+    Attributes
+    ----------
+    classes_ : (2,) array
+    support_ : (n_support,) int64
+        Rows that are support vectors.
+    support_vectors_ : (n_support, n_features) array or CSR
+    n_support_ : (2,) int32
+    dual_coef_ : (1, n_support) float64
+    intercept_ : (1,) float64
+        The sum of the coefficients, as the kernel of the bias is 1.
+    coef_ : (1, n_features) float64
+        Of the linear kernel only.
+    converged_ : bool
+        Whether a full sweep has certified `ball_tol`.
+    gap_ : float or None
+        Frank-Wolfe gap in units of the margin: how far the farthest point is outside; None where
+        nothing is certified. What it has to be is ``certificate_["tol"]``.
+    stop_reason_, duality_gap_, objective_, n_iter_, certificate_, model_
+        As `SVC` has them.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import bigsvm
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> model = bigsvm.L2SVC(C=10, gamma=1).fit(X, y)
+    >>> model.converged_, model.score(X, y) > 0.95
+    (True, True)
+    """
+
+    _formulation = "l2-svc"
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        solver: str = "pairwise",
+        sampling: float | str = 60,
+        ball_tol: float = 1e-6,
+        certify: bool = True,
+        kernel: str | Kernel = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        class_weight: dict[Any, float] | str | None = None,
+        calibration: str | None = None,
+        warm_start: bool = False,
+        selection: str = "auto",
+        working_set: str = "auto",
+        memory: int | str = "1GB",
+        disk_cache: int | str = 0,
+        cache_dir: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        max_iter: int = -1,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.C = C
+        self.solver = solver
+        self.sampling = sampling
+        self.ball_tol = ball_tol
+        self.certify = certify
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.class_weight = class_weight
+        self.calibration = calibration
+        self.warm_start = warm_start
+        self.selection = selection
+        self.working_set = working_set
+        self.memory = memory
+        self.disk_cache = disk_cache
+        self.cache_dir = cache_dir
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.random_state = random_state
