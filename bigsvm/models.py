@@ -144,6 +144,12 @@ class KernelExpansion:
         return out
 
     @property
+    def kind(self) -> str:
+        """The formulation of LIBSVM whose models predict like this one."""
+        like_c_svc = ("c-svc squared hinge", "l2-svc")
+        return "c-svc" if self.formulation in like_c_svc else self.formulation
+
+    @property
     def doubt(self) -> str | None:
         """Why a converged model of nu-svc or one-class may still be of no use, in a sentence.
 
@@ -151,6 +157,11 @@ class KernelExpansion:
         not much larger, decision values are as wrong as they are large.
         """
         rho, gap = self.certificate.get("rho"), self.certificate.get("gap")
+        if self.formulation == "l2-svc" and self.certificate.get("converged") and (gap or 0) > 1:
+            return (
+                f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
+                "margins; lower ball_tol"
+            )
         if not self.certificate.get("converged") or rho is None or gap is None:
             return None
         if rho == 0 and self.formulation == "nu-svc":

@@ -122,9 +122,7 @@ def _ranges(scaler: Scaler, first_index: int) -> Iterator[str]:
 
 
 def _header(model: KernelExpansion) -> Iterator[str]:
-    svm_type = {ours: theirs for theirs, ours in SVM_TYPES.items()}.get(
-        model.formulation.removesuffix(" squared hinge")
-    )
+    svm_type = {ours: theirs for theirs, ours in SVM_TYPES.items()}.get(model.kind)
     kernel_type = {ours: theirs for theirs, ours in KERNEL_TYPES.items()}.get(model.kernel.name)
     if svm_type is None or kernel_type is None:
         raise ModelError(

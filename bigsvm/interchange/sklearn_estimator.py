@@ -38,7 +38,7 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
     """
     from sklearn import svm
 
-    name = model.formulation.removesuffix(" squared hinge")
+    name = model.kind
     if model.kernel.name not in KERNELS or name not in KINDS:
         raise ModelError(f"scikit-learn has no {name} with the kernel {model.kernel.name}")
     described = model.kernel.describe()

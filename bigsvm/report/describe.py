@@ -179,6 +179,8 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
     reason = StopReason(certificate["stop_reason"])
     idle = certificate.get("cpu_idle")
     verdict = "converged" if certificate["converged"] else "NOT converged"
+    if reason is StopReason.SAMPLED:
+        verdict = "NOT certified"
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),

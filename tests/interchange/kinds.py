@@ -8,6 +8,7 @@ KINDS = [
     bigsvm.SVC(kernel="poly", degree=2, coef0=0.5),
     bigsvm.SVC(kernel="sigmoid", gamma=0.1),
     bigsvm.SVC(loss="squared_hinge"),
+    bigsvm.L2SVC(),
     bigsvm.NuSVC(nu=0.3),
     bigsvm.OneClassSVM(nu=0.2),
     bigsvm.SVR(),
