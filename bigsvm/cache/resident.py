@@ -132,8 +132,11 @@ class WithSlack:
 
     def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
         """Offer all rows but the last."""
-        real = variables < self._n_rows
-        self._below.offer(variables[real], rows[real, : self._n_rows])
+        last = np.flatnonzero(variables == self._n_rows)
+        for part in np.split(np.arange(len(variables)), last):
+            real = part[variables[part] != self._n_rows]
+            if len(real):
+                self._below.offer(variables[real], rows[real[0] : real[-1] + 1, : self._n_rows])
 
     def drain(self) -> None:
         """Wait for the tier below."""
@@ -307,7 +310,7 @@ class KernelRowCache:
             if quiet is not None:
                 age[self._quiet_slots(quiet)] -= 1 << 62
             age[kept] = np.iinfo(np.int64).max
-            oldest = np.sort(np.argsort(age, kind="stable")[: count - fresh])
+            oldest = np.sort(np.argpartition(age, count - fresh - 1)[: count - fresh])
             evicted = self._owner[oldest]
             for start, stop in _runs(oldest):
                 rows = self.rows[oldest[start] : oldest[start] + stop - start]

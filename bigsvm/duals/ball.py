@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -105,6 +105,10 @@ class BallDual(BoxDual):
     largest : float
         D, the largest K̃_ii.
     """
+
+    inner_tol: ClassVar[float] = 0.85
+    """The gap is one of all rows together, to which those left out add little. Seconds with 0.5 and
+    0.85: mnist 14.1 and 13.2 (C 8), 9.2 and 8.5 (C 64), a9a 5.3 and 5.0, w8a 0.53 and 0.49."""
 
     solver: Solver = Solver.PAIRWISE
     largest: float = 2.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -183,6 +183,9 @@ class BoxDual:
     formulation : Formulation
     rule : SelectionRule
     """
+
+    inner_tol: ClassVar[float] = 0.5
+    """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 
     formulation: Formulation
     rule: SelectionRule = SelectionRule.SECOND_ORDER

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
 what it leads to is swept next."""
-INNER_TOL = 0.5
-"""Active rows are solved to this share of tol, so that their own gap leaves others room."""
 NEAR, NEAR_TOL = 2.0, 0.75
 """Where the gap is already below the one, as when a certificate just fails, to the other: few rows
-move then, and their sweep costs little. Solved to INNER_TOL, all free rows do."""
+move then, and their sweep costs little. Solved to the usual share, all free rows do."""
 WORKING_TOL = 0.9
 """A working set among more active rows, to this share of their tolerance, for the same reason."""
 LOOSE = 0.002
@@ -108,7 +106,9 @@ class Choice:
     def active_tol(self, scope: int, at: Optimality) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved."""
         goal = self._dual.goal(self._tol, at)
-        share = NEAR_TOL if goal < at.gap < NEAR * goal else INNER_TOL
+        share = self._dual.inner_tol
+        if goal < at.gap < NEAR * goal:
+            share = max(share, NEAR_TOL)
         tol = max(share * goal, FINEST_INNER_TOL)
         if scope == self._n_rows:
             return tol
