@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm.core.smo import row_width
 from bigsvm.data.random_rows import RandomRows
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.rows import Rows, RowsAt, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
@@ -53,10 +54,34 @@ RECOMPUTED_EVERY = 2.0
 
 
 class Farthest(NamedTuple):
-    """Of each sample the row farthest from the centre: its index, and its product with it."""
+    """Of each sample the rows farthest from the centre.
+
+    Attributes
+    ----------
+    indices : (n_samples, k) int64
+    products : (n_samples, k) float64
+        ``(K̃a)_i``, of which the least are the farthest.
+    looked_at : list
+        All rows that were looked at, with their indices, where they are few enough to be held.
+    """
 
     indices: NDArray[np.int64]
     products: NDArray[np.float64]
+    looked_at: list[tuple[NDArray[np.int64], RowsAt]]
+
+    def rows(self, indices: NDArray[np.int64]) -> Rows | None:
+        """Rows at ascending `indices`; None where they are not held."""
+        if not self.looked_at:
+            return None
+        found, parts = [], []
+        for names, values in self.looked_at:
+            places = np.flatnonzero(np.isin(names, indices))
+            found.append(names[places])
+            parts.append(values.rows[values.places[places]])
+        names = np.concatenate(found)
+        _, first = np.unique(names, return_index=True)
+        joined = sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+        return sp.csr_array(joined)[first] if sp.issparse(joined) else joined[first]
 
 
 class SampledSearch:
@@ -206,7 +231,10 @@ class SampledSearch:
         room = self.core.capacity - len(self.core)
         if len(joined[:room]):
             fresh = joined[:room]
-            self.core.add(fresh, self._source.take(fresh, look=self._watch.look))
+            values = found.rows(fresh)
+            if values is None:
+                values = self._source.take(fresh, look=self._watch.look)
+            self.core.add(fresh, values)
             self._step(len(fresh), goal)
         self._tell()
         if len(joined) > room:
@@ -228,8 +256,10 @@ class SampledSearch:
         formulation, size = self._dual.classes, self._sample
         shape = (n_samples, take)
         best, least = np.full(shape, -1), np.full(shape, np.inf)
-        done = 0
+        done, held = 0, []
         for indices, values in rows.draw(n_samples * size):
+            if n_samples * size <= MOST_ROWS:
+                held.append((indices, values))
             products = formulation.sign[indices] * self.core.outputs(values)
             products[self.core.holds(indices) | ~formulation.has_variable(indices)] = np.inf
             sample = (done + np.arange(len(indices))) // size
@@ -241,7 +271,7 @@ class SampledSearch:
                 best[k], least[k] = names[order], among[order]
             done += len(indices)
         self.count.rows_drawn += done
-        return Farthest(best, least)
+        return Farthest(best, least, held)
 
     def _tell(self) -> None:
         squared = self._dual.squared_radius(self.core.energy)

@@ -34,7 +34,11 @@ class Watch:
         self._count, self._source, self._tiles, self._limits = count, source, tiles, limits
         self._started = time.monotonic()
         self._lap = (0.0, 0.0)
-        self._before = (count.seconds, count.n_kernel_evaluations, count.bytes_read)
+        self._before = (
+            count.seconds,
+            count.n_kernel_evaluations - tiles.n_evaluations,
+            count.bytes_read - source.bytes_read,
+        )
 
     def seconds(self) -> float:
         """Of training so far."""
