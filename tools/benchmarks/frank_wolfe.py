@@ -3,11 +3,13 @@
     python tools/benchmarks/frank_wolfe.py tables [--data a1a … mnist] [--seeds 5]
     python tools/benchmarks/frank_wolfe.py speed [--data a9a w8a mnist] [--repeats 3]
     python tools/benchmarks/frank_wolfe.py growth [--figure growth.png]
+    python tools/benchmarks/frank_wolfe.py scale [--rows 5000000] [--folder DIR] [--steps]
     python tools/benchmarks/frank_wolfe.py solvers [--data w1a a1a]
 
 tables   accuracy and seconds of all solvers, sampled and certified: the paper's tables 2 and 3
 speed    beside C-SVC, and beside core vector machines that take one point a round, as LibCVM does
 growth   seconds and speed-up over those against the number of rows: the paper's figure 3
+scale    millions of rows out of core: a sampled ball in less time than reading them twice
 solvers  steps to the tolerance on one core set: what pairwise steps are for
 
 Each is described at the top of its module, ``frank_wolfe_*.py``. Without the data folder the parts
@@ -33,8 +35,10 @@ MODULES = {
     "tables": "frank_wolfe_tables",
     "speed": "frank_wolfe_speed",
     "growth": "frank_wolfe_growth",
+    "scale": "frank_wolfe_scale",
     "solvers": "frank_wolfe_solvers",
 }
+"""Imported when asked for: the parent of `scale` is to stay small, see `common.py`."""
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -64,16 +68,27 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     growth.add_argument("--give-up", type=float, default=300.0, help="seconds of LibCVM's way")
     growth.add_argument("--figure", type=Path, help="PNG to draw; needs the extra plot")
 
+    scale = commands.add_parser("scale")
+    scale.add_argument("--rows", type=int, default=5_000_000)
+    scale.add_argument("--folder", type=Path, help="keeps the stores; default: a temporary one")
+    scale.add_argument("--memory", default="900MB", help="budget of a run")
+    scale.add_argument("--C", type=float, default=8.0)
+    scale.add_argument(
+        "--give-up", type=float, default=3600.0, help="seconds of certified training"
+    )
+    scale.add_argument("--steps", action="store_true", help="time of a step against n instead")
+    scale.add_argument("--most-steps", type=int, default=20_000, help="of a run of --steps")
+
     solvers = commands.add_parser("solvers")
     two = ("w1a", "a1a")
     solvers.add_argument("--data", nargs="+", choices=two, default=list(two))
     solvers.add_argument("--C", type=float, default=8.0)
     solvers.add_argument("--most-steps", type=int, default=100_000)
 
-    for command in (tables, speed, growth):
+    for command in (tables, speed, growth, scale):
         command.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
-    for name in ("seeds", "repeats", "most_steps", "threads", "C", "give_up", "patience"):
+    for name in ("seeds", "repeats", "rows", "most_steps", "threads", "C", "give_up", "patience"):
         value = getattr(options, name, None)
         if value is not None and not value > 0:
             parser.error(f"--{name.replace('_', '-')} must be more than 0")
