@@ -77,7 +77,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--give-up", type=float, default=3600.0, help="seconds of certified training"
     )
     scale.add_argument("--steps", action="store_true", help="time of a step against n instead")
-    scale.add_argument("--most-steps", type=int, default=20_000, help="of a run of --steps")
+    scale.add_argument("--most-steps", type=int, default=2_000, help="of a run of --steps")
+    scale.add_argument("--repeats", type=int, default=3, help="of --steps")
 
     solvers = commands.add_parser("solvers")
     two = ("w1a", "a1a")

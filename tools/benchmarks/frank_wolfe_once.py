@@ -48,17 +48,30 @@ def read(store: Path) -> dict[str, Any]:
 
 
 class Watching:
-    """Counts what a search does: rows drawn, and the largest core set."""
+    """Counts what a search does: rows drawn, the largest core set, and the steps of its rounds.
+
+    The first round is not counted: what is done once, which may depend on the number of rows, came
+    before its end.
+    """
 
     def __init__(self) -> None:
         self.rows_drawn = self.core = 0
+        self._rounds: list[tuple[float, int]] = []
 
     def listen(self, event: Event) -> None:
-        """Look at the size of the core set."""
+        """Look at a round of the search."""
         from bigsvm.training.events import Searching
 
         if isinstance(event, Searching):
             self.core = max(self.core, event.size)
+            self._rounds = [*self._rounds[:1], (time.perf_counter(), event.steps)]
+
+    def seconds_per_step(self) -> float | None:
+        """Of all rounds but the first; None where there were no steps in others."""
+        if len(self._rounds) < 2 or self._rounds[1][1] == self._rounds[0][1]:
+            return None
+        (began, before), (ended, after) = self._rounds
+        return (ended - began) / (after - before)
 
     def count_draws(self) -> None:
         """Have searches of this process draw rows that are counted; no result says how many."""
@@ -107,6 +120,7 @@ def fit(store: Path, given: dict[str, Any]) -> dict[str, Any]:
         "n_rows": source.n_rows,
         "core": watching.core,
         "rows_drawn": watching.rows_drawn,
+        "seconds_per_step": watching.seconds_per_step(),
         "accuracy": accuracy(model, threads=parameters.threads),
     }
 
