@@ -27,6 +27,9 @@ from typing import TYPE_CHECKING
 import frank_wolfe_paper as paper
 from frank_wolfe_common import SOLVERS
 
+from bigsvm.budget import parse_bytes
+from bigsvm.errors import ParameterError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -73,9 +76,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     scale.add_argument("--folder", type=Path, help="keeps the stores; default: a temporary one")
     scale.add_argument("--memory", default="900MB", help="budget of a run")
     scale.add_argument("--C", type=float, default=8.0)
-    scale.add_argument(
-        "--give-up", type=float, default=3600.0, help="seconds of certified training"
-    )
+    scale.add_argument("--give-up", type=float, default=3600.0, help="seconds of a run")
     scale.add_argument("--steps", action="store_true", help="time of a step against n instead")
     scale.add_argument("--most-steps", type=int, default=2_000, help="of a run of --steps")
     scale.add_argument("--repeats", type=int, default=3, help="of --steps")
@@ -93,6 +94,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         value = getattr(options, name, None)
         if value is not None and not value > 0:
             parser.error(f"--{name.replace('_', '-')} must be more than 0")
+    if options.command == "scale":
+        try:
+            parse_bytes(options.memory)
+        except ParameterError as error:
+            parser.error(str(error))
     return options
 
 

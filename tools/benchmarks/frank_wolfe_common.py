@@ -26,7 +26,7 @@ SAMPLING = 59
 """Rows of a sample in the paper (section 5.2.3)."""
 TINY_ROWS = 300
 DENSE = ("usps", "letter", "pendigits", "mnist")
-"""Data sets of which a quarter of the values or more is not zero, or nearly, as arrays."""
+"""Data sets whose rows are trained as arrays: about a fifth of their values or more is not zero."""
 
 
 class Parts(NamedTuple):

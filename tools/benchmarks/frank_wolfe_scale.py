@@ -3,7 +3,7 @@
 The store is made by `kdd_like.py` unless --folder has it. What one pass over its rows takes is
 measured first, with whatever the system keeps of them in its cache; then every run, in a process of
 its own, under the budget --memory. Sampled runs (certify=False) are to take no longer than reading
-the rows twice; the certified one is stopped after --give-up seconds. Accuracy is that of 100 000
+the rows twice; a run is stopped after --give-up seconds. Accuracy is that of 100 000
 fresh rows. ``floors`` are kernel evaluations ÷ (rows × support vectors). Gamma is 1 / the average
 squared distance of two rows.
 

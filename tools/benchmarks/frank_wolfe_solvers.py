@@ -36,6 +36,8 @@ TOL = 1e-6
 LOOK = 64
 SOLVERS = {"fw": None, "mfw": None, "pairwise, mvp": smo.MVP, "pairwise": smo.SECOND_ORDER}
 
+_ENDED = {smo.STEPS_SPENT: "too many steps", smo.CONVERGED: "converged", smo.STALLED: "stalled"}
+
 
 class Problem(NamedTuple):
     """A core set: K̃ without its ridge, (n, n) float64, and the ridge 1 / C."""
@@ -117,9 +119,6 @@ def solve(
     ended = "at the tolerance" if g.max() - float(a @ g) <= goal else _ENDED[status]
     gap = (float(gradient.max()) + energy) / (problem.largest - energy)
     return found, Run(int(state.counters[0]), seconds, gap, int(np.count_nonzero(found)), ended)
-
-
-_ENDED = {smo.STEPS_SPENT: "too many steps", smo.CONVERGED: "converged", smo.STALLED: "stalled"}
 
 
 def run(options: argparse.Namespace) -> int:
