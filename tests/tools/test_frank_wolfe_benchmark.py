@@ -160,6 +160,12 @@ def test_what_did_not_come_to_its_end_is_said():
     assert cells(text, "fw")[:3] == ["80.00 ± 0.00", "83.52 ± 0.01", "2.00"]
 
 
+def test_where_the_paper_searched_for_sigma_it_is_said():
+    (said,) = frank_wolfe_tables.notes(outcome({}, {}, name="usps"))
+    assert "searched for sigma" in said
+    assert frank_wolfe_tables.notes(outcome({}, {})) == []
+
+
 def test_the_smallest_of_equal_C_is_chosen_on_rows_that_were_not_trained_on(monkeypatch):
     seen = []
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+SIGMA_SEARCHED = ("usps", "pendigits")
+"""Of these it searched for sigma too, by cross-validation (section 5.2.1)."""
+
 
 class Reported(NamedTuple):
     """Mean and standard deviation: of test accuracy in %, or of seconds."""

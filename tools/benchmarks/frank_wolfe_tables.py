@@ -185,9 +185,11 @@ def report(outcome: Outcome) -> str:
 
 
 def notes(outcome: Outcome) -> list[str]:
-    """Say what did not come to its end."""
+    """Say what did not come to its end, and where the paper did something else."""
     patience, n_certified = outcome.setting.patience, outcome.chosen.n_certified
     said = []
+    if outcome.parts.name in paper.SIGMA_SEARCHED:
+        said.append("the paper searched for sigma too, here it is the average distance")
     if n_certified < len(GRID):
         said.append(
             f"C was chosen among models of which {len(GRID) - n_certified} of {len(GRID)} were not "
