@@ -32,12 +32,12 @@ class L2SVC(Classifier):
         the core set exactly after each change.
     sampling : int, float or "all", default 60
         Rows of a sample: with 60, the farthest of them is among the farthest 5 % of all with
-        probability 0.95. A float up to 1 is a share of all rows.
+        probability 0.95. A float up to 1 is a share of all rows. Fewer are faster and find less.
     ball_tol : float, default 1e-6
         ε: the ball is found when (1 + ε) times its radius encloses all points.
     certify : bool, default True
-        Whether full sweeps prove that. If False, training ends at the first sample without a point
-        outside the ball, and the model is not certified: `stop_reason_` is ``"sampled"``.
+        Whether full sweeps prove that. If False, training ends when an eighth of the samples has no
+        point outside the ball, and the model is not certified: `stop_reason_` is ``"sampled"``.
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
         As `SVC` has it.
     degree : int, default 3

@@ -32,7 +32,7 @@ class StopReason(StrEnum):
             StopReason.INTERRUPTED: "the run was interrupted; repeat it, or resume a saved run",
             StopReason.STALLED: "neither gap nor objective improved any more at the precision of "
             "float32 kernel values; scale the columns or ask for a larger tol",
-            StopReason.SAMPLED: "a random sample had no point outside the ball; as no sweep over "
+            StopReason.SAMPLED: "random samples had no point outside the ball; as no sweep over "
             "all rows was asked for, nothing is certified",
             StopReason.CORE_FULL: "the core set has as many points as memory holds; give more "
             "memory, or certify, which works on parts of it",
