@@ -125,7 +125,7 @@ def solve(K, linear, lower, upper, alpha, *, tol=1e-10, most_steps=100_000):
     raise AssertionError(f"no optimum after {most_steps} steps")
 
 
-# -- the ball: minimise a'Ka, a >= 0, sum a = 1, which is the squared hinge's dual too --------------
+# -- the ball: minimise a'Ka, a >= 0, sum a = 1 -------------------------------------------------
 
 
 def ball_step(K, a, *, away):

@@ -206,7 +206,7 @@ def _run(
             "checkpoint_every": parameters.checkpoint_every,
             "listener": hooks.listener,
         }
-        dual, count = BoxDual(variables.formulation, rule), None
+        dual, watch = BoxDual(variables.formulation, rule), None
         if isinstance(variables.formulation, L2SVC):
             dual = ball_dual(variables.source, variables.formulation, tiles, parameters, rule)
             if start is None and SampledSearch.is_next(checkpoint):
@@ -218,11 +218,11 @@ def _run(
                 sampled = reason in (StopReason.SAMPLED, StopReason.CORE_FULL)
                 if not (parameters.certify and sampled):
                     return search.result(reason)
-                start, count = search.alpha(), search.count
+                start, watch = search.alpha(), search.watch
         return Decomposition(
             variables.source, dual, tiles, plan,
             tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
-            whole=whole, disk=disk, start=start, count=count, **saved,
+            whole=whole, disk=disk, start=start, watch=watch, **saved,
         ).run()  # fmt: skip
 
 

@@ -107,7 +107,7 @@ class SampledSearch:
             arrays = {name: np.array(array) for name, array in saved.arrays.items()}
             state = SearchState(**arrays)
             self.core.restore(source, *state)
-        self._watch = Watch(self.count, source=source, tiles=tiles, limits=limits)
+        self.watch = Watch(self.count, source=source, tiles=tiles, limits=limits)
         self._gap = np.inf
 
     @staticmethod
@@ -127,7 +127,7 @@ class SampledSearch:
             if not len(self.core):
                 self._begin()
             while (reason := self._round(rows)) is None:
-                self._watch.look()
+                self.watch.look()
                 if self._saver.is_due():
                     self.save()
         except Stopped as stopped:
@@ -136,14 +136,14 @@ class SampledSearch:
             rows.close()
         if reason in (StopReason.SAMPLED, StopReason.CORE_FULL):
             self.count.drift = max(self.count.drift, self.core.recompute())
-        self._watch.account()
+        self.watch.account()
         if reason not in (StopReason.SAMPLED, StopReason.CORE_FULL):
             self.save()
         return reason
 
     def save(self) -> None:
         """Write a generation of the checkpoint."""
-        self._watch.account()
+        self.watch.account()
         core = self.core
         state = SearchState(core.indices, core.weights, core.gradient, core.parts)
         self._saver.save(state, self.count)
@@ -157,11 +157,12 @@ class SampledSearch:
     def result(self, reason: StopReason) -> TrainingResult:
         """Give the model of the search alone, of whose rows nothing is known but the core set."""
         core, count = self.core, self.count
+        found = 0.5 / core.energy if len(core) else None
         support = np.flatnonzero(core.weights)
         order = support[np.argsort(core.indices[support])]
         alpha = core.beta[order] / core.energy
         certificate = Certificate(
-            converged=False, stop_reason=reason, tol=self._tol, objective=0.5 / core.energy,
+            converged=False, stop_reason=reason, tol=self._tol, objective=found,
             gap=None, duality_gap=None, n_support=len(support), n_bounded=0, n_sweeps=0,
             n_iter=count.n_iter, n_kernel_evaluations=count.n_kernel_evaluations, row_misses=0,
             row_reads=0, n_working_sets=0, rows_swept=0, bytes_read=count.bytes_read,
@@ -184,10 +185,12 @@ class SampledSearch:
             if not rows[chosen].any():
                 chosen = np.append(chosen, np.flatnonzero(rows)[:1])
         chosen = np.unique(chosen)
-        self.core.add(chosen, self._source.take(chosen, look=self._watch.look))
+        self.core.add(chosen, self._source.take(chosen, look=self.watch.look))
         self.core.weights[:] = 1.0 / len(chosen)
         self.core.recompute()
-        self.count.n_iter += self.core.advance(tol=self._goal(), max_steps=MOST_STEPS, exactly=True)
+        self.count.n_iter += self.core.advance(
+            tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left()), exactly=True
+        )
 
     def _round(self, rows: RandomRows) -> StopReason | None:
         """Look at some samples, and let the farthest points of each join the core set."""
@@ -200,24 +203,27 @@ class SampledSearch:
         self._gap = float(energy - found.products.min())
         empty = ~outside.any(axis=1)
         if empty.any():
+            self.count.rows_drawn += n_samples * self._sample
             self._tell()
             return StopReason.SAMPLED
         joined = np.unique(found.indices[outside])
         room = self.core.capacity - len(self.core)
         if len(joined[:room]):
             fresh = joined[:room]
-            self.core.add(fresh, self._source.take(fresh, look=self._watch.look))
+            self.core.add(fresh, self._source.take(fresh, look=self.watch.look))
             self._step(len(fresh), goal)
+        # Not before: a round that is given up while its points are fetched is gone through again.
+        self.count.rows_drawn += n_samples * self._sample
         self._tell()
         if len(joined) > room:
             return StopReason.CORE_FULL
-        return StopReason.MAX_ITER if self._watch.steps_left() == 0 else None
+        return StopReason.MAX_ITER if self.watch.steps_left() == 0 else None
 
     def _step(self, n_joined: int, goal: float) -> None:
         """Take the solver's steps for the points that have just joined."""
         core, exact = self.core, self._dual.solver is Solver.CVM
         steps = MOST_STEPS if exact else STEPS_PER_POINT * n_joined
-        self.count.n_iter += core.advance(tol=goal, max_steps=min(steps, self._watch.steps_left()))
+        self.count.n_iter += core.advance(tol=goal, max_steps=min(steps, self.watch.steps_left()))
         if len(core) >= RECOMPUTED_EVERY * self.count.core_exact:
             self.count.drift = max(self.count.drift, core.recompute())
             self.count.core_exact = len(core)
@@ -240,7 +246,6 @@ class SampledSearch:
                 order = np.argsort(among, kind="stable")[:take]
                 best[k], least[k] = names[order], among[order]
             done += len(indices)
-        self.count.rows_drawn += done
         return Farthest(best, least)
 
     def _tell(self) -> None:

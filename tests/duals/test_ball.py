@@ -166,7 +166,7 @@ def test_a_weight_whose_ridge_is_infinite_is_none():
 
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan, np.inf])
 def test_a_penalty_that_is_none_is_refused(C):
-    with pytest.raises(ParameterError, match="C is .*finite number > 0"):
+    with pytest.raises(ParameterError, match=r"C is .*finite number > 0"):
         L2SVC(sign=np.array([1, -1], np.int8), C=C)
 
 
