@@ -16,6 +16,7 @@ import numpy as np
 from bigsvm.core.smo import row_width
 from bigsvm.data.random_rows import RandomRows
 from bigsvm.duals.ball import Solver
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
 from bigsvm.training.core_set import CoreSet
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
@@ -106,6 +107,11 @@ class SampledSearch:
             self.count = Counters(**{**saved.values, "phase": Phase.SEARCH})
             arrays = {name: np.array(array) for name, array in saved.arrays.items()}
             state = SearchState(**arrays)
+            if len(state.core) > self.core.capacity:
+                raise MemoryBudgetError(
+                    f"the checkpoint has a core set of {len(state.core)} points, and this memory "
+                    f"holds {self.core.capacity}; resume with as much memory as before"
+                )
             self.core.restore(source, *state)
         self.watch = Watch(self.count, source=source, tiles=tiles, limits=limits)
         self._gap = np.inf
@@ -122,7 +128,13 @@ class SampledSearch:
         self._listener(
             events.Planned(source.n_rows, source.n_columns, self.core.capacity, plan.projected, 0)
         )
-        rows = RandomRows(self._source, self._plan.block_bytes, self._seed, self.count.rows_drawn)
+        rows = RandomRows(
+            source,
+            plan.block_bytes,
+            self._seed,
+            self.count.rows_drawn,
+            in_order=self._sample >= source.n_rows,
+        )
         try:
             if not len(self.core):
                 self._begin()
@@ -180,7 +192,7 @@ class SampledSearch:
         rng = np.random.default_rng(self._seed)
         weighted = formulation.movable_by_class()
         chosen = rng.integers(0, n, min(FIRST_POINTS, n))
-        chosen = chosen[(weighted[0] | weighted[1])[chosen]]
+        chosen = chosen[formulation.has_variable(chosen)]
         for rows in weighted:
             if not rows[chosen].any():
                 chosen = np.append(chosen, np.flatnonzero(rows)[:1])
@@ -196,11 +208,13 @@ class SampledSearch:
         """Look at some samples, and let the farthest points of each join the core set."""
         take = min(POINTS_OF_A_SAMPLE, self._sample)
         n_samples = int(np.clip(len(self.core) // (AT_ONCE * take), 1, MOST_SAMPLES))
-        n_samples = max(1, min(n_samples, MOST_ROWS // self._sample))
+        # Another sample of all rows would be the same.
+        most = 1 if self._sample >= self._source.n_rows else MOST_ROWS // self._sample
+        n_samples = max(1, min(n_samples, most))
         energy, goal = self.core.energy, self._goal()
         found = self._farthest(rows, n_samples, take)
         outside = energy - found.products > goal
-        self._gap = float(energy - found.products.min())
+        self._gap = max(float(energy - found.products.min()), 0.0)
         empty = ~outside.any(axis=1)
         if empty.any():
             self.count.rows_drawn += n_samples * self._sample
