@@ -125,6 +125,10 @@ class Decomposition:
         else:
             self.state, self.count = resume(saved, plan)
             self._rng.bit_generator.state = self.count.random_state
+            if self.count.phase is Phase.FILL and not self.state.alpha.any():
+                # What the run was to start from has not been added up yet.
+                start = self.state.alpha.copy()
+                start[self.state.active] = self.state.active_alpha
         self._watch = watch or Watch(
             self.count, source=source, tiles=tiles, limits=limits or Limits()
         )
@@ -358,7 +362,7 @@ class Decomposition:
         state, count = self.state, self.count
         alpha, outputs = self._of_scope()
         if not (count.pieces_done or count.rows_done):
-            begin = alpha if self._start is None or alpha.any() else self._start
+            begin = alpha if self._start is None or alpha.any() else self._start[: count.scope]
             filled = fill(self.dual.formulation, begin, outputs)
             changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
             active = np.flatnonzero(changed)
