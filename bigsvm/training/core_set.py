@@ -139,6 +139,8 @@ class CoreSet:
 
         `exactly` by pair steps, whatever the solver.
         """
+        if not max_steps:
+            return 0
         p = len(self)
         state = smo.make_state(
             self.weights, self.gradient, np.zeros(p), np.full(p, np.inf), self._diagonal,
