@@ -7,7 +7,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from bigsvm.duals.ball import L2SVC, BallDual, Solver
-from bigsvm.errors import ParameterError
+from bigsvm.errors import DataError, ParameterError
 
 KERNELS = {
     "rbf": {"name": "rbf", "gamma": 0.5},
@@ -155,13 +155,16 @@ def test_of_a_largest_value_that_was_of_a_sample_no_radius_is_negative(problem):
 
 
 def test_a_weight_whose_ridge_is_infinite_is_none():
-    sign = np.array([1, -1, 1], np.int8)
-    [segment] = L2SVC(sign=sign, C=1.0, sample_weight=np.array([1e-320, 1.0, 0.0])).segments(
-        slice(None)
-    )
-    np.testing.assert_array_equal(segment.ridge, [0, 1, 0])
-    np.testing.assert_array_equal(segment.box.lower, [0, -np.inf, 0])
-    np.testing.assert_array_equal(segment.box.upper, [0, 0, 0])
+    sign = np.array([1, -1, 1, 1], np.int8)
+    weights = np.array([1e-320, 1.0, 0.0, 2.0])
+    formulation = L2SVC(sign=sign, C=1.0, sample_weight=weights)
+    [segment] = formulation.segments(slice(None))
+    np.testing.assert_array_equal(segment.ridge, [0, 1, 0, 0.5])
+    np.testing.assert_array_equal(segment.box.lower, [0, -np.inf, 0, 0])
+    np.testing.assert_array_equal(segment.box.upper, [0, 0, 0, np.inf])
+    np.testing.assert_array_equal(formulation.has_variable(slice(None)), [False, True, False, True])
+    with pytest.raises(DataError, match="no row of the positive class has a positive weight"):
+        L2SVC(sign=sign[:3], C=1.0, sample_weight=weights[:3])
 
 
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan, np.inf])
