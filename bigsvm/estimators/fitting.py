@@ -189,7 +189,9 @@ def _run(
             disk = DiskCache(
                 parameters.cache_dir or tempfile.gettempdir(),
                 capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=_of_kernel_rows(fingerprint, variables.source),
+                fingerprint=_of_kernel_rows(
+                    fingerprint, variables.source, offset=variables.formulation.offset
+                ),
             )
         rule = SelectionRule.from_name(
             parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
@@ -347,10 +349,13 @@ def _kernel(
     )
 
 
-def _of_kernel_rows(fingerprint: dict[str, str], source: RowSource) -> dict[str, str]:
+def _of_kernel_rows(
+    fingerprint: dict[str, str], source: RowSource, *, offset: float
+) -> dict[str, str]:
     """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
     same = {name: fingerprint[name] for name in ("data", "kernel", "bigsvm")}
-    return {**same, "rows": str(source.n_rows)}
+    raised = {"offset": repr(offset)} if offset else {}
+    return {**same, "rows": str(source.n_rows), **raised}
 
 
 def _fingerprint(

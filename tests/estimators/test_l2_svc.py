@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC
 
 import bigsvm
 from bigsvm import KernelExpansion
+from bigsvm.cache.costs import Decision
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
@@ -427,6 +428,27 @@ def test_a_finished_run_is_the_same_model_again(store, of_store, tmp_path):
 def test_all_rows_as_one_working_set(moons):
     X, y = moons
     is_the_optimum(bigsvm.L2SVC(gamma=1.0, ball_tol=FINE, working_set="all").fit(X, y), X, y)
+
+
+def test_kernel_rows_on_disk_are_not_those_of_another_formulation(tmp_path, monkeypatch):
+    """Ours are of K + 1, and of K where no bias is one of the weights."""
+    keep = Decision(1.0, 0.5, 0.5, True, "as the test says")
+    monkeypatch.setattr("bigsvm.cache.disk.decide", lambda **seconds: keep)
+    X, y = make_moons(1500, noise=0.3, random_state=0)
+    options = {
+        "gamma": 1.0, "working_set": "all", "memory": "2MB", "n_jobs": 1, "disk_cache": "100MB",
+        "cache_dir": tmp_path,
+    }  # fmt: skip
+    objectives, reads = [], []
+    for _ in range(2):
+        for estimator in (bigsvm.L2SVC(ball_tol=1e-8, **options), bigsvm.SVC(**options)):
+            objectives.append(estimator.fit(X, y).objective_)
+            reads.append(estimator.certificate_["row_reads"])
+    assert min(reads) > 0
+    ball = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE).fit(X, y)
+    assert objectives[0::2] == pytest.approx([ball.objective_] * 2, rel=1e-6)
+    hinge = bigsvm.SVC(gamma=1.0).fit(X, y)
+    assert objectives[1::2] == pytest.approx([hinge.objective_] * 2, rel=1e-4)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
