@@ -74,6 +74,30 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         )
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", [*NAMES, "laplacian"])
+def test_an_offset_is_added_to_every_value(name, sparse, dtype):
+    A, B = make_rows(9, 5), make_rows(13, 5, seed=1)
+    kernel = make_kernel(name, **PARAMETERS)
+    convert = sp.csr_array if sparse else np.asarray
+    weights = np.random.default_rng(2).normal(size=13)
+    found = []
+    for offset in (0.0, 1.0):
+        with tiles_for(kernel, dtype=dtype, offset=offset) as tiles:
+            columns = Columns(tiles, convert(B), sparse_partners=sparse)
+            sums = np.zeros(9)
+            tiles.multiply(convert(A), columns, weights, sums)
+            own = evaluate(tiles, convert(B), convert(B), sparse=sparse)
+            diagonal = tiles.diagonal(columns)
+            np.testing.assert_array_equal(diagonal, np.diag(own))
+            found.append((evaluate(tiles, convert(A), convert(B), sparse=sparse), diagonal, sums))
+    plain, raised = found
+    atol = 30 * np.finfo(dtype).eps * (1 + np.abs(plain[0]).max())
+    for a, b, more in zip(plain, raised, (1.0, 1.0, weights.sum()), strict=True):
+        np.testing.assert_allclose(b, a + more, rtol=0, atol=atol)
+
+
 @pytest.mark.parametrize("degree", [0, 1, 2, 20])
 def test_degrees(degree):
     rows = make_rows(10, 4)

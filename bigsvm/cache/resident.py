@@ -122,21 +122,22 @@ class WithSlack:
     def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
         """Fetch all rows but the last from below."""
         out[:, self._n_rows] = 0
-        last = np.flatnonzero(variables == self._n_rows)
-        out[last] = 0
-        for part in np.split(np.arange(len(variables)), last):
-            real = part[variables[part] != self._n_rows]
-            if len(real):
-                self._below.fetch(variables[real], out[real[0] : real[-1] + 1])
+        out[variables == self._n_rows] = 0
+        for run in self._runs(variables):
+            self._below.fetch(variables[run], out[run])
         self.n_hits = self._below.n_hits
 
     def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
         """Offer all rows but the last."""
-        last = np.flatnonzero(variables == self._n_rows)
-        for part in np.split(np.arange(len(variables)), last):
-            real = part[variables[part] != self._n_rows]
-            if len(real):
-                self._below.offer(variables[real], rows[real[0] : real[-1] + 1, : self._n_rows])
+        for run in self._runs(variables):
+            self._below.offer(variables[run], rows[run, : self._n_rows])
+
+    def _runs(self, variables: NDArray[np.int64]) -> Iterator[slice]:
+        """Yield where variables lie that have rows: views of them are lent, not copied."""
+        ends = [-1, *np.flatnonzero(variables == self._n_rows).tolist(), len(variables)]
+        for before, end in itertools.pairwise(ends):
+            if end > before + 1:
+                yield slice(before + 1, end)
 
     def drain(self) -> None:
         """Wait for the tier below."""

@@ -36,10 +36,21 @@ class RandomRows:
     seed : int
     position : int
         Rows that have been given out before.
+    in_order : bool
+        Whether all rows are asked for anyway: those in memory come one after the other.
     """
 
-    def __init__(self, source: RowSource, block_bytes: int, seed: int, position: int) -> None:
+    def __init__(
+        self,
+        source: RowSource,
+        block_bytes: int,
+        seed: int,
+        position: int,
+        *,
+        in_order: bool = False,
+    ) -> None:
         self._source, self._seed, self._position = source, seed, position
+        self._in_order = in_order
         self._in_core = source.row_alignment <= 1
         self._size = source.rows_per_block(block_bytes)
         self._reader = None if self._in_core else ThreadPoolExecutor(1, "bigsvm-read")
@@ -54,13 +65,12 @@ class RandomRows:
             self._reader.shutdown(cancel_futures=True)
 
     def draw(self, count: int) -> Iterator[tuple[NDArray[np.int64], RowsAt]]:
-        """Yield the next `count` rows and their indices, in parts; all in order if it is all."""
+        """Yield the next `count` rows and their indices, in parts."""
         n = self._source.n_rows
-        everything = count >= n and self._in_core
         while count > 0:
             if self._in_core:
                 part = min(count, ROWS_AT_ONCE)
-                if everything:
+                if self._in_order:
                     first = self._position % n
                     part = min(part, n - first)
                     indices = np.arange(first, first + part)

@@ -78,10 +78,16 @@ class L2SVC(Classification):
         check_positive("C", self.C)
         super().__post_init__()
 
+    def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
+        """Which of `rows` have a weight whose ridge float64 holds, (m,)."""
+        return self.bounds(rows, self.C) > 1.0 / np.finfo(np.float64).max
+
+    def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        movable = self.has_variable(slice(None))
+        return (self.sign < 0) & movable, (self.sign > 0) & movable
+
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
-        bound = self.bounds(rows, self.C)
-        # A weight whose ridge float64 does not hold is none.
-        bound = np.where(bound > 1.0 / np.finfo(np.float64).max, bound, 0.0)
+        bound = np.where(self.has_variable(rows), self.bounds(rows, self.C), 0.0)
         sign = self.sign[rows].astype(np.float64)
         far = np.where(bound > 0, np.inf, 0.0)
         box = Box(sign, np.where(sign > 0, 0.0, -far), np.where(sign > 0, far, 0.0))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.tiles import KernelTiles
 
+ROUNDING = 1e-13
+"""Share of squares below which their difference is one of rounding."""
 SAMPLE = 4096
 """Rows that distances and the largest kernel value of a row with itself are taken from."""
 
@@ -60,11 +62,13 @@ def mean_distance(
     rows, weights = _sample(source, sample_weight, seed)
     share = weights / max(weights.sum(), np.finfo(np.float64).tiny)
     values = rows.astype(np.float64)
-    mean = np.asarray(share @ values).ravel()
     if not isinstance(values, np.ndarray):
+        mean = np.asarray(share @ values).ravel()
         squared = float(share @ np.asarray(values.multiply(values).sum(axis=1)).ravel())
-        return max(2.0 * (squared - float(mean @ mean)), 0.0)
-    return 2.0 * float(share @ np.square(values - mean).sum(axis=1))
+        spread = squared - float(mean @ mean)
+        return 2.0 * spread if spread > ROUNDING * squared else 0.0
+    values -= values[0].copy()  # so that nothing is left of rows that are equal
+    return 2.0 * float(share @ np.square(values - share @ values).sum(axis=1))
 
 
 def _sample(

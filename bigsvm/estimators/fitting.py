@@ -189,7 +189,9 @@ def _run(
             disk = DiskCache(
                 parameters.cache_dir or tempfile.gettempdir(),
                 capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=_of_kernel_rows(fingerprint, variables.source),
+                fingerprint=_of_kernel_rows(
+                    fingerprint, variables.source, offset=variables.formulation.offset
+                ),
             )
         rule = SelectionRule.from_name(
             parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
@@ -206,7 +208,7 @@ def _run(
             "checkpoint_every": parameters.checkpoint_every,
             "listener": hooks.listener,
         }
-        dual, count = BoxDual(variables.formulation, rule), None
+        dual, watch = BoxDual(variables.formulation, rule), None
         if isinstance(variables.formulation, L2SVC):
             dual = ball_dual(variables.source, variables.formulation, tiles, parameters, rule)
             if start is None and SampledSearch.is_next(checkpoint):
@@ -218,11 +220,11 @@ def _run(
                 sampled = reason in (StopReason.SAMPLED, StopReason.CORE_FULL)
                 if not (parameters.certify and sampled):
                     return search.result(reason)
-                start, count = search.alpha(), search.count
+                start, watch = search.alpha(), search.watch
         return Decomposition(
             variables.source, dual, tiles, plan,
             tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
-            whole=whole, disk=disk, start=start, count=count, **saved,
+            whole=whole, disk=disk, start=start, watch=watch, **saved,
         ).run()  # fmt: skip
 
 
@@ -347,10 +349,13 @@ def _kernel(
     )
 
 
-def _of_kernel_rows(fingerprint: dict[str, str], source: RowSource) -> dict[str, str]:
+def _of_kernel_rows(
+    fingerprint: dict[str, str], source: RowSource, *, offset: float
+) -> dict[str, str]:
     """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
     same = {name: fingerprint[name] for name in ("data", "kernel", "bigsvm")}
-    return {**same, "rows": str(source.n_rows)}
+    raised = {"offset": repr(offset)} if offset else {}
+    return {**same, "rows": str(source.n_rows), **raised}
 
 
 def _fingerprint(

@@ -178,9 +178,8 @@ def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
         return [("certificate", "none")]
     reason = StopReason(certificate["stop_reason"])
     idle = certificate.get("cpu_idle")
-    verdict = "converged" if certificate["converged"] else "NOT converged"
-    if reason is StopReason.SAMPLED:
-        verdict = "NOT certified"
+    uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"
+    verdict = "converged" if certificate["converged"] else uncertified
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),

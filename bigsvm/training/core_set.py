@@ -139,6 +139,8 @@ class CoreSet:
 
         `exactly` by pair steps, whatever the solver.
         """
+        if not max_steps:
+            return 0
         p = len(self)
         state = smo.make_state(
             self.weights, self.gradient, np.zeros(p), np.full(p, np.inf), self._diagonal,
@@ -184,12 +186,14 @@ class CoreSet:
         edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(parts)])
         for first, stop in itertools.pairwise(edges):
             self.add(indices[first:stop], source.take(indices[first:stop]))
+        if not len(self):
+            return
         rows = self.rows()
         self._packed = [
             Columns(self._tiles, rows[first:stop], sparse_partners=self._is_sparse)
             for first, stop in itertools.pairwise(edges)
         ]
-        self._n_packed = int(edges[1]) if len(parts) else 0
+        self._n_packed = int(edges[1])
         self.weights, self.gradient = weights, gradient
 
     def spare(self) -> None:

@@ -73,8 +73,8 @@ class Decomposition:
         Where kernel rows of that working set may be kept besides memory.
     start : (n,) or (n, faces) float64, optional
         A feasible point to start from, with all rows at once, instead of 0 and a sample.
-    count : Counters, optional
-        What a search that led to `start` has cost.
+    watch : Watch, optional
+        Of a search that led to `start`: what it has cost, and how long it took, is the run's.
     seed : int
         Of the choice among too many violators.
     limits : Limits
@@ -97,7 +97,7 @@ class Decomposition:
         whole: bool = False,
         disk: DiskCache | None = None,
         start: NDArray[np.float64] | None = None,
-        count: Counters | None = None,
+        watch: Watch | None = None,
         seed: int = 0,
         limits: Limits | None = None,
         checkpoint: Checkpoint | None = None,
@@ -120,12 +120,18 @@ class Decomposition:
             saved = None  # it has led to `start`
         if saved is None:
             self.state = first_state(dual.formulation.zeros(source.n_rows))
-            self.count = count or Counters()
+            self.count = watch.count if watch else Counters()
             self.count.phase = Phase.FILL
         else:
             self.state, self.count = resume(saved, plan)
             self._rng.bit_generator.state = self.count.random_state
-        self._watch = Watch(self.count, source=source, tiles=tiles, limits=limits or Limits())
+            if self.count.phase is Phase.FILL and not self.state.alpha.any():
+                # What the run was to start from has not been added up yet.
+                start = self.state.alpha.copy()
+                start[self.state.active] = self.state.active_alpha
+        self._watch = watch or Watch(
+            self.count, source=source, tiles=tiles, limits=limits or Limits()
+        )
         self._passes = Passes(
             source, tiles, plan, self._rows, self.count,
             watch=self._watch, listener=listener, pause=self._pause,
@@ -356,7 +362,7 @@ class Decomposition:
         state, count = self.state, self.count
         alpha, outputs = self._of_scope()
         if not (count.pieces_done or count.rows_done):
-            begin = alpha if self._start is None or alpha.any() else self._start
+            begin = alpha if self._start is None or alpha.any() else self._start[: count.scope]
             filled = fill(self.dual.formulation, begin, outputs)
             changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
             active = np.flatnonzero(changed)

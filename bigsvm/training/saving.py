@@ -83,6 +83,8 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     """
     count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
     state = RowState(**{name: np.array(array) for name, array in saved.arrays.items()})
+    if count.phase is Phase.FILL:  # goes through them by pieces
+        return state, count
     if len(state.active) > plan.active_rows or len(state.working) > plan.widest_set:
         if count.phase is Phase.SWEEP and count.rows_done:
             raise MemoryBudgetError(

@@ -31,14 +31,10 @@ class Watch:
     def __init__(
         self, count: Counters, *, source: RowSource, tiles: KernelTiles, limits: Limits
     ) -> None:
-        self._count, self._source, self._tiles, self._limits = count, source, tiles, limits
+        self.count, self._source, self._tiles, self._limits = count, source, tiles, limits
         self._started = time.monotonic()
         self._lap = (0.0, 0.0)
-        self._before = (
-            count.seconds,
-            count.n_kernel_evaluations - tiles.n_evaluations,
-            count.bytes_read - source.bytes_read,
-        )
+        self._before = (count.seconds, count.n_kernel_evaluations, count.bytes_read)
 
     def seconds(self) -> float:
         """Of training so far."""
@@ -51,15 +47,15 @@ class Watch:
     def end_lap(self) -> None:
         """Add the time since then to that of the passes."""
         began, used = self._lap
-        self._count.cpu_seconds += time.process_time() - used
-        self._count.thread_seconds += self._tiles.threads * (time.monotonic() - began)
+        self.count.cpu_seconds += time.process_time() - used
+        self.count.thread_seconds += self._tiles.threads * (time.monotonic() - began)
 
     def account(self) -> None:
         """Bring the counters up to date."""
         _, evaluations, read = self._before
-        self._count.seconds = self.seconds()
-        self._count.n_kernel_evaluations = evaluations + self._tiles.n_evaluations
-        self._count.bytes_read = read + self._source.bytes_read
+        self.count.seconds = self.seconds()
+        self.count.n_kernel_evaluations = evaluations + self._tiles.n_evaluations
+        self.count.bytes_read = read + self._source.bytes_read
 
     def look(self) -> None:
         """Raise `Stopped` if the run is to end."""
@@ -72,7 +68,7 @@ class Watch:
         """Count the steps until max_iter."""
         if self._limits.max_iter < 0:
             return sys.maxsize
-        return max(0, self._limits.max_iter - self._count.n_iter)
+        return max(0, self._limits.max_iter - self.count.n_iter)
 
     def steps_allowed(self) -> int:
         """Pair steps of the next slice; 0 where max_iter has been reached."""

@@ -12,6 +12,7 @@ from bigsvm.cache.resident import (
     ComputedRows,
     KernelRowCache,
     RowBuffer,
+    WithSlack,
 )
 from bigsvm.kernels import RBF
 from bigsvm.tiles import Columns, KernelTiles
@@ -31,7 +32,7 @@ class NumberedRows:
 
     def __init__(self, n_variables):
         self.n_variables = n_variables
-        self.fetched, self.offered = [], []
+        self.fetched, self.offered, self.n_hits = [], [], 0
 
     def fetch(self, variables, out):
         assert len(variables) == len(out)
@@ -42,6 +43,31 @@ class NumberedRows:
         np.testing.assert_array_equal(rows, np.repeat(variables[:, None], self.n_variables, 1))
         assert rows.base is not None  # lent, not copied
         self.offered += variables.tolist()
+
+
+@pytest.mark.parametrize(
+    "variables", [[0], [20], [3, 20], [20, 3], [4, 5, 20, 7, 6], [1, 2], [20, 20], []]
+)
+def test_the_slack_variable_has_no_kernel_values(variables):
+    below = NumberedRows(20)
+    tier = WithSlack(below, 20)
+    out = np.full((len(variables), 32), np.nan, np.float32)
+    tier.fetch(np.array(variables, np.int64), out)
+    for row, v in zip(out, variables, strict=True):
+        np.testing.assert_array_equal(row[:20], 0 if v == 20 else v)
+        assert row[20] == 0
+    real = [v for v in variables if v < 20]
+    assert below.fetched == real
+    tier.offer(np.array(variables, np.int64), out)
+    assert below.offered == real
+
+
+def test_hits_of_the_tier_below_the_slack_variable_are_its_own():
+    below = NumberedRows(20)
+    below.n_hits = 7
+    tier = WithSlack(below, 20)
+    tier.fetch(np.array([3]), np.empty((1, 32), np.float32))
+    assert tier.n_hits == 7
 
 
 def make_cache(n_variables=20, n_slots=5, width=32, **options):

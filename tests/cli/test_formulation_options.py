@@ -10,6 +10,7 @@ from bigsvm import KernelExpansion, write_store
 KINDS = {
     "c-svc": bigsvm.SVC(loss="squared_hinge", gamma=0.3),
     "nu-svc": bigsvm.NuSVC(nu=0.4, gamma=0.3),
+    "l2-svc": bigsvm.L2SVC(C=2.0, gamma=0.3, solver="mfw", sampling=0.2, ball_tol=1e-8),
     "one-class": bigsvm.OneClassSVM(nu=0.2, gamma=0.3),
     "eps-svr": bigsvm.SVR(C=2.0, epsilon=0.05, gamma=0.3),
     "nu-svr": bigsvm.NuSVR(C=2.0, nu=0.3, gamma=0.3),
@@ -17,9 +18,11 @@ KINDS = {
 
 
 def options(estimator):
-    names = ("C", "nu", "epsilon", "gamma", "loss")
+    names = ("C", "nu", "epsilon", "gamma", "loss", "solver", "sampling", "ball_tol")
     given = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
-    return [word for name, value in given.items() for word in (f"--{name}", value)]
+    return [
+        word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,6 +85,15 @@ UNUSED = [
     ("one-class", "--class-weight", "1:2"),
     ("eps-svr", "--class-weight", "balanced"),
     ("nu-svr", "--class-weight", "balanced"),
+    ("l2-svc", "--nu", 0.3),
+    ("l2-svc", "--epsilon", 0.1),
+    ("l2-svc", "--loss", "hinge"),
+    ("l2-svc", "--tol", 0.01),
+    *(
+        (kind, option, value)
+        for kind in ("c-svc", "one-class", "eps-svr")
+        for option, value in (("--solver", "fw"), ("--sampling", 60), ("--ball-tol", 1e-3))
+    ),
 ]
 
 
@@ -104,3 +116,92 @@ def test_a_resumed_run_has_them_as_they_were_and_refuses_others(kind, unused, da
     run_here("train", data / "train.zarr", tmp_path / "m", *options)
     assert answer("train", "--resume", run)["converged"]
     assert f"means nothing for {kind}" in error_of("train", "--resume", run, *unused)
+
+
+# -- l2-svc: the search in samples, and whether sweeps follow it -----------------------------------
+
+L2 = ("--formulation", "l2-svc", "--gamma", "0.3")
+
+
+@pytest.mark.parametrize("option", ["--certify", "--no-certify"])
+def test_only_l2_svc_can_do_without_a_certificate(option, data, tmp_path):
+    message = error_of("train", data / "train.zarr", tmp_path / "m", option)
+    assert "is for l2-svc" in message
+    assert "means nothing for c-svc; leave it out" in message
+
+
+@pytest.mark.parametrize("solver", ["pairwise", "mfw", "fw", "cvm"])
+def test_not_certified_it_says_so_and_has_not_failed(solver, data, tmp_path):
+    options = (*L2, "--solver", solver, "--sampling", "20", "--no-certify")
+    record = answer("train", data / "train.zarr", tmp_path / "m", *options)
+    assert record["stop_reason"] == "sampled"
+    assert record["converged"] is False
+    assert record["gap"] is None
+    assert record["duality_gap"] is None
+    assert record["n_sweeps"] == 0
+    assert record["drift"] >= 0
+    estimator = bigsvm.L2SVC(gamma=0.3, solver=solver, sampling=20, certify=False)
+    fitted = estimator.fit(data / "train.zarr")
+    model = KernelExpansion.load(tmp_path / "m")
+    np.testing.assert_array_equal(model.coefficients, fitted.dual_coef_[0])
+    assert "not certified: random samples" in run_here("info", tmp_path / "m").stdout
+    assert answer("predict", data / "test.zarr", tmp_path / "m")["accuracy"] > 0.6
+
+
+def test_not_certified_a_person_is_told(data, tmp_path):
+    options = (*L2, "--no-certify")
+    ended = run_here("train", data / "train.zarr", tmp_path / "m", *options)
+    assert "the model is not certified: random samples had no point outside" in ended.stderr
+    assert "has not converged" not in ended.stderr
+    assert "not certified: random samples" in ended.stdout
+    assert "NOT converged" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--sampling", "many", "--sampling 'many' is not a number of rows, a share of them"),
+        ("--sampling", "0", "sampling is 0; it must be a number of rows"),
+        ("--sampling", "1.5", "sampling is 1.5; it must be"),
+        ("--sampling", "-3", "sampling is -3; it must be"),
+        ("--ball-tol", "0", "ball_tol is 0.0; it must be a finite number > 0"),
+        ("--gamma", "mean", "--gamma 'mean' is not a number, 'scale', 'auto' or 'mean-distance'"),
+    ],
+)
+def test_values_that_mean_nothing_are_one_line(option, value, message, data, tmp_path):
+    given = ("--formulation", "l2-svc", option, value)
+    assert message in error_of("train", data / "train.zarr", tmp_path / "m", *given)
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_unknown_solver_is_refused_with_the_known_ones(data, tmp_path):
+    ended = run_here("train", data / "train.zarr", tmp_path / "m", *L2, "--solver", "smo", code=2)
+    for known in ("pairwise", "mfw", "fw", "cvm"):
+        assert known in ended.stderr
+
+
+@pytest.mark.parametrize("formulation", ["l2-svc", "c-svc"])
+def test_gamma_of_the_mean_distance(formulation, data, tmp_path):
+    options = ("--formulation", formulation, "--gamma", "mean-distance")
+    assert answer("train", data / "train.zarr", tmp_path / "m", *options)["converged"]
+    store = bigsvm.open_store(data / "train.zarr")
+    X = store.rows.read(0, 300)
+    X = X if isinstance(X, np.ndarray) else X.toarray()
+    expected = 1 / (2 * X.astype(np.float64).var(axis=0).sum())
+    gamma = KernelExpansion.load(tmp_path / "m").kernel.gamma
+    assert gamma == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_search_that_was_stopped_is_resumed_by_its_directory_alone(data, tmp_path):
+    run, options = tmp_path / "run", (*L2, "--solver", "mfw", "--sampling", "30")
+    whole = answer("train", data / "train.zarr", tmp_path / "whole", *options)
+    stopped = answer(
+        "train", data / "train.zarr", tmp_path / "m", *options,
+        "--checkpoint", run, "--max-iter", "60",
+    )  # fmt: skip
+    assert stopped["stop_reason"] == "max_iter"
+    assert stopped["n_sweeps"] == 0
+    assert "is for" in error_of("train", "--resume", run, "--tol", "0.1")
+    record = answer("train", "--resume", run, "--max-iter", "-1")
+    assert record["converged"]
+    assert record["objective"] == pytest.approx(whole["objective"], rel=1e-4)

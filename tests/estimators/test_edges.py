@@ -25,12 +25,13 @@ KINDS = {
     "hinge": bigsvm.SVC(),
     "squared hinge": bigsvm.SVC(loss="squared_hinge"),
     "nu-svc": bigsvm.NuSVC(nu=0.607),
+    "l2-svc": bigsvm.L2SVC(ball_tol=1e-10),
     "one-class": bigsvm.OneClassSVM(nu=0.303),
     "eps-svr": bigsvm.SVR(),
     "nu-svr": bigsvm.NuSVR(nu=0.403),
 }
-CLASSIFIERS = ("hinge", "squared hinge", "nu-svc")
-WITH_C = ("hinge", "squared hinge", "eps-svr", "nu-svr")
+CLASSIFIERS = ("hinge", "squared hinge", "nu-svc", "l2-svc")
+WITH_C = ("hinge", "squared hinge", "l2-svc", "eps-svr", "nu-svr")
 REGRESSIONS = ("eps-svr", "nu-svr")
 
 MOONS, LABELS = make_moons(60, noise=0.3, random_state=0)
@@ -69,7 +70,15 @@ def kernel_of(model, X):
 
 
 def by_libsvm(kind, model, K, target):
-    """Coefficients and decision values of LIBSVM, given the kernel matrix in float64."""
+    """Coefficients and decision values of LIBSVM, given the kernel matrix in float64.
+
+    LIBSVM has no bias with a penalty: of l2-svc they are those of a dense problem.
+    """
+    if kind == "l2-svc":
+        sign = np.where(target == 1, 1.0, -1.0)
+        ridge = np.eye(len(K)) / model.C
+        beta = sign * naive.l2_svc((K + 1) * np.outer(sign, sign) + ridge)
+        return beta, (K + 1) @ beta
     own = {name: getattr(model, name) for name in ("C", "nu", "epsilon") if hasattr(model, name)}
     if kind == "squared hinge":
         own["C"] = 1e15  # the ridge takes its place
@@ -90,7 +99,10 @@ def dual_objective(kind, model, K, beta, target):
     if kind == "nu-svc":  # undivided by rho
         beta = beta * (model.nu * len(beta) / absolute)
     linear = 0.0
-    if kind in ("hinge", "squared hinge"):
+    if kind == "l2-svc":
+        K = K + 1
+        linear = absolute - beta @ beta / (2 * model.C)
+    elif kind in ("hinge", "squared hinge"):
         linear = absolute - (beta @ beta / (4 * model.C) if kind == "squared hinge" else 0.0)
     elif kind in REGRESSIONS:
         linear = target @ beta - getattr(model, "epsilon", 0.0) * absolute
@@ -155,6 +167,8 @@ def primal_objective(kind, model, K, beta, target):
         share = model.nu * len(beta) * epsilon if kind == "nu-svr" else 0.0
         return penalty + model.C * (share + losses.sum())
     losses = np.maximum(1 - np.where(target == 1, 1, -1) * values, 0)
+    if kind == "l2-svc":
+        return penalty + 0.5 * model.intercept_[0] ** 2 + 0.5 * model.C * (losses**2).sum()
     return penalty + model.C * (losses**2 if kind == "squared hinge" else losses).sum()
 
 
@@ -356,6 +370,10 @@ WRONG_KINDS = {
     "nu": ["0.5", [0.5], None],
     "epsilon": ["0.1", None],
     "tol": [None, "1e-3"],
+    "solver": [None, 3],
+    "sampling": [None, [60]],
+    "ball_tol": [None, "1e-6"],
+    "certify": [None, 1, "yes"],
     "kernel": [None, 3, len, bigsvm.kernels.RBF],
     "degree": ["3", None, [2]],
     "gamma": [None, [1.0], {}],

@@ -29,6 +29,7 @@ def waves():
 @parametrize_with_checks(
     [
         bigsvm.SVC(loss="squared_hinge"),
+        bigsvm.L2SVC(),
         bigsvm.NuSVC(nu=0.2),  # more is infeasible on the data of some checks
         bigsvm.OneClassSVM(),
         bigsvm.SVR(),

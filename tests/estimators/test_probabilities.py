@@ -78,7 +78,11 @@ def unchecked(estimator):
 
 
 @parametrize_with_checks(
-    [bigsvm.SVC(calibration="sigmoid"), bigsvm.NuSVC(nu=0.1, calibration="isotonic")],
+    [
+        bigsvm.SVC(calibration="sigmoid"),
+        bigsvm.NuSVC(nu=0.1, calibration="isotonic"),
+        bigsvm.L2SVC(calibration="sigmoid"),
+    ],
     expected_failed_checks=unchecked,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

@@ -4,11 +4,15 @@ import numpy as np
 
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
+from bigsvm.duals.ball import L2SVC, BallDual, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.frank_wolfe import SampledSearch
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
 
 
 def blobs(n=1500, d=5, seed=0, overlap=1.0):
@@ -63,3 +67,48 @@ def definition(X, y, alpha, intercept, *, C=1.0, gamma=0.5):
     dual = y @ alpha - 0.5 * alpha @ f
     primal = 0.5 * alpha @ f + C * np.maximum(0, 1 - y * (f + intercept)).sum()
     return dual, max(kkt, 0.0), primal - dual
+
+
+class Ball:
+    """A problem of a ball and a memory for it; each `search` and `train` is as a new process.
+
+    Memory is for 700 points.
+    """
+
+    def __init__(
+        self, X, y, *, C=5.0, solver="pairwise", kernel=None, capacity=700, block_bytes=1 << 14,
+        sample_weight=None, ball_tol=1e-8, sampling=60, seed=0,
+    ):  # fmt: skip
+        self.source = X if hasattr(X, "blocks") else as_row_source(X)
+        self.y = np.asarray(y, np.float64)
+        self.kernel = kernel or RBF(gamma=0.5)
+        formulation = L2SVC(sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight)
+        largest = 2.0 + 1 / C
+        self.dual = BallDual(formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest)
+        self.plan = TrainingPlan(capacity, capacity, capacity, 4096 * capacity, block_bytes, {})
+        self._search = {"ball_tol": ball_tol, "sampling": sampling, "seed": seed}
+
+    def tiles(self):
+        centred = self.kernel.is_shift_invariant and not self.source.is_sparse
+        centre = self.source.column_means() if centred else None
+        return KernelTiles(self.kernel, centre=centre, threads=1, offset=1.0)
+
+    def search(self, *, limits=None, checkpoint=None, tiles=None, **options):
+        return SampledSearch(
+            self.source, self.dual, tiles or self.tiles(), self.plan, **self._search,
+            limits=limits or Limits(), checkpoint=checkpoint, **options,
+        )  # fmt: skip
+
+    def train(self, *, limits=None, checkpoint=None, certify=True, **options):
+        """Search and certify; go on where the checkpoint ends."""
+        given = {"limits": limits or Limits(), "checkpoint": checkpoint, **options}
+        tiles, begin = self.tiles(), {}
+        if SampledSearch.is_next(checkpoint):
+            search = self.search(tiles=tiles, **given)
+            reason = search.run()
+            if not certify or reason not in (StopReason.SAMPLED, StopReason.CORE_FULL):
+                return search.result(reason)
+            begin = {"start": search.alpha(), "watch": search.watch}
+        return Decomposition(
+            self.source, self.dual, tiles, self.plan, tol=self._search["ball_tol"], **begin, **given
+        ).run()

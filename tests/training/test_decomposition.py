@@ -182,6 +182,26 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, mo
         assert "fill" in phases
 
 
+def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, monkeypatch):
+    """A start may be more rows than are active at once; whoever resumes does not give it again."""
+    monkeypatch.setattr("bigsvm.training.sweep.EVALUATIONS_AT_ONCE", 2e4)
+    X, y = blobs(1200, overlap=0.7)
+    start = dense_alpha(decomposition(X, y, C=0.5).run(), 1200)
+    settings = {"working_set": 150, "active_rows": 200}
+    assert np.count_nonzero(start) > 200
+    watch = StopAt(-1)
+    whole = decomposition(X, y, start=start, limits=Limits(interrupted=watch), **settings).run()
+    phases = []
+    for moment in range(1, 40, 4):
+        with Checkpoint(tmp_path / str(moment), {}) as checkpoint:
+            limits = Limits(interrupted=StopAt(moment))
+            decomposition(X, y, start=start, limits=limits, checkpoint=checkpoint, **settings).run()
+            phases.append(checkpoint.latest().values["phase"])
+            resumed = decomposition(X, y, checkpoint=checkpoint, **settings).run()
+        assert_same_bits(resumed, whole)
+    assert phases.count("fill") > 2
+
+
 @pytest.mark.slow  # what tests/cli/test_processes.py does to the command
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has got on a little."""

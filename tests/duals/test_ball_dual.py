@@ -1,0 +1,179 @@
+"""The ball's dual by its definitions, beside the optimum of a dense problem in float64."""
+
+import naive
+import numpy as np
+import pytest
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
+
+from bigsvm.duals.ball import L2SVC, BallDual, Solver
+from bigsvm.errors import DataError, ParameterError
+
+KERNELS = {
+    "rbf": {"name": "rbf", "gamma": 0.5},
+    "polynomial": {"name": "poly", "gamma": 0.5, "coef0": 1.0, "degree": 2},
+    "linear": {"name": "linear"},
+}
+WEIGHTED = {
+    "equal": {},
+    "classes": {"class_weight": (0.5, 2.0)},
+    "rows": {"sample_weight": np.random.default_rng(9).choice([0.0, 0.5, 1.0, 3.0], 40)},
+}
+
+
+class Problem:
+    """Rows (40, 3), K + 1, and K̃ among the rows that have a weight, all in float64."""
+
+    def __init__(self, kernel, weighted, C=2.0, seed=0):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40, 3))
+        sign = np.where(X[:, 0] + rng.normal(size=40) > 0, 1, -1).astype(np.int8)
+        given = WEIGHTED[weighted]
+        self.formulation = L2SVC(sign=sign, C=C, **given)
+        self.y = sign.astype(np.float64)
+        # C of each row, by the definition.
+        bound = C * np.where(sign > 0, *reversed(given.get("class_weight", (1.0, 1.0))))
+        bound = bound * given.get("sample_weight", 1.0)
+        self.rows = np.flatnonzero(bound)
+        self.C = bound
+        self.K = naive.kernel_matrix(X, X, **KERNELS[kernel]) + 1
+        among = np.ix_(self.rows, self.rows)
+        y = self.y[self.rows]
+        self.tilde = self.K[among] * np.outer(y, y) + np.diag(1 / bound[self.rows])
+        self.dual = BallDual(self.formulation, largest=float(np.diag(self.tilde).max()))
+
+    def signed(self, a):
+        """Alpha of all rows of weights a of those that have one."""
+        alpha = np.zeros(len(self.y))
+        alpha[self.rows] = a * self.y[self.rows]
+        return alpha
+
+    def at(self, a):
+        alpha = self.signed(a)
+        return self.dual.optimality(alpha, self.K @ alpha)
+
+    def somewhere(self, seed=1):
+        rng = np.random.default_rng(seed)
+        return rng.exponential(size=len(self.rows)) * (rng.random(len(self.rows)) < 0.5)
+
+
+@pytest.fixture(params=[(k, w) for k in KERNELS for w in WEIGHTED], ids="-".join)
+def problem(request):
+    return Problem(*request.param)
+
+
+def test_the_oracle_agrees_with_scipy(problem):
+    """Σ a − ½ aᵀK̃a is least squares with a >= 0, by the Cholesky factor of K̃."""
+    a = naive.l2_svc(problem.tilde)
+    factor = cholesky(problem.tilde, lower=True)
+    peer, _ = nnls(factor.T, solve_triangular(factor, np.ones(len(a)), lower=True))
+    np.testing.assert_allclose(a, peer, atol=1e-9 * a.max())
+
+
+def test_objective_and_gaps_are_their_definitions(problem):
+    a = problem.somewhere()
+    tilde, alpha, at = problem.tilde, problem.signed(a), problem.at(a)
+    objective = a.sum() - 0.5 * a @ tilde @ a
+    assert at.objective == pytest.approx(objective, rel=1e-12)
+    h = problem.K @ alpha
+    slack = np.maximum(0, 1 - problem.y * h)
+    primal = 0.5 * alpha @ h + 0.5 * problem.C @ slack**2
+    assert at.duality_gap == pytest.approx(primal - objective, rel=1e-10)
+    assert at.thresholds == (0.0,)
+    margins = 1 - tilde @ a
+    gap = max(margins.max(), 0.0) + (a @ tilde @ a) / a.sum() - 1
+    assert at.gap == pytest.approx(max(gap, 0.0), rel=1e-10, abs=1e-12)
+    assert at.n_support == np.count_nonzero(a)
+    assert at.n_bounded == 0
+
+
+def test_the_gap_is_that_on_the_simplex_in_units_of_the_margin(problem):
+    """R − min (K̃a)_i = R · gap, where alpha is as long as is best."""
+    a = problem.somewhere()
+    a /= a.sum()
+    R = a @ problem.tilde @ a
+    at = problem.at(a / R)
+    assert at.gap * R == pytest.approx(R - (problem.tilde @ a).min(), rel=1e-9)
+    assert at.objective == pytest.approx(0.5 / R, rel=1e-12)
+
+
+@pytest.mark.parametrize("tol", [1e-6, 1e-2, 0.5])
+def test_the_goal_is_when_the_larger_ball_encloses_all_points(problem, tol):
+    a = problem.somewhere()
+    a /= a.sum()
+    R, D = a @ problem.tilde @ a, problem.dual.largest
+    goal = problem.dual.goal_on_simplex(tol, R)
+    # Farthest: D + R - 2 (K̃a)_i <= (1 + tol)² (D - R) is R - (K̃a)_i <= goal.
+    assert 2 * goal + (D - R) == pytest.approx((1 + tol) ** 2 * (D - R), rel=1e-12)
+    assert problem.dual.goal(tol, problem.at(a / R)) * R == pytest.approx(goal, rel=1e-9)
+
+
+def test_at_the_optimum_both_gaps_close(problem):
+    at = problem.at(naive.l2_svc(problem.tilde))
+    assert at.gap <= 1e-10
+    assert abs(at.duality_gap) <= 1e-9 * at.objective
+    assert problem.dual.goal(1e-6, at) > 0
+
+
+def test_of_listed_rows_it_is_the_same(problem):
+    a = problem.somewhere()
+    alpha = problem.signed(a)
+    outputs, whole = problem.K @ alpha, problem.at(a)
+    listed = np.random.default_rng(0).permutation(len(alpha))
+    at = problem.dual.optimality(alpha[listed], outputs[listed], rows=listed)
+    assert at.gap == pytest.approx(whole.gap, rel=1e-12)
+    assert at.objective == pytest.approx(whole.objective, rel=1e-12)
+
+
+def test_doubtful_are_rows_without_alpha_that_might_be_outside(problem):
+    a = problem.somewhere()
+    a /= a @ problem.tilde @ a / a.sum()
+    alpha = problem.signed(a)
+    outputs = problem.K @ alpha
+    for tol in (0.1, 0.5, 1.0):
+        doubtful = problem.dual.doubtful(alpha, outputs, tol=tol, error=1e-3)
+        excess = a @ problem.tilde @ a / a.sum() - 1
+        expected = [
+            row
+            for row in problem.rows
+            if alpha[row] == 0 and 1 - problem.y[row] * outputs[row] + excess > tol - 2e-3
+        ]
+        np.testing.assert_array_equal(doubtful, expected)
+
+
+def test_at_zero_nothing_is_near(problem):
+    at = problem.at(np.zeros(len(problem.rows)))
+    assert at.gap == 1.0
+    assert at.objective == 0.0
+    assert problem.dual.goal(1e-3, at) == 0.0
+
+
+def test_of_a_largest_value_that_was_of_a_sample_no_radius_is_negative(problem):
+    dual = BallDual(problem.formulation, largest=1e-3)
+    assert dual.squared_radius(1.0) == 0.0
+    assert dual.goal_on_simplex(0.1, 1.0) == 0.0
+
+
+def test_a_weight_whose_ridge_is_infinite_is_none():
+    sign = np.array([1, -1, 1, 1], np.int8)
+    weights = np.array([1e-320, 1.0, 0.0, 2.0])
+    formulation = L2SVC(sign=sign, C=1.0, sample_weight=weights)
+    [segment] = formulation.segments(slice(None))
+    np.testing.assert_array_equal(segment.ridge, [0, 1, 0, 0.5])
+    np.testing.assert_array_equal(segment.box.lower, [0, -np.inf, 0, 0])
+    np.testing.assert_array_equal(segment.box.upper, [0, 0, 0, np.inf])
+    np.testing.assert_array_equal(formulation.has_variable(slice(None)), [False, True, False, True])
+    with pytest.raises(DataError, match="no row of the positive class has a positive weight"):
+        L2SVC(sign=sign[:3], C=1.0, sample_weight=weights[:3])
+
+
+@pytest.mark.parametrize("C", [0.0, -1.0, np.nan, np.inf])
+def test_a_penalty_that_is_none_is_refused(C):
+    with pytest.raises(ParameterError, match=r"C is .*finite number > 0"):
+        L2SVC(sign=np.array([1, -1], np.int8), C=C)
+
+
+def test_an_unknown_solver_is_refused_with_the_known_ones():
+    with pytest.raises(ParameterError, match="'smo'; it must be one of cvm, fw, mfw, pairwise"):
+        Solver.from_name("smo")
+    assert Solver.from_name("mfw") is Solver.MODIFIED_FRANK_WOLFE

@@ -1,0 +1,473 @@
+"""L2SVC beside a dense problem in float64, LIBLINEAR, and its own definition."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_moons
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.svm import LinearSVC
+
+import bigsvm
+from bigsvm import KernelExpansion
+from bigsvm.cache.costs import Decision
+from bigsvm.data import schema
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.ball import mean_distance
+from bigsvm.estimators.parameters import TrainingParameters
+
+SOLVERS = ("pairwise", "mfw", "fw", "cvm")
+KERNELS = {
+    "rbf": {"kernel": "rbf", "gamma": 0.7},
+    "linear": {"kernel": "linear"},
+    "poly": {"kernel": "poly", "gamma": 0.5, "coef0": 1.0, "degree": 2},
+    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
+}
+FINE = 1e-10
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(300, noise=0.3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    return make_classification(400, 30, n_informative=8, flip_y=0.1, random_state=1)
+
+
+def of_definition(model, X, y, weights=None):
+    """Optimal a of a dense problem, and K + 1, both in float64."""
+    described = dict(model.model_.kernel.describe())
+    name = described.pop("name")
+    K = pairwise_kernels(X, metric=name, **described) + 1
+    sign = np.where(y == model.classes_[1], 1.0, -1.0)
+    bound = model.C * (np.ones(len(y)) if weights is None else weights)
+    a, there = np.zeros(len(y)), bound > 0
+    among = np.ix_(there, there)
+    a[there] = naive.l2_svc(
+        K[among] * np.outer(sign[there], sign[there]) + np.diag(1 / bound[there])
+    )
+    return a, sign, K
+
+
+def is_the_optimum(model, X, y, weights=None):
+    """Hold objective, coefficients and values to the dense problem."""
+    a, sign, K = of_definition(model, X, y, weights)
+    assert model.converged_
+    assert model.stop_reason_ == "converged"
+    assert model.objective_ == pytest.approx(0.5 * a.sum(), rel=1e-6)
+    beta = np.zeros(len(y))
+    beta[model.support_] = model.dual_coef_[0]
+    np.testing.assert_allclose(beta, a * sign, atol=1e-4 * a.max())
+    assert model.intercept_[0] == pytest.approx(beta.sum())
+    values = K @ (a * sign)
+    np.testing.assert_allclose(model.decision_function(X), values, atol=1e-4)
+    assert model.gap_ <= model.certificate_["tol"]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_certified_it_is_the_optimum(moons, solver, kernel, form):
+    X, y = moons
+    model = bigsvm.L2SVC(C=10.0, solver=solver, ball_tol=FINE, **KERNELS[kernel])
+    is_the_optimum(model.fit(form(X), y), X, y)
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_of_any_C(moons, solver, C):
+    X, y = moons
+    is_the_optimum(bigsvm.L2SVC(C=C, solver=solver, ball_tol=FINE, gamma=1.0).fit(X, y), X, y)
+
+
+@pytest.mark.parametrize("C", [0.02, 2.0])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_of_the_linear_kernel_it_is_liblinears(wide, solver, C):
+    """Its C is half of ours, and its bias has the same penalty."""
+    X, y = wide
+    model = bigsvm.L2SVC(C=C, solver=solver, kernel="linear", ball_tol=FINE).fit(X, y)
+    peer = LinearSVC(
+        loss="squared_hinge", dual=True, fit_intercept=True, intercept_scaling=1, C=C / 2,
+        tol=1e-10, max_iter=10**6, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    np.testing.assert_allclose(
+        model.decision_function(X), peer.decision_function(X), rtol=0, atol=1e-3
+    )
+    np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, peer.intercept_, atol=1e-4)
+    w = np.append(peer.coef_[0], peer.intercept_)
+    slack = np.maximum(0, 1 - np.where(y == 1, 1, -1) * peer.decision_function(X))
+    primal = 0.5 * w @ w + C / 2 * slack @ slack
+    assert model.objective_ == pytest.approx(primal, rel=1e-6)
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_weight_of_two_is_the_row_twice(moons, solver):
+    X, y = moons
+    weights = np.random.default_rng(0).integers(0, 3, len(y))
+    options = {"C": 5.0, "gamma": 1.0, "ball_tol": FINE, "solver": solver}
+    weighted = bigsvm.L2SVC(**options).fit(X, y, sample_weight=weights)
+    is_the_optimum(weighted, X, y, weights)
+    again = np.repeat(np.arange(len(y)), weights)
+    repeated = bigsvm.L2SVC(**options).fit(X[again], y[again])
+    assert repeated.objective_ == pytest.approx(weighted.objective_, rel=1e-8)
+    np.testing.assert_allclose(
+        repeated.decision_function(X), weighted.decision_function(X), atol=1e-6
+    )
+    assert (weights[weighted.support_] > 0).all()
+
+
+def test_class_weights_are_weights_of_their_rows(moons):
+    X, y = moons
+    model = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE, class_weight={0: 0.5, 1: 3.0}).fit(X, y)
+    is_the_optimum(model, X, y, np.where(y == 1, 3.0, 0.5))
+    by_rows = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE).fit(
+        X, y, sample_weight=np.where(y == 1, 3.0, 0.5)
+    )
+    assert by_rows.objective_ == pytest.approx(model.objective_, rel=1e-9)
+    y_rare = (np.arange(len(y)) < 40).astype(int)
+    balanced = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE, class_weight="balanced").fit(X, y_rare)
+    is_the_optimum(balanced, X, y_rare, np.where(y_rare == 1, 300 / 80, 300 / 520))
+
+
+def test_a_class_of_one_row(moons):
+    X, _ = moons
+    y = np.zeros(300, int)
+    y[123] = 1
+    is_the_optimum(bigsvm.L2SVC(gamma=1.0, ball_tol=FINE).fit(X, y), X, y)
+
+
+# -- not certified --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("sampling", [1, 60, 0.3, "all"])
+def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling):
+    X, y = moons
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = bigsvm.L2SVC(C=10, gamma=1.0, solver=solver, sampling=sampling, certify=False)
+        model.fit(X, y)
+    assert model.stop_reason_ == "sampled"
+    assert not model.converged_
+    assert model.gap_ is None
+    assert model.duality_gap_ is None
+    assert model.certificate_["n_sweeps"] == 0
+    a, sign, K = of_definition(model, X, y)
+    beta = np.zeros(300)
+    beta[model.support_] = model.dual_coef_[0]
+    assert (beta * sign >= 0).all()
+    objective = np.abs(beta).sum() - 0.5 * beta @ (K @ beta + beta / 10)
+    assert model.objective_ == pytest.approx(objective, rel=1e-4)
+    assert objective <= 0.5 * a.sum()
+    np.testing.assert_allclose(model.decision_function(X), K @ beta, atol=1e-6)
+    if sampling != 1:
+        assert model.score(X, y) > 0.85
+
+
+def test_an_uncertified_model_is_saved_and_loaded(moons, tmp_path):
+    X, y = moons
+    model = bigsvm.L2SVC(C=10, gamma=1.0, certify=False).fit(X, y)
+    model.model_.save(tmp_path / "model")
+    loaded = KernelExpansion.load(tmp_path / "model")
+    values = loaded.decision_function(as_row_source(X))
+    np.testing.assert_array_equal(values, model.decision_function(X))
+    assert loaded.certificate == model.certificate_
+    assert loaded.certificate["stop_reason"] == "sampled"
+    assert loaded.certificate["gap"] is None
+    assert loaded.formulation == "l2-svc"
+    assert json.dumps(loaded.certificate)
+
+
+def test_seeds_are_other_samples_and_the_same_one_the_same(moons):
+    X, y = moons
+    fitted = [
+        bigsvm.L2SVC(gamma=1.0, certify=False, random_state=seed).fit(X, y) for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(fitted[0].dual_coef_, fitted[1].dual_coef_)
+    assert fitted[0].objective_ != fitted[2].objective_
+
+
+def test_out_of_steps_it_warns_with_what_was_asked_for(moons):
+    X, y = moons
+    with pytest.warns(ConvergenceWarning, match=r"max_iter.*gap unknown, tol 1e-06"):
+        model = bigsvm.L2SVC(gamma=1.0, max_iter=5).fit(X, y)
+    assert model.stop_reason_ == "max_iter"
+    assert model.n_iter_ == 5
+
+
+def test_a_full_core_set_goes_on_where_it_is_certified_and_warns_where_not():
+    X, y = make_moons(1200, noise=0.4, random_state=0)
+    options = {"gamma": 1.0, "memory": "2MB", "ball_tol": 1e-7, "n_jobs": 1}
+    with pytest.warns(ConvergenceWarning, match="core set has as many points as memory holds"):
+        model = bigsvm.L2SVC(certify=False, **options).fit(X, y)
+    assert model.stop_reason_ == "core_full"
+    full = len(model.support_)
+    certified = bigsvm.L2SVC(**options).fit(X, y)
+    assert certified.converged_
+    assert len(certified.support_) > full
+    plenty = bigsvm.L2SVC(gamma=1.0, ball_tol=1e-9).fit(X, y)
+    assert certified.objective_ == pytest.approx(plenty.objective_, rel=1e-6)
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("solver", "smo", r"solver is 'smo'; it must be one of cvm, fw, mfw, pairwise"),
+        ("sampling", 0, "sampling is 0; it must be a number of rows"),
+        ("sampling", -5, "sampling is -5"),
+        ("sampling", 1.5, r"sampling is 1\.5"),
+        ("sampling", 0.0, r"sampling is 0\.0"),
+        ("sampling", np.nan, "sampling is nan"),
+        ("sampling", np.inf, "sampling is inf"),
+        ("sampling", "some", "sampling is 'some'"),
+        ("ball_tol", 0.0, r"ball_tol is 0\.0; it must be a finite number > 0"),
+        ("ball_tol", -1.0, r"ball_tol is -1\.0"),
+        ("ball_tol", np.inf, "ball_tol is inf"),
+        ("certify", "no", "certify is 'no'; it must be True or False"),
+        ("C", 0.0, r"C is 0\.0"),
+        ("gamma", "mean", "gamma is 'mean'; it must be 'scale', 'auto', 'mean-distance' or"),
+    ],
+)
+def test_parameters_that_mean_nothing_are_refused(moons, name, value, message):
+    with pytest.raises(ParameterError, match=message):
+        bigsvm.L2SVC(**{name: value}).fit(*moons)
+
+
+@pytest.mark.parametrize("sampling", [1, 1.0, 60, 60.0, np.int64(5), np.float32(0.5), 10**9, "all"])
+def test_samplings_that_mean_something(sampling):
+    TrainingParameters(formulation="l2-svc", sampling=sampling).check()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gamma_of_the_mean_distance_is_its_definition(moons, form, weighted):
+    X, y = moons
+    weights = np.random.default_rng(0).integers(0, 3, 300).astype(float) if weighted else None
+    share = np.ones(300) if weights is None else weights
+    share = share / share.sum()
+    squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    expected = 1 / (share @ squared @ share)
+    model = bigsvm.L2SVC(gamma="mean-distance").fit(form(X), y, sample_weight=weights)
+    assert model.model_.kernel.gamma == pytest.approx(expected, rel=1e-9)
+    other = bigsvm.SVC(gamma="mean-distance").fit(form(X), y, sample_weight=weights)
+    assert other.model_.kernel.gamma == model.model_.kernel.gamma
+
+
+def test_the_mean_distance_of_many_rows_is_that_of_a_sample(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 4)).astype(np.float32) + 100
+    X[:10_000, 0] += 10
+    squared = 2 * X.astype(np.float64).var(axis=0).sum()
+    rows = bigsvm.write_store(tmp_path / "s.zarr", X, np.zeros(len(X))).rows
+    for source in (as_row_source(X), rows):
+        assert mean_distance(source, None, seed=0) == pytest.approx(squared, rel=0.05)
+        assert mean_distance(source, None, seed=0) == mean_distance(source, None, seed=0)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_rows_that_are_all_the_same_have_no_distance(form):
+    X, y = np.full((20, 3), 0.1), np.arange(20) % 2
+    model = bigsvm.L2SVC(gamma="mean-distance").fit(form(X), y)
+    assert model.model_.kernel.gamma == 1.0
+    assert model.converged_
+
+
+# -- going on from other models -------------------------------------------------------------------
+
+
+def test_a_path_has_the_models_that_each_C_alone_has(moons):
+    X, y = moons
+    path = bigsvm.C_path(bigsvm.L2SVC(gamma=1.0, ball_tol=FINE), X, y, C=[4.0, 1.0, 16.0])
+    for model in path:
+        is_the_optimum(model, X, y)
+
+
+def test_a_warm_start_searches_no_more(moons):
+    X, y = moons
+    model = bigsvm.L2SVC(gamma=1.0, warm_start=True, ball_tol=FINE).fit(X, y)
+    assert model.certificate_["drift"] is not None
+    model.set_params(C=2.0).fit(X, y)
+    assert model.certificate_["drift"] is None
+    is_the_optimum(model, X, y)
+
+
+def test_from_a_model_that_is_not_certified(moons):
+    X, y = moons
+    model = bigsvm.L2SVC(gamma=1.0, certify=False, warm_start=True, ball_tol=FINE).fit(X, y)
+    model.set_params(certify=True).fit(X, y)
+    is_the_optimum(model, X, y)
+
+
+# -- stores ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clouds():
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(4000) < 0.4, 1, -1)
+    X = rng.normal(size=(4000, 12)).astype(np.float32)
+    X[:, 0] += y
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def store(clouds, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+        return bigsvm.write_store(tmp_path_factory.mktemp("s") / "s.zarr", *clouds)
+
+
+LITTLE = {"C": 1.0, "gamma": 0.05, "memory": "12MB", "n_jobs": 1, "ball_tol": 1e-8}
+
+
+@pytest.fixture(scope="module")
+def of_store(store):
+    return bigsvm.L2SVC(**LITTLE).fit(store)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_store_has_the_optimum_of_its_rows(store, clouds, of_store, solver):
+    model = bigsvm.L2SVC(solver=solver, **LITTLE).fit(store)
+    assert model.converged_
+    assert model.certificate_["bytes_read"] > 0
+    assert model.objective_ == pytest.approx(of_store.objective_, rel=1e-5)
+    X, y = clouds
+    lazy = bigsvm.L2SVC(solver=solver, **LITTLE).fit(da.from_array(X, chunks=(700, -1)), y)
+    assert lazy.objective_ == pytest.approx(of_store.objective_, rel=1e-5)
+
+
+def assert_same_model(model, other):
+    np.testing.assert_array_equal(model.support_, other.support_)
+    np.testing.assert_array_equal(model.dual_coef_, other.dual_coef_)
+    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter", "drift"):
+        assert model.certificate_[name] == other.certificate_[name], name
+
+
+def test_out_of_steps_again_and_again_it_ends_at_the_same_model(store, of_store, tmp_path):
+    """In its search, and in the sweeps after it."""
+    run, stops = tmp_path / "run", []
+    for max_iter in (40, 300, of_store.n_iter_ // 2, -1):
+        model = bigsvm.L2SVC(**LITTLE, checkpoint=run, max_iter=max_iter)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(store)
+        stops.append(model.certificate_["n_sweeps"])
+    assert stops[0] == 0
+    assert model.converged_
+    assert model.objective_ == pytest.approx(of_store.objective_, rel=1e-6)
+
+
+def test_killed_again_and_again_it_ends_at_the_same_model(store, of_store, tmp_path):
+    """`kill -9` of a real process, each time after it has saved once more."""
+    code = textwrap.dedent(
+        """
+        import sys
+        import bigsvm
+        C, gamma, memory, ball_tol, run, store, model = sys.argv[1:]
+        fitted = bigsvm.L2SVC(
+            C=float(C), gamma=float(gamma), memory=memory, ball_tol=float(ball_tol), n_jobs=1,
+            checkpoint=run, checkpoint_every=0.02,
+        ).fit(store)
+        fitted.model_.save(model)
+        """
+    )
+    run, model = tmp_path / "run", tmp_path / "model"
+    given = [LITTLE[name] for name in ("C", "gamma", "memory", "ball_tol")]
+    command = [sys.executable, "-c", code, *map(str, [*given, run, store.path, model])]
+
+    def newest():
+        return max((path.name for path in run.glob("generation-*")), default="")
+
+    kills, phases = 0, set()
+    for _ in range(3):
+        before = newest()
+        process = subprocess.Popen(command)
+        while newest() == before and process.poll() is None:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        manifest = (run / newest() / "manifest.json").read_text()
+        latest, _ = json.JSONDecoder().raw_decode(manifest)
+        phases.add(latest["values"]["phase"])
+    assert kills >= 1
+    assert "search" in phases
+    assert subprocess.run(command, check=False).returncode == 0
+    ended = KernelExpansion.load(model)
+    np.testing.assert_array_equal(ended.support, of_store.model_.support)
+    np.testing.assert_array_equal(ended.coefficients, of_store.model_.coefficients)
+    assert ended.certificate["gap"] == of_store.gap_
+
+
+def test_a_finished_run_is_the_same_model_again(store, of_store, tmp_path):
+    model = bigsvm.L2SVC(**LITTLE, checkpoint=tmp_path / "run")
+    assert_same_model(model.fit(store), of_store)
+    assert_same_model(clone(model).fit(store), of_store)
+
+
+def test_all_rows_as_one_working_set(moons):
+    X, y = moons
+    is_the_optimum(bigsvm.L2SVC(gamma=1.0, ball_tol=FINE, working_set="all").fit(X, y), X, y)
+
+
+def test_kernel_rows_on_disk_are_not_those_of_another_formulation(tmp_path, monkeypatch):
+    """Ours are of K + 1, and of K where no bias is one of the weights."""
+    keep = Decision(1.0, 0.5, 0.5, True, "as the test says")
+    monkeypatch.setattr("bigsvm.cache.disk.decide", lambda **seconds: keep)
+    X, y = make_moons(1500, noise=0.3, random_state=0)
+    options = {
+        "gamma": 1.0, "working_set": "all", "memory": "2MB", "n_jobs": 1, "disk_cache": "100MB",
+        "cache_dir": tmp_path,
+    }  # fmt: skip
+    objectives, reads = [], []
+    for _ in range(2):
+        for estimator in (bigsvm.L2SVC(ball_tol=1e-8, **options), bigsvm.SVC(**options)):
+            objectives.append(estimator.fit(X, y).objective_)
+            reads.append(estimator.certificate_["row_reads"])
+    assert min(reads) > 0
+    ball = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE).fit(X, y)
+    assert objectives[0::2] == pytest.approx([ball.objective_] * 2, rel=1e-6)
+    hinge = bigsvm.SVC(gamma=1.0).fit(X, y)
+    assert objectives[1::2] == pytest.approx([hinge.objective_] * 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_kernel_matrix(moons, solver):
+    X, y = moons
+    K = pairwise_kernels(X, metric="rbf", gamma=1.0)
+    model = bigsvm.L2SVC(kernel="precomputed", solver=solver, ball_tol=FINE).fit(K, y)
+    rbf = bigsvm.L2SVC(gamma=1.0, solver=solver, ball_tol=FINE).fit(X, y)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(rbf.objective_, rel=1e-6)
+    np.testing.assert_allclose(model.decision_function(K), rbf.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+@pytest.mark.parametrize("certify", [False, True])
+def test_probabilities(moons, method, certify):
+    X, y = moons
+    model = bigsvm.L2SVC(gamma=1.0, C=5, calibration=method, certify=certify).fit(X, y)
+    probability = model.predict_proba(X)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    order = np.argsort(model.decision_function(X))
+    assert (np.diff(probability[order, 1]) >= 0).all()

@@ -1,0 +1,441 @@
+"""The sampled search: where it ends, what it may not do, and the bits of an undisturbed run."""
+
+import itertools
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigsvm.data.random_rows import RandomRows
+from bigsvm.data.sources import as_row_source
+from bigsvm.data.write import write_store
+from bigsvm.errors import MemoryBudgetError
+from bigsvm.training import events, frank_wolfe
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.frank_wolfe import SampledSearch, largest_core, sample_size
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
+
+from .problems import Ball, blobs, dense_alpha, gram
+
+SOLVERS = ("pairwise", "mfw", "fw", "cvm")
+SAMPLINGS = ("all", 0.3, 60, 1)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return blobs(600)
+
+
+def tilde(X, y, C=5.0):
+    return (gram(X) + 1) * np.outer(y, y) + np.eye(len(y)) / C
+
+
+@pytest.fixture(scope="module")
+def optimum(problem):
+    X, y = problem
+    a = naive.l2_svc(tilde(X, y.astype(float)))
+    return 0.5 * a.sum()
+
+
+class StopAt:
+    """Asks to stop the so many-th time that a run looks up."""
+
+    def __init__(self, moment):
+        self.moment, self.count = moment, 0
+
+    def __call__(self):
+        self.count += 1
+        return self.count == self.moment
+
+
+class Until:
+    """Asks to stop from the moment that a run has told of something on."""
+
+    def __init__(self, wanted):
+        self.wanted, self.reached = wanted, False
+
+    def __call__(self):
+        return self.reached
+
+    def listen(self, event):
+        self.reached |= self.wanted(event)
+
+
+def assert_same_bits(result, reference):
+    np.testing.assert_array_equal(result.support, reference.support)
+    np.testing.assert_array_equal(result.alpha, reference.alpha)
+    for name in ("stop_reason", "n_sweeps", "n_iter", "gap", "objective", "drift"):
+        assert getattr(result.certificate, name) == getattr(reference.certificate, name), name
+
+
+# -- where it ends --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_certified_it_is_the_optimum(problem, optimum, solver, sampling):
+    X, y = problem
+    result = Ball(X, y, solver=solver, sampling=sampling, ball_tol=1e-9).train()
+    certificate = result.certificate
+    assert certificate.converged
+    assert certificate.n_sweeps >= 1
+    assert certificate.objective == pytest.approx(optimum, rel=1e-6)
+    K, alpha = tilde(X, y.astype(float)), dense_alpha(result, 600)
+    a = alpha * y
+    assert (a >= 0).all()
+    gap = (1 - K @ a).max() + a @ K @ a / a.sum() - 1
+    assert certificate.gap == pytest.approx(gap, abs=1e-7)
+    assert gap <= certificate.tol * 1.01 + 1e-9
+    assert 0 <= certificate.drift < 1e-2
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_of_samples_of_all_rows_it_ends_within_the_tolerance(problem, solver, form):
+    """No sweep has said so; the definition does, of the rows outside the core set."""
+    X, y = problem
+    tol = 1e-6
+    ball = Ball(form(X), y, solver=solver, sampling="all", ball_tol=tol)
+    search = ball.search()
+    result = search.result(search.run())
+    assert result.certificate.stop_reason is StopReason.SAMPLED
+    assert not result.certificate.converged
+    assert result.certificate.gap is None
+    assert result.certificate.n_sweeps == 0
+    K = tilde(X, y.astype(float))
+    a = dense_alpha(result, 600) * y
+    objective = a.sum() - 0.5 * a @ K @ a
+    assert result.certificate.objective == pytest.approx(objective, rel=1e-5)
+    a /= a.sum()
+    R = a @ K @ a
+    goal = (tol + tol**2 / 2) * (2 + 1 / 5 - R)
+    outside = R - K @ a
+    others = np.setdiff1d(np.arange(600), search.core.indices)
+    assert len(others) > 50
+    assert outside[others].max() <= goal + 1e-7
+    if solver == "cvm":
+        assert outside.max() <= goal + 1e-7
+
+
+def test_samples_miss_what_sweeps_find(problem, optimum):
+    """One row a sample: it ends at the first that is not outside."""
+    X, y = problem
+    ball = Ball(X, y, sampling=1)
+    found = ball.train(certify=False).certificate
+    assert found.stop_reason is StopReason.SAMPLED
+    assert found.objective < 0.9 * optimum
+    whole = ball.train().certificate
+    assert whole.objective == pytest.approx(optimum, rel=1e-6)
+
+
+def test_rows_sorted_by_class_are_sampled_as_well(problem, optimum):
+    """Several samples that are all rows in sum are not the rows in order, one after the other."""
+    X, y = problem
+    order = np.lexsort((X[:, 0], y))
+    ball = Ball(X[order], y[order], sampling=60, ball_tol=1e-7)
+    found = ball.train(certify=False).certificate
+    assert found.objective > 0.5 * optimum
+    drawn = []
+    rows = RandomRows(ball.source, 1 << 14, 0, 0)
+    for indices, _ in rows.draw(1200):
+        drawn.extend(indices)
+    assert len(set(drawn[:60])) > 50
+    assert np.abs(np.diff(drawn)).mean() > 100
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_rows_without_weight_never_join(problem, solver):
+    X, y = problem
+    rng = np.random.default_rng(3)
+    weights = rng.choice([0.0, 0.0, 1.0, 2.0, 1e-310], 600)
+    ball = Ball(X, y, solver=solver, sample_weight=weights, sampling="all", ball_tol=1e-6)
+    search = ball.search()
+    assert search.run() is StopReason.SAMPLED
+    assert (weights[search.core.indices] >= 1).all()
+    result = ball.train()
+    assert (weights[result.support] >= 1).all()
+    there = weights >= 1
+    K = (gram(X[there]) + 1) * np.outer(y[there], y[there]).astype(float)
+    a = naive.l2_svc(K + np.diag(1 / (5.0 * weights[there])))
+    assert result.certificate.objective == pytest.approx(0.5 * a.sum(), rel=1e-5)
+
+
+def test_a_class_of_one_row_is_in_the_first_ball(problem):
+    X, y = problem
+    y = np.full(600, -1, np.int8)
+    y[417] = 1
+    ball = Ball(X, y, sampling=5)
+    search = ball.search(limits=Limits(max_iter=0))
+    search.run()
+    assert 417 in search.core.indices
+    a = naive.l2_svc(tilde(X, y.astype(float)))
+    certificate = ball.train().certificate
+    assert certificate.objective == pytest.approx(0.5 * a.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_rows_that_are_repeated_with_either_label(solver):
+    X, y = blobs(150)
+    X, y = np.concatenate([X, X, X]), np.concatenate([y, y, -y])
+    result = Ball(X, y, solver=solver, ball_tol=1e-9).train()
+    a = naive.l2_svc(tilde(X, y.astype(float)))
+    assert result.certificate.converged
+    assert result.certificate.objective == pytest.approx(0.5 * a.sum(), rel=1e-6)
+
+
+def test_two_rows_are_a_ball():
+    X, y = np.array([[0.0], [3.0]], np.float32), np.array([1, -1], np.int8)
+    result = Ball(X, y, ball_tol=1e-9).train()
+    a = naive.l2_svc(tilde(X, y.astype(float)))
+    np.testing.assert_allclose(np.abs(result.alpha), a, rtol=1e-6)
+
+
+def test_every_round_lowers_the_energy_and_tells(problem):
+    X, y = problem
+    for solver in SOLVERS:
+        seen = []
+        search = Ball(X, y, solver=solver).search(listener=seen.append)
+        search.run()
+        assert type(seen[0]) is events.Planned
+        told = [event for event in seen if type(event) is events.Searching]
+        assert len(told) == len(seen) - 1 > 3
+        # D - R: R falls, but for the rounding of the factor.
+        assert all(b.radius >= a.radius - 1e-6 for a, b in itertools.pairwise(told))
+        assert all(a.steps <= b.steps for a, b in itertools.pairwise(told))
+        assert told[-1].size == len(search.core)
+        assert all(np.isfinite(event.gap) and event.gap >= 0 for event in told)
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("max_iter", [0, 1, 50])
+def test_max_iter_stops_it_there(problem, solver, max_iter):
+    X, y = problem
+    result = Ball(X, y, solver=solver).train(limits=Limits(max_iter=max_iter))
+    assert result.certificate.stop_reason is StopReason.MAX_ITER
+    assert result.certificate.n_iter == max_iter
+    assert result.certificate.gap is None
+    assert len(result.support) > 0
+
+
+def test_max_iter_counts_the_steps_of_both(problem):
+    X, y = problem
+    ball = Ball(X, y, ball_tol=1e-9)
+    search = ball.search()
+    search.run()
+    whole = ball.train().certificate
+    assert whole.n_iter > search.count.n_iter + 1
+    result = ball.train(limits=Limits(max_iter=search.count.n_iter + 1))
+    assert result.certificate.stop_reason is StopReason.MAX_ITER
+    assert result.certificate.n_iter == search.count.n_iter + 1
+    assert result.certificate.gap > result.certificate.tol
+
+
+def test_a_time_limit_stops_and_says_so(problem):
+    result = Ball(*problem).train(limits=Limits(max_seconds=1e-9))
+    assert result.certificate.stop_reason is StopReason.TIME_LIMIT
+    assert result.certificate.gap is None
+
+
+def test_search_and_sweeps_have_one_time_limit(problem, monkeypatch):
+    """The clock goes on where the search ends."""
+    now, alpha = [0.0], SampledSearch.alpha
+
+    def late(search):
+        now[0] = 11.0
+        return alpha(search)
+
+    monkeypatch.setattr("bigsvm.training.watch.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(SampledSearch, "alpha", late)
+    result = Ball(*problem).train(limits=Limits(max_seconds=10.0))
+    assert result.certificate.stop_reason is StopReason.TIME_LIMIT
+
+
+def test_what_it_costs_is_counted_once(problem, monkeypatch):
+    ball = Ball(*problem)
+    search = ball.search()
+    search.run()
+    tiles = ball.tiles()
+    monkeypatch.setattr(ball, "tiles", lambda: tiles)
+    total = ball.train().certificate.n_kernel_evaluations
+    assert total == tiles.n_evaluations > search.count.n_kernel_evaluations > 0
+
+
+def test_interrupted_before_its_first_points_there_is_no_model_but_a_way_on(problem, tmp_path):
+    ball = Ball(*problem)
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        result = ball.train(checkpoint=checkpoint, limits=Limits(interrupted=StopAt(1)))
+    assert result.certificate.stop_reason is StopReason.INTERRUPTED
+    assert result.certificate.objective is None
+    assert len(result.support) == 0
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        assert_same_bits(ball.train(checkpoint=checkpoint), ball.train())
+
+
+# -- a core set that is full ----------------------------------------------------------------------
+
+
+def test_a_full_core_set_says_so(problem, optimum):
+    X, y = problem
+    ball = Ball(X, y, capacity=40)
+    result = ball.train(certify=False)
+    assert result.certificate.stop_reason is StopReason.CORE_FULL
+    assert not result.certificate.converged
+    assert 0 < len(result.support) <= 40
+    assert "memory" in StopReason.CORE_FULL.sentence
+    certified = ball.train().certificate
+    assert certified.converged
+    assert certified.objective == pytest.approx(optimum, rel=1e-5)
+
+
+def test_a_core_set_beyond_memory_is_not_resumed(problem, tmp_path):
+    X, y = problem
+    limits = Limits(max_iter=600)
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        Ball(X, y).train(checkpoint=checkpoint, limits=limits)
+    with (
+        Checkpoint(tmp_path / "run", {}) as checkpoint,
+        pytest.raises(MemoryBudgetError, match="as much memory as before"),
+    ):
+        Ball(X, y, capacity=40).train(checkpoint=checkpoint)
+
+
+def test_the_largest_core_is_what_memory_holds():
+    X, y = blobs(50)
+    for capacity in (1, 30, 300, 1024, 1500):
+        plan = Ball(X, y, capacity=capacity).plan
+        size = largest_core(plan)
+        width = 4 * 1024 * -(-size // 1024)
+        assert size * width <= plan.gram_bytes
+        assert size == capacity or (size + 1) * 4 * 1024 * -(-(size + 1) // 1024) > plan.gram_bytes
+
+
+def test_sizes_of_samples():
+    assert [sample_size(s, 1000) for s in ("all", 0.3, 1.0, 1, 60, 5000, 1e-9, 60.0)] == [
+        1000, 300, 1000, 1, 60, 1000, 1, 60,
+    ]  # fmt: skip
+
+
+# -- resuming -------------------------------------------------------------------------------------
+
+
+SOURCES = {
+    "memory": lambda X, y, folder: (X, y),
+    "sparse": lambda X, y, folder: (sp.csr_array(X), y),
+    "store": lambda X, y, folder: stored(X, y, folder),
+    "dask": lambda X, y, folder: (as_row_source(da.from_array(X, chunks=(97, -1))), y),
+}
+
+
+def stored(X, y, folder):
+    store = write_store(folder / "s.zarr", X, y.astype(float))
+    return store.rows, store.labels()
+
+
+@pytest.mark.parametrize(
+    ("kind", "solver"),
+    [
+        *(("memory", solver) for solver in SOLVERS),
+        ("sparse", "cvm"),
+        ("store", "mfw"),
+        ("store", "pairwise"),
+        ("dask", "pairwise"),
+    ],
+)
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, solver, kind, problem):
+    """Each run gets a little further, whatever it is doing; the next one goes on from there."""
+    X, y = SOURCES[kind](*blobs(350, seed=4), tmp_path)
+    ball = Ball(X, y, solver=solver, sampling=40, ball_tol=1e-6)
+    watch = StopAt(-1)
+    whole = ball.train(limits=Limits(interrupted=watch))
+    assert whole.certificate.converged
+    assert watch.count > 15
+    phases = set()
+    for first in range(1, watch.count, max(1, watch.count // 12)):
+        with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:
+            for moment in (first, 2, 1, 3, 7, -1):
+                result = ball.train(
+                    checkpoint=checkpoint, limits=Limits(interrupted=StopAt(moment))
+                )
+                saved = checkpoint.latest()
+                if saved is not None:
+                    phases.add(saved.values["phase"])
+                if result.certificate.converged:
+                    break
+                assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        assert_same_bits(result, whole)
+    assert "search" in phases
+    assert len(phases) > 1
+
+
+def test_saved_at_every_round_and_killed_it_gives_the_same_bits(tmp_path, problem):
+    """A generation of each round is what a kill after it would leave."""
+    X, y = problem
+    ball = Ball(X, y, sampling=40)
+    whole = ball.train()
+
+    class Killed(BaseException):
+        pass
+
+    class Kill:
+        def __init__(self, after):
+            self.left = after
+
+        def __call__(self, event):
+            self.left -= type(event) is events.Checkpointed
+            if not self.left:
+                raise Killed
+
+    for after in (1, 2, 3):
+        with Checkpoint(tmp_path / f"{after}", {}) as checkpoint:
+            for _ in range(2):
+                with pytest.raises(Killed):
+                    ball.train(checkpoint=checkpoint, checkpoint_every=1e-9, listener=Kill(after))
+            assert_same_bits(ball.train(checkpoint=checkpoint), whole)
+
+
+def test_killed_between_search_and_sweep_it_searches_the_rest_again(tmp_path, problem):
+    X, y = problem
+    ball = Ball(X, y, sampling=40)
+    whole = ball.train()
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        # As a process that was killed then leaves it: the search's own generations, no other.
+        search = ball.search(checkpoint=checkpoint, checkpoint_every=1e-9)
+        assert search.run() is StopReason.SAMPLED
+        assert checkpoint.latest().values["phase"] == "search"
+        assert_same_bits(ball.train(checkpoint=checkpoint), whole)
+        # And once more: the run is over.
+        assert_same_bits(ball.train(checkpoint=checkpoint), whole)
+
+
+def test_the_seed_is_another_search_of_the_same_ball(problem, optimum):
+    X, y = problem
+    one, other = (Ball(X, y, seed=seed).search() for seed in (0, 1))
+    one.run()
+    other.run()
+    assert set(one.core.indices) != set(other.core.indices)
+    assert Ball(X, y, seed=1).train().certificate.objective == pytest.approx(optimum, rel=1e-6)
+
+
+def test_rounds_are_bounded(problem, monkeypatch):
+    """However small a sample, so many are looked at together at most, and rows of all of them."""
+    X, y = problem
+    asked = []
+    draw = RandomRows.draw
+
+    def counted(rows, count):
+        asked.append(count)
+        return draw(rows, count)
+
+    monkeypatch.setattr(RandomRows, "draw", counted)
+    Ball(X, y, sampling=7).search().run()
+    assert max(asked) <= frank_wolfe.MOST_SAMPLES * 7
+    assert all(count % 7 == 0 for count in asked)
+    asked.clear()
+    Ball(X, y, sampling="all").search().run()
+    assert set(asked) == {600}
