@@ -38,6 +38,9 @@ class RandomRows:
         Rows that have been given out before.
     in_order : bool
         Whether all rows are asked for anyway: those in memory come one after the other.
+    weights : (n,) float64, optional
+        A row in memory is drawn as often as its weight is large: one of weight 2 is two rows. Those
+        of a store come once a pass.
     """
 
     def __init__(
@@ -48,10 +51,12 @@ class RandomRows:
         position: int,
         *,
         in_order: bool = False,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
         self._source, self._seed, self._position = source, seed, position
         self._in_order = in_order
         self._in_core = source.row_alignment <= 1
+        self._shares = None if weights is None or not self._in_core else np.cumsum(weights)
         self._size = source.rows_per_block(block_bytes)
         self._reader = None if self._in_core else ThreadPoolExecutor(1, "bigsvm-read")
         self._epoch = -1
@@ -76,7 +81,7 @@ class RandomRows:
                     indices = np.arange(first, first + part)
                 else:
                     rng = np.random.default_rng([self._seed, self._position])
-                    indices = rng.integers(0, n, part)
+                    indices = self._drawn(rng, part)
                 yield indices, self._source.lend(indices)
             else:
                 start, places, values = self._rest_of_block()
@@ -85,6 +90,13 @@ class RandomRows:
                 yield start + places, RowsAt(values, places)
             self._position += part
             count -= part
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        if self._shares is None:
+            return rng.integers(0, self._source.n_rows, count)
+        points = rng.random(count) * self._shares[-1]
+        indices: NDArray[np.int64] = np.searchsorted(self._shares, points, side="right")
+        return indices
 
     def _rest_of_block(self) -> tuple[int, NDArray[np.int64], Rows]:
         """Read the block of the present position; say where it begins, and what is left of it."""

@@ -164,6 +164,8 @@ class SampledSearch:
             self._seed,
             self.count.rows_drawn,
             in_order=self._sample >= source.n_rows,
+            # Equal rows are one with the weight of all: a tenth of w8a, unseen, would be wrong.
+            weights=self._dual.formulation.sample_weight,
         )
         try:
             if not len(self.core):

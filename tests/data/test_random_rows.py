@@ -205,3 +205,16 @@ def test_an_error_of_reading_ahead_is_raised_where_its_block_comes(
     assert len(first) == 5
     with pytest.raises(OSError, match="the disk is gone"):
         list(rows.draw(size))
+
+
+@pytest.mark.parametrize("kind", ["array", "csr"])
+def test_a_row_in_memory_is_drawn_as_often_as_its_weight_says(kind, make, sources):
+    n = sources[kind].n_rows
+    weights = np.zeros(n)
+    weights[[0, 3, n - 1]] = 1.0, 2.0, 5.0
+    rows = make(kind, weights=weights)
+    drawn = np.concatenate([indices for indices, _ in rows.draw(8000)])
+    counts = np.bincount(drawn, minlength=n)
+    assert counts.sum() == counts[[0, 3, n - 1]].sum() == 8000
+    # Five standard deviations of a share of 8000.
+    np.testing.assert_allclose(counts[[0, 3, n - 1]] / 8000, [1 / 8, 2 / 8, 5 / 8], atol=0.028)
