@@ -234,7 +234,7 @@ def test_a_forged_scaler_is_refused(scaled):
         open_store(scaled.path).scaler  # noqa: B018 (reading it is what is tried)
     edit_attributes(scaled.path, scaler="robust")
     with pytest.raises(DataCorruptionError, match="rows scaled by 'robust'"):
-        open_store(scaled.path).scaler  # noqa: B018 (as above)
+        open_store(scaled.path).scaler  # noqa: B018 (to read it is to check it)
 
 
 def test_only_scaled_stores_have_the_newer_format(scaled, store):

@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
 def _check_drawing(path: Path) -> None:
     """Find out before the run whether its end can be drawn."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib  # noqa: F401 (only whether it is there)
     except ModuleNotFoundError:
         raise SystemExit("--figure needs matplotlib: pip install 'bigsvm[plot]'") from None
     if not path.absolute().parent.is_dir():
