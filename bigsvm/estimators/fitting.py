@@ -32,8 +32,7 @@ from bigsvm.models import KernelExpansion
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import SampledSearch
-from bigsvm.training.result import StopReason
+from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
@@ -214,11 +213,11 @@ def _run(
             if start is None and SampledSearch.is_next(checkpoint):
                 search = SampledSearch(
                     variables.source, dual, tiles, plan,
-                    ball_tol=parameters.ball_tol, sampling=parameters.sampling, **saved,
+                    ball_tol=parameters.ball_tol, sampling=parameters.sampling,
+                    certify=parameters.certify, **saved,
                 )  # fmt: skip
                 reason = search.run()
-                sampled = reason in (StopReason.SAMPLED, StopReason.CORE_FULL)
-                if not (parameters.certify and sampled):
+                if not (parameters.certify and reason in ENDS):
                     return search.result(reason)
                 start, watch = search.alpha(), search.watch
         return Decomposition(

@@ -69,6 +69,11 @@ class CoreSet:
         """Which of `indices`, (m,), are in the set."""
         return np.isin(indices, self.indices)
 
+    def products(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """``(K̃a)_i`` of `indices`, (m,), that are in the set."""
+        order = np.argsort(self.indices)
+        return -self.gradient[order[np.searchsorted(self.indices, indices, sorter=order)]]
+
     @property
     def energy(self) -> float:
         """``R = aᵀK̃a``."""

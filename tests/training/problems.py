@@ -10,8 +10,7 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import SampledSearch
-from bigsvm.training.result import StopReason
+from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
 
 
@@ -93,10 +92,10 @@ class Ball:
         centre = self.source.column_means() if centred else None
         return KernelTiles(self.kernel, centre=centre, threads=1, offset=1.0)
 
-    def search(self, *, limits=None, checkpoint=None, tiles=None, **options):
+    def search(self, *, limits=None, checkpoint=None, tiles=None, certify=False, **options):
         return SampledSearch(
             self.source, self.dual, tiles or self.tiles(), self.plan, **self._search,
-            limits=limits or Limits(), checkpoint=checkpoint, **options,
+            certify=certify, limits=limits or Limits(), checkpoint=checkpoint, **options,
         )  # fmt: skip
 
     def train(self, *, limits=None, checkpoint=None, certify=True, **options):
@@ -104,9 +103,9 @@ class Ball:
         given = {"limits": limits or Limits(), "checkpoint": checkpoint, **options}
         tiles, begin = self.tiles(), {}
         if SampledSearch.is_next(checkpoint):
-            search = self.search(tiles=tiles, **given)
+            search = self.search(tiles=tiles, certify=certify, **given)
             reason = search.run()
-            if not certify or reason not in (StopReason.SAMPLED, StopReason.CORE_FULL):
+            if not certify or reason not in ENDS:
                 return search.result(reason)
             begin = {"start": search.alpha(), "watch": search.watch}
         return Decomposition(
