@@ -68,6 +68,6 @@ def test_of_the_linear_kernel_it_is_liblinears(rows, name):
         assert model.converged_, solver
         assert model.objective_ == pytest.approx(primal, rel=1e-6), solver
         values = peer.decision_function(X)
-        # Of rows far outside, whose values are 30 times the margin, those of spambase are 1.6e-4 off.
+        # Rows far outside have values of 30 margins; those of spambase are 1.6e-4 off.
         atol = 2e-4 * max(10.0, np.abs(values).max())
         np.testing.assert_allclose(model.decision_function(X), values, rtol=0, atol=atol)
