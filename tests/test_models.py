@@ -163,11 +163,27 @@ def test_other_files_are_refused_by_name(tmp_path):
         KernelExpansion.load(tmp_path / "absent")
 
 
+@pytest.mark.parametrize(
+    ("sparse", "digest"),
+    [(False, "84f4d86c35563daaa94d0111492e9189"), (True, "8925762640d9ecf951b617f185efca64")],
+)
+def test_what_is_written_is_what_the_first_version_wrote(sparse, digest, tmp_path):
+    """Text and tensors, of which it is a hash; safetensors itself orders metadata as it likes."""
+    expansion(sparse=sparse).save(tmp_path / "m")
+    with safetensors.safe_open(str(tmp_path / "m"), "numpy") as file:
+        assert file.metadata()["xxh3_128"] == digest
+
+
 def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
+    plain = json.dumps
+
+    def newer(header, **options):
+        return plain({**header, "format_version": 3}, **options)
+
     with monkeypatch.context() as patch:
-        patch.setattr("bigsvm.models.files.FORMAT_VERSION", 2)
+        patch.setattr("bigsvm.models.files.json.dumps", newer)
         model.save(tmp_path / "m")
-    with pytest.raises(ModelError, match="format 2, newer than 1"):
+    with pytest.raises(ModelError, match="format 3, newer than 2"):
         KernelExpansion.load(tmp_path / "m")
 
 

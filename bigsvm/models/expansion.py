@@ -1,4 +1,8 @@
-"""KernelExpansion: what training leaves, ``h(x) = Σ_t coefficient_t k(x, s_t) + intercept``."""
+"""KernelExpansion: what training leaves, ``h(x) = Σ_t coefficient_t k(x, s_t) + intercept``.
+
+Of many classes there are several such functions h over the same support vectors s_t, and a rule
+that makes labels of their values; each kernel value is computed once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm import votes
 from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.scaled import in_scale_of
-from bigsvm.errors import DataError
+from bigsvm.errors import DataError, ParameterError
 from bigsvm.models.files import read_model, write_model
 from bigsvm.tiles import Columns, KernelTiles
-from bigsvm.training.sweep import sweep
+from bigsvm.training.sweep import parts, rows_at_once
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.data.scaler import Scaler
     from bigsvm.kernels import Kernel
+    from bigsvm.tiles.functions import Weights
 
 LARGE_GAP = 0.02
 """Of rho, above which the KKT gap puts decision values in doubt."""
@@ -41,18 +47,23 @@ class KernelExpansion:
     support_vectors : Rows
         (n_support, d), as they were in the training data: scaled, if those were. Of a kernel
         matrix (n, n) it is (n_support, n + 1): only numbers, from 1, are there, in column 0.
-    coefficients : (n_support,) float64
-        Signed: positive where the support vector pulls towards the second class.
-    intercept : float
+    coefficients : (n_support,) float64, or (n_support, n_functions) CSR
+        Signed: positive where the support vector pulls towards the second class (of the pair; or
+        towards the class whose function it is).
+    intercept : float, or (n_functions,) float64
     centre : (d,) float64 or None
         Subtracted from both arguments of a shift-invariant kernel, for float32's sake.
     support : (n_support,) int64
         Rows of the training data that the support vectors were.
-    classes : (2,) float64 or list of str, or None
-        The labels that a negative and a positive decision value stand for; None where decision
-        values are what is predicted, or say how much a row is like the others.
+    classes : list of numbers or of str, or None
+        The labels that a negative and a positive decision value stand for, or those of many
+        classes; None where decision values are what is predicted, or say how much a row is like
+        the others.
     formulation : str
         As `bigsvm.duals.formulations` names it.
+    rule : str or None
+        Of many classes, how they are told from the values of the functions: one of
+        `bigsvm.votes.RULES`. None where there is one function.
     scaler : Scaler or None
         What the training data were scaled by, and prediction scales rows by that are not scaled.
     calibration : Calibration or None
@@ -61,20 +72,47 @@ class KernelExpansion:
         Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
     provenance : dict
         Version, parameters, and the fingerprint of the training data.
+
+    Raises
+    ------
+    ParameterError
+        Shapes that contradict each other, the rule or the classes.
     """
 
     kernel: Kernel
     support_vectors: Rows
-    coefficients: NDArray[np.float64]
-    intercept: float
+    coefficients: Weights
+    intercept: float | NDArray[np.float64]
     centre: NDArray[np.float64] | None
     support: NDArray[np.int64]
-    classes: list[float] | list[str] | None
+    classes: list[float] | list[int] | list[str] | None
     formulation: str = "c-svc"
+    rule: str | None = None
     scaler: Scaler | None = None
     calibration: Calibration | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n_classes = len(self.classes or ())
+        of_functions: tuple[int, ...] = ()
+        if self.rule is not None:
+            of_functions = (votes.n_functions(self.rule, n_classes),)
+        wanted = ((len(self.support), *of_functions), of_functions, len(self.support))
+        found = (self.coefficients.shape, np.shape(self.intercept), self.support_vectors.shape[0])
+        if found != wanted or (self.rule is not None and n_classes < 2):
+            raise ParameterError(
+                f"coefficients {found[0]}, intercepts {found[1]} and {found[2]} support vectors; "
+                f"with the rule {self.rule} of {n_classes} classes, and as many rows in support, "
+                f"they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
+            )
+        if self.rule is not None and self.calibration is not None:
+            raise ParameterError("a calibration of many classes; there are those of two only")
+
+    @property
+    def n_functions(self) -> int:
+        """Functions: 1, or as many as the rule looks at."""
+        return int(np.size(self.intercept))
 
     @property
     def n_features(self) -> int:
@@ -94,6 +132,7 @@ class KernelExpansion:
         threads: int = 1,
         block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
+        out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Decision values of all rows of a source, streamed in blocks, in their precision.
 
@@ -106,10 +145,13 @@ class KernelExpansion:
             For the two blocks of rows that exist at once, if they are not in memory.
         on_progress : callable, optional
             Told the rows done, several times a second; what it raises ends the pass.
+        out : array like what is returned, optional
+            To be filled, such as one in a file.
 
         Returns
         -------
-        (n_rows,) float64
+        (n_rows,) float64, or (n_rows, n_functions) where there is a rule
+            `decide` tells the classes without holding all of the latter.
 
         Raises
         ------
@@ -117,20 +159,87 @@ class KernelExpansion:
             Another number of columns, or column 0 was another index in the LIBSVM text, or the
             rows are of a store that was scaled in another way.
         """
+        if out is None:
+            out = np.empty((source.n_rows, *np.shape(self.intercept)))
+
+        def keep(rows: slice, values: NDArray[np.float64]) -> None:
+            out[rows] = values
+
+        self._stream(source, keep, threads, block_bytes, on_progress)
+        return out
+
+    def decide(
+        self,
+        source: RowSource,
+        *,
+        rule: str | None = None,
+        threads: int = 1,
+        block_bytes: int = PREDICTION_BLOCKS,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> NDArray[np.int64]:
+        """Classes of all rows of a source, streamed as by `decision_function`.
+
+        Of the values of many functions those of some rows exist at once, `sweep.VALUES_AT_ONCE` at
+        most if that is a row.
+
+        Parameters
+        ----------
+        source, threads, block_bytes, on_progress
+            As for `decision_function`.
+        rule : str, optional
+            Another one of the same functions: "ddag" or "ovo-break-ties" in place of "ovo".
+
+        Returns
+        -------
+        (n_rows,) int64
+            Places in `classes`; of one function 1 where its value is positive, else 0.
+
+        Raises
+        ------
+        DataError
+            As for `decision_function`.
+        ParameterError
+            A rule of other functions.
+        """
+        rule = self.rule if rule is None else rule
+        n_classes = len(self.classes or ())
+        if rule is not None and rule != self.rule:
+            votes.n_functions(rule, n_classes)
+            if self.rule is None or (rule in votes.OF_PAIRS) != (self.rule in votes.OF_PAIRS):
+                raise ParameterError(f"rule is {rule!r}; the functions are those of {self.rule}")
+        codes = np.empty(source.n_rows, np.int64)
+
+        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            codes[rows] = values > 0 if rule is None else votes.decide(values, rule, n_classes)
+
+        self._stream(source, reduce, threads, block_bytes, on_progress)
+        return codes
+
+    def _stream(
+        self,
+        source: RowSource,
+        use: Callable[[slice, NDArray[np.float64]], None],
+        threads: int,
+        block_bytes: int,
+        on_progress: Callable[[int], None] | None,
+    ) -> None:
+        """Hand the decision values of some rows after the other to `use`."""
         if self._is_of_kernel_matrix:
             source = prediction_matrix(source, self.n_features)
         else:
             self.check_columns(source.n_columns, source.first_index)
             source = in_scale_of(source, self.scaler)
-        out = np.full(source.n_rows, self.intercept)
         kind = np.float32 if source.dtype == np.float32 else np.float64
         with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
-            sweep(
-                tiles, source, columns, self.coefficients, out, block_bytes=block_bytes,
-                on_progress=on_progress,
-            )  # fmt: skip
-        return out
+            weights = tiles.prepared(columns, self.coefficients)
+            step = rows_at_once(columns, weights)
+            for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
+                values = np.full((done - first, *np.shape(self.intercept)), self.intercept)
+                tiles.multiply(rows, columns, weights, values)
+                use(slice(first, done), values)
+                if on_progress is not None:
+                    on_progress(done)
 
     @property
     def kind(self) -> str:
@@ -204,4 +313,4 @@ class KernelExpansion:
         ModelError
             Not a bigsvm model, damaged, or written by a newer version.
         """
-        return cls(**read_model(path))
+        return read_model(path, cls)

@@ -1,7 +1,8 @@
 """Files of models.
 
 One safetensors file: flat tensors and a JSON text, so that loading cannot run code. The text holds
-a hash of everything, and a file in which any bit has changed is refused.
+a hash of everything, and a file in which any bit has changed is refused. Format 2 is that of models
+with several functions; those with one are in format 1, which earlier versions read too.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from bigsvm.files import sync_directory, sync_tree
 from bigsvm.kernels import kernel_from
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from bigsvm.models.expansion import KernelExpansion
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
@@ -37,11 +38,11 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
-    tensors = {
-        "coefficients": model.coefficients,
-        "intercepts": np.array([model.intercept]),
-        "support": model.support,
-    }
+    tensors = {"intercepts": np.atleast_1d(model.intercept), "support": model.support}
+    coefficients = model.coefficients
+    tensors |= _tensors(
+        "coefficients", coefficients if model.rule is None else sp.csr_array(coefficients)
+    )
     if model.centre is not None:
         tensors["centre"] = model.centre
     calibration = None
@@ -51,16 +52,10 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     if model.scaler is not None:
         tensors["scaler.offset"] = model.scaler.offset
         tensors["scaler.factor"] = model.scaler.factor
-    vectors: Any = model.support_vectors
-    if sp.issparse(vectors):
-        tensors["support_vectors.data"] = vectors.data
-        tensors["support_vectors.indices"] = vectors.indices.astype(np.int64)
-        tensors["support_vectors.indptr"] = vectors.indptr.astype(np.int64)
-    else:
-        tensors["support_vectors"] = vectors
+    tensors |= _tensors("support_vectors", model.support_vectors)
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     header = {
-        "format_version": FORMAT_VERSION,
+        "format_version": 1,
         "formulation": model.formulation,
         "kernel": model.kernel.describe(),
         "classes": None if model.classes is None else list(model.classes),
@@ -70,6 +65,8 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
         "certificate": dict(model.certificate),
         "provenance": dict(model.provenance),
     }
+    if model.rule is not None:
+        header |= {"format_version": FORMAT_VERSION, "rule": model.rule}
     text = json.dumps(header, sort_keys=True, default=_plain)
     metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
     try:
@@ -78,8 +75,10 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
 
-def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the attributes of a `KernelExpansion` from its file, and check every byte of it.
+def read_model(
+    path: str | os.PathLike[str], make: Callable[..., KernelExpansion]
+) -> KernelExpansion:
+    """Read the attributes of a model from its file, check every byte of it, and `make` it.
 
     Raises
     ------
@@ -104,7 +103,7 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
                 f"{path} has format {header['format_version']}, newer than {FORMAT_VERSION}; "
                 "use the version of bigsvm that wrote it"
             )
-        return _attributes(header, tensors)
+        return make(**_attributes(header, tensors))
     except ModelError:
         raise
     except OSError as error:
@@ -115,21 +114,17 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _attributes(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
     n, d = len(tensors["support"]), int(header["n_features"])
-    vectors: Any
-    if "support_vectors" in tensors:
-        vectors = tensors["support_vectors"]
-    else:
-        names = ("data", "indices", "indptr")
-        parts = tuple(tensors[f"support_vectors.{name}"] for name in names)
-        vectors = sp.csr_array(parts, shape=(n, d))
-        vectors.check_format(full_check=True)
-    values = vectors.data if sp.issparse(vectors) else vectors
-    finite = np.isfinite(values).all() and np.isfinite(tensors["coefficients"]).all()
-    if vectors.shape != (n, d) or tensors["coefficients"].shape != (n,) or not finite:
-        raise ValueError("the shapes or values of its tensors contradict each other")
-    classes = header["classes"]
-    if tensors["intercepts"].shape != (1,) or (classes is not None and len(classes) != 2):
+    rule = header["rule"] if header["format_version"] > 1 else None
+    classes, intercepts = header["classes"], tensors["intercepts"]
+    shape = (n,) if rule is None else (n, len(intercepts))
+    vectors = _matrix(tensors, "support_vectors", (n, d))
+    coefficients = _matrix(tensors, "coefficients", shape)
+    if rule is None and (intercepts.shape != (1,) or (classes is not None and len(classes) != 2)):
         raise ValueError("it does not have two classes, or none, and one intercept")
+    if sp.issparse(coefficients) != (rule is not None):
+        raise ValueError("its coefficients are dense if, and only if, there is no rule")
+    if rule is not None and (intercepts.dtype != np.float64 or not np.isfinite(intercepts).all()):
+        raise ValueError("its intercepts are not finite numbers of float64")
     # Models of earlier versions have none.
     calibration = header.get("calibration")
     if calibration is not None:
@@ -142,17 +137,50 @@ def _attributes(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
     return dict(
         kernel=kernel_from(header["kernel"]),
         support_vectors=vectors,
-        coefficients=tensors["coefficients"],
-        intercept=float(tensors["intercepts"][0]),
+        coefficients=coefficients,
+        intercept=float(intercepts[0]) if rule is None else intercepts,
         centre=tensors.get("centre"),
         support=tensors["support"],
         classes=classes,
         formulation=header["formulation"],
+        rule=rule,
         calibration=calibration,
         scaler=scaler,
         certificate=header["certificate"],
         provenance=header["provenance"],
     )
+
+
+def _tensors(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an array or CSR)
+    """Flat tensors of an array, or of the three that CSR is made of."""
+    if not sp.issparse(matrix):
+        return {name: matrix}
+    return {
+        f"{name}.data": matrix.data,
+        f"{name}.indices": matrix.indices.astype(np.int64),
+        f"{name}.indptr": matrix.indptr.astype(np.int64),
+    }
+
+
+def _matrix(tensors: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 (an array or CSR)
+    """Put an array or CSR together again.
+
+    Raises
+    ------
+    ValueError
+        Of another shape, with an index out of range, or a value that is not finite.
+    """
+    matrix: Any = tensors.get(name)
+    if matrix is None:
+        three = tuple(tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
+        if any(part.dtype.kind != "i" for part in three[1:]):
+            raise ValueError(f"the indices of its {name} are no whole numbers")
+        matrix = sp.csr_array(three, shape=shape)
+        matrix.check_format(full_check=True)
+    values = matrix.data if sp.issparse(matrix) else matrix
+    if matrix.shape != shape or not np.isfinite(values).all():
+        raise ValueError("the shapes or values of its tensors contradict each other")
+    return matrix
 
 
 def _plain(value: object) -> object:
