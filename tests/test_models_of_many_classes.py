@@ -136,12 +136,20 @@ def test_a_thousand_classes_have_half_a_million_functions():
         np.testing.assert_array_equal(model.decide(as_row_source(rows), rule=rule), chosen)
 
 
-def test_values_go_where_they_are_wanted(tmp_path):
+def test_values_can_be_kept_while_classes_are_told(monkeypatch):
     _, model, rows = fitted_on(4)
     source = as_row_source(rows)
-    kept = np.memmap(tmp_path / "values", np.float64, "w+", shape=(len(rows), 6))
-    assert model.decision_function(source, out=kept) is kept
-    np.testing.assert_array_equal(kept, model.decision_function(source))
+    expected = model.decision_function(source)
+    monkeypatch.setattr(sweep_module, "VALUES_AT_ONCE", 6 * 50)
+    kept, places = np.empty_like(expected), []
+
+    def keep(part, values):
+        places.append((part.start, part.stop))
+        kept[part] = values
+
+    np.testing.assert_array_equal(model.decide(source, keep=keep), model.decide(source))
+    np.testing.assert_array_equal(kept, expected)
+    assert places == [(0, 50), (50, 100), (100, 150), (150, 200), (200, 240)]
 
 
 def test_two_classes_are_told_by_the_sign():

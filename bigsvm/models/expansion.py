@@ -132,7 +132,6 @@ class KernelExpansion:
         threads: int = 1,
         block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
-        out: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Decision values of all rows of a source, streamed in blocks, in their precision.
 
@@ -145,8 +144,6 @@ class KernelExpansion:
             For the two blocks of rows that exist at once, if they are not in memory.
         on_progress : callable, optional
             Told the rows done, several times a second; what it raises ends the pass.
-        out : array like what is returned, optional
-            To be filled, such as one in a file.
 
         Returns
         -------
@@ -159,20 +156,16 @@ class KernelExpansion:
             Another number of columns, or column 0 was another index in the LIBSVM text, or the
             rows are of a store that was scaled in another way.
         """
-        if out is None:
-            out = np.empty((source.n_rows, *np.shape(self.intercept)))
-
-        def keep(rows: slice, values: NDArray[np.float64]) -> None:
-            out[rows] = values
-
-        self._stream(source, keep, threads, block_bytes, on_progress)
-        return out
+        values = np.empty((source.n_rows, *np.shape(self.intercept)))
+        self._stream(source, values.__setitem__, threads, block_bytes, on_progress)
+        return values
 
     def decide(
         self,
         source: RowSource,
         *,
         rule: str | None = None,
+        keep: Callable[[slice, NDArray[np.float64]], None] | None = None,
         threads: int = 1,
         block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
@@ -188,6 +181,8 @@ class KernelExpansion:
             As for `decision_function`.
         rule : str, optional
             Another one of the same functions: "ddag" or "ovo-break-ties" in place of "ovo".
+        keep : callable, optional
+            Given the decision values of rows ``start … stop - 1``, one part after the other.
 
         Returns
         -------
@@ -210,6 +205,8 @@ class KernelExpansion:
         codes = np.empty(source.n_rows, np.int64)
 
         def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            if keep is not None:
+                keep(rows, values)
             codes[rows] = values > 0 if rule is None else votes.decide(values, rule, n_classes)
 
         self._stream(source, reduce, threads, block_bytes, on_progress)
