@@ -10,6 +10,8 @@ from many_classes import blobs, fitted_on
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
+from bigsvm.interchange.onnx_model import to_onnx
+from bigsvm.interchange.sklearn_estimator import to_scikit_learn
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -141,6 +143,53 @@ def test_the_command_line_exports_describes_and_predicts(tmp_path):
     run_here("predict", tmp_path / "rows", tmp_path / "exported", "-o", tmp_path / "predicted")
     codes = model.decide(as_row_source(rows))
     np.testing.assert_array_equal(np.loadtxt(tmp_path / "predicted"), codes)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rule", ["ovo", "ovo-break-ties"])
+def test_scikit_learn_predicts_the_same(rule, sparse):
+    fitted, model, rows = fitted_on(6, sparse=sparse)
+    order = np.random.default_rng(0).permutation(len(model.support))
+    model = replace(
+        model,
+        support_vectors=model.support_vectors[order],
+        coefficients=model.coefficients[order],
+        support=model.support[order],
+        classes=list("fbaced"),
+        rule=rule,
+    )
+    exported = to_scikit_learn(model)
+    codes = model.decide(as_row_source(rows))
+    np.testing.assert_array_equal(exported.predict(rows), np.array(model.classes)[codes])
+    for shape in ("ovr", "ovo"):
+        for one in (exported, fitted):
+            one.set_params(decision_function_shape=shape, break_ties=False)
+        np.testing.assert_allclose(
+            exported.decision_function(rows), fitted.decision_function(rows), atol=1e-9
+        )
+    np.testing.assert_array_equal(exported.n_support_, fitted.n_support_)
+    np.testing.assert_array_equal(np.sort(exported.support_), np.sort(fitted.support_))
+    np.testing.assert_array_equal(exported.intercept_, fitted.intercept_)
+    with pytest.raises(ModelError, match="votes of pairs of classes only, no ddag"):
+        to_scikit_learn(replace(model, rule="ddag"))
+
+
+@pytest.mark.parametrize("labels", [[5, 3, 9], ["x", "b", "c"]])
+@pytest.mark.parametrize("rule", ["ovo", "ovr", "crammer-singer"])
+def test_the_graph_predicts_the_same(rule, labels):
+    reference = pytest.importorskip("onnx.reference")
+    # Three classes have as many pairs as there are classes.
+    _, model, rows = fitted_on(3)
+    model = replace(model, rule=rule, classes=labels)
+    graph = reference.ReferenceEvaluator(to_onnx(model))
+    outputs = dict(zip(graph.output_names, graph.run(None, {"X": rows}), strict=True))
+    source = as_row_source(rows)
+    np.testing.assert_allclose(outputs["values"], model.decision_function(source), atol=1e-9)
+    found = outputs["label"].tolist()
+    assert found == [labels[code] for code in model.decide(source).tolist()]
+    for other in ("ddag", "ovo-break-ties"):
+        with pytest.raises(ModelError, match=f"the rule {other} cannot be written as ONNX"):
+            to_onnx(replace(model, rule=other))
 
 
 @pytest.mark.slow
