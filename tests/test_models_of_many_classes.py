@@ -16,6 +16,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError, ParameterError
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion
+from bigsvm.pairs import pair_functions
 from bigsvm.training import sweep as sweep_module
 
 
@@ -116,9 +117,7 @@ def test_a_thousand_classes_have_half_a_million_functions():
     counts = np.full(k, 1)
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((k, 20))
-    from bigsvm.pairs import pair_functions
-
-    # The first of the pair that a row is nearer to: every support vector pulls to its own class.
+    # In LIBSVM's signs: each class has one support vector, which pulls to it in all its pairs.
     signs = np.where(np.arange(k - 1)[:, None] >= np.arange(k)[None, :], 1.0, -1.0)
     model = KernelExpansion(
         kernel=make_kernel("rbf", gamma=0.1),
