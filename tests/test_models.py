@@ -85,7 +85,7 @@ def test_models_from_before_there_were_calibrations_are_read(tmp_path, monkeypat
         return plain(header, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bigsvm.models.json.dumps", without)
+        patch.setattr("bigsvm.models.files.json.dumps", without)
         expansion().save(tmp_path / "m")
     assert KernelExpansion.load(tmp_path / "m").calibration is None
 
@@ -163,11 +163,27 @@ def test_other_files_are_refused_by_name(tmp_path):
         KernelExpansion.load(tmp_path / "absent")
 
 
+@pytest.mark.parametrize(
+    ("sparse", "digest"),
+    [(False, "84f4d86c35563daaa94d0111492e9189"), (True, "8925762640d9ecf951b617f185efca64")],
+)
+def test_what_is_written_is_what_the_first_version_wrote(sparse, digest, tmp_path):
+    """Text and tensors, of which it is a hash; safetensors itself orders metadata as it likes."""
+    expansion(sparse=sparse).save(tmp_path / "m")
+    with safetensors.safe_open(str(tmp_path / "m"), "numpy") as file:
+        assert file.metadata()["xxh3_128"] == digest
+
+
 def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
+    plain = json.dumps
+
+    def newer(header, **options):
+        return plain({**header, "format_version": 3}, **options)
+
     with monkeypatch.context() as patch:
-        patch.setattr("bigsvm.models.FORMAT_VERSION", 2)
+        patch.setattr("bigsvm.models.files.json.dumps", newer)
         model.save(tmp_path / "m")
-    with pytest.raises(ModelError, match="format 2, newer than 1"):
+    with pytest.raises(ModelError, match="format 3, newer than 2"):
         KernelExpansion.load(tmp_path / "m")
 
 
@@ -195,7 +211,7 @@ def test_a_scaler_of_a_newer_version_is_refused(model, tmp_path):
 def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, tensor, value):
     """A file whose hash is right may still have been made by an enemy."""
     real = safetensors.numpy.save_file
-    monkeypatch.setattr("bigsvm.models._digest", lambda text, tensors: "0")
+    monkeypatch.setattr("bigsvm.models.files._digest", lambda text, tensors: "0")
     monkeypatch.setattr(
         safetensors.numpy, "save_file", lambda t, path, m: real({**t, tensor: value}, path, m)
     )
@@ -207,7 +223,7 @@ def test_tensors_that_contradict_each_other_are_refused(tmp_path, monkeypatch, t
 
 def test_sparse_indices_out_of_range_are_refused(tmp_path, monkeypatch):
     real = safetensors.numpy.save_file
-    monkeypatch.setattr("bigsvm.models._digest", lambda text, tensors: "0")
+    monkeypatch.setattr("bigsvm.models.files._digest", lambda text, tensors: "0")
 
     def save(tensors, path, metadata):
         indices = tensors["support_vectors.indices"] + 10**6

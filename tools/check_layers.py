@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ORDER = (
     "errors",
+    "pairs",
+    "votes",
     "calibration",
     "files",
     "allocator",

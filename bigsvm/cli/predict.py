@@ -1,6 +1,8 @@
 """``bigsvm predict``: labels or decision values for the rows of a store or of LIBSVM text."""
 
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +18,12 @@ from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from bigsvm.models import KernelExpansion
 
 
 def command(
@@ -45,7 +49,8 @@ def command(
         bool,
         typer.Option(
             "--decision-function",
-            help="Write decision values, positive for the second class, instead of labels.",
+            help="Write decision values, positive for the second class, instead of labels; of many "
+            "classes those of all functions, in a line.",
         ),
     ] = False,
     probability: Annotated[
@@ -68,10 +73,11 @@ def command(
     Labels of a classifier, values of a regression, 1 or -1 for a row like the others or not of one
     class. How good: the accuracy, of a regression the mean squared error and R².
 
-    A label is the sign of the decision value, with --probability too: close to the threshold it may
-    be the one of the smaller probability.
+    Of two classes, a label is the sign of the decision value, with --probability too: close to the
+    threshold it may be the one of the smaller probability. The functions of many classes are those
+    of pairs, (1, 2), (1, 3), …, (2, 3), …, positive for the second of them, or of one class each.
 
-    Rows are streamed: in memory are the model, some blocks of rows, and 24 bytes for each row.
+    Rows are streamed: in memory are the model, some blocks of rows, and 32 bytes for each row.
     --memory bounds the conversion of LIBSVM text only, which takes at least 32 MiB.
 
     \b
@@ -114,32 +120,37 @@ def command(
                 # A kernel matrix in LIBSVM's text has a number in front.
                 numbered = trained.kernel.name == "precomputed" and rows.rows.first_index == 0
                 trained = widened(trained, rows.rows.n_columns - numbered)
-            values = trained.decision_function(
-                rows.rows,
-                threads=threads or available_processors(),
-                on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
-            )
-            is_regression = trained.formulation in ("eps-svr", "nu-svr")
-            names = (-1.0, 1.0) if trained.formulation == "one-class" else trained.classes
+            names = [-1.0, 1.0] if trained.formulation == "one-class" else trained.classes
             labels = rows.labels()
-            accuracy = None if names is None else _accuracy(names, values, labels)
-            errors = _errors(values, labels) if is_regression else {}
-            if output is not None:
-                from bigsvm.report.predictions import write_predictions
-
-                write_predictions(
-                    output,
-                    values,
-                    rows.original_rows(),
-                    classes=None if decision_function else names,
-                    calibration=trained.calibration if probability else None,
+            with _room_for_values(
+                trained, rows.rows.n_rows, output if decision_function else None
+            ) as values:
+                codes = trained.decide(
+                    rows.rows,
+                    keep=None if values is None else values.__setitem__,
+                    threads=threads or available_processors(),
+                    on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
                 )
+                is_regression = trained.formulation in ("eps-svr", "nu-svr")
+                errors = _errors(values, labels) if is_regression else {}
+                if output is not None:
+                    from bigsvm.report.predictions import write_labels, write_values
+
+                    original = rows.original_rows()
+                    if decision_function or names is None:
+                        write_values(output, values, original)
+                    else:
+                        made = trained.calibration if probability else None
+                        write_labels(
+                            output, codes, original, classes=names, calibration=made, values=values
+                        )
+            accuracy = None if names is None else _accuracy(names, codes, labels)
     _print(
         {
             "accuracy": accuracy,
             **errors,
-            "n_rows": len(values),
-            "n_correct": None if accuracy is None else round(accuracy * len(values)),
+            "n_rows": len(codes),
+            "n_correct": None if accuracy is None else round(accuracy * len(codes)),
             "seconds": time.monotonic() - started,
             "converged": trained.certificate.get("converged"),
             "output": None if output is None else str(output),
@@ -148,20 +159,39 @@ def command(
     )
 
 
+@contextmanager
+def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None) -> "Iterator[Any]":
+    """Give what keeps decision values: of many functions nothing, or a file beside `output`.
+
+    The file has no name, so that nothing is left of it, however the process ends.
+    """
+    import numpy as np
+
+    if model.rule is None:
+        yield np.empty(n_rows)
+    elif output is None:
+        yield None
+    else:
+        from bigsvm.report.predictions import ValuesFile
+
+        with tempfile.TemporaryFile(dir=output.parent, buffering=0) as file:
+            yield ValuesFile(file, (n_rows, model.n_functions))
+
+
 def _accuracy(
     names: "Sequence[float] | Sequence[str]",
-    values: "NDArray[np.float64]",
+    codes: "NDArray[np.int64]",
     labels: "NDArray[np.float64]",
 ) -> float | None:
     """Share of rows predicted as labelled; None where no label is one of the model's classes."""
-    negative, positive = names
-    if isinstance(negative, str) or isinstance(positive, str):
+    import numpy as np
+
+    if any(isinstance(name, str) for name in names):
         return None
-    is_negative, is_positive = labels == negative, labels == positive
-    if not (is_negative.any() or is_positive.any()):
+    classes = np.asarray(names, np.float64)
+    if not np.isin(labels, classes).any():
         return None
-    correct = (is_positive & (values > 0)) | (is_negative & ~(values > 0))
-    return float(correct.mean())
+    return float((classes[codes] == labels).mean())
 
 
 def _errors(values: "NDArray[np.float64]", targets: "NDArray[np.float64]") -> dict[str, Any]:

@@ -2,34 +2,38 @@
 
     svm_type, kernel_type, gamma, coef0, degree, nr_class, total_sv, rho, label, probA, probB,
     nr_sv, SV,
-    then a line for each support vector: its coefficient and its entries
+    then a line for each support vector: its coefficients and its entries
 
 LIBSVM decides for its first label where ``Σ coefficient · K − rho`` is positive, and lists the
-support vectors of the first label first; here a positive value stands for the second class, so that
-the classes change places. Of a value f its first label has the probability
-``1 / (1 + exp(probA f + probB))``: a sigmoid calibration with the other signs. Numbers are written
-so that they read back to the same bits.
+support vectors of the first label first; here a positive value stands for the second class. Of two
+classes they change places; of more they stay, as ties go to the first, and the values of all pairs
+change signs (see `bigsvm.pairs`). A support vector of k classes has k - 1 coefficients.
+
+Of a value f its first label has the probability ``1 / (1 + exp(probA f + probB))``: a sigmoid
+calibration with the other signs. Numbers are written so that they read back to the same bits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.calibration import Calibration
 from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
-from bigsvm.errors import ModelError, ParameterError
+from bigsvm.errors import ModelError
 from bigsvm.files import replace_synced
-from bigsvm.kernels import Precomputed, make_kernel
+from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SVM_TYPES, read_header
+from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
+from bigsvm.pairs import libsvm_coefficients, pair_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,27 +42,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.scaler import Scaler
+    from bigsvm.interchange.libsvm_header import Header
 
-SVM_TYPES = {
-    "c_svc": "c-svc",
-    "nu_svc": "nu-svc",
-    "one_class": "one-class",
-    "epsilon_svr": "eps-svr",
-    "nu_svr": "nu-svr",
-}
-KERNEL_TYPES = {
-    "linear": "linear", "polynomial": "poly", "rbf": "rbf", "sigmoid": "sigmoid",
-    "precomputed": "precomputed",
-}  # fmt: skip
-MOST_HEADER_LINES, LONGEST_HEADER_LINE = 64, 1 << 16
-LINES_AT_ONCE = 4096
-"""Support vectors parsed together."""
+LINES_AT_ONCE, COEFFICIENTS_AT_ONCE = 4096, 1 << 17
+"""Support vectors parsed together, and coefficients of theirs."""
 
 
 def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
     With its calibration if that is a sigmoid; LIBSVM has no other, and the model then goes without.
+    Of many classes, votes of pairs are what LIBSVM has.
     A model that was trained on scaled rows gets a second file, `range_path(path)`: rows must be
     scaled by ``svm-scale -r`` with that before ``svm-predict`` sees them.
 
@@ -72,21 +66,20 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
     ------
     ModelError
     """
-    lines = list(_header(model))
-    with_classes = model.classes is not None
-    order = np.arange(len(model.coefficients))
-    if with_classes:
-        order = np.argsort(model.coefficients <= 0, kind="stable")
-    vectors = sp.csr_matrix(model.support_vectors)[order]
+    laid_out = _lay_out(model)
+    lines = list(_header(model, laid_out))
+    vectors = sp.csr_matrix(model.support_vectors)[laid_out.rows]
     first = 1 if model.first_index is None else model.first_index
     body = []
-    coefficients = model.coefficients[order]
-    for row, coefficient in enumerate(coefficients.tolist()):
+    for row, coefficients in enumerate(laid_out.coefficients.T.tolist()):
         span = slice(vectors.indptr[row], vectors.indptr[row + 1])
         entries = zip(
             (vectors.indices[span] + first).tolist(), vectors.data[span].tolist(), strict=True
         )
-        words = [f"{coefficient:.17g}", *(f"{index}:{value:.17g}" for index, value in entries)]
+        words = [
+            *(f"{coefficient:.17g}" for coefficient in coefficients),
+            *(f"{index}:{value:.17g}" for index, value in entries),
+        ]
         body.append(" ".join(words) + " \n")
     texts = {Path(path): "".join([*lines, "SV\n", *body])}
     if model.scaler is not None:
@@ -97,6 +90,44 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
             replace_synced(place, text.encode())
         except OSError as error:
             raise ModelError(f"cannot write the model {place}: {error}") from error
+
+
+class LaidOut(NamedTuple):
+    """A model in LIBSVM's order and signs.
+
+    rows (q,): which support vectors are its lines. coefficients (k - 1, q), or (1, q). rho: a
+    number for each pair. labels (k,), none of a regression or one class. counts: lines of each.
+    """
+
+    rows: NDArray[np.int64]
+    coefficients: NDArray[np.float64]
+    rho: list[float]
+    labels: list[int]
+    counts: list[int]
+
+
+def _lay_out(model: KernelExpansion) -> LaidOut:
+    if model.rule is not None:
+        return _lay_out_pairs(model)
+    order, labels, counts = np.arange(len(model.support)), [], []
+    if model.classes is not None:
+        first = model.coefficients > 0
+        order = np.argsort(~first, kind="stable")
+        negative, positive = model.classes
+        labels = [_whole(positive), _whole(negative)]
+        counts = [int(np.count_nonzero(first)), int(np.count_nonzero(~first))]
+    return LaidOut(
+        order, model.coefficients[order][None, :], [-float(model.intercept)], labels, counts
+    )
+
+
+def _lay_out_pairs(model: KernelExpansion) -> LaidOut:
+    if model.rule != "ovo" or model.classes is None:
+        raise ModelError(f"LIBSVM has votes of pairs of classes only; the rule is {model.rule}")
+    rows, counts, coefficients = libsvm_coefficients(model.coefficients, len(model.classes))
+    labels = [_whole(label) for label in model.classes]
+    rho = np.asarray(model.intercept).tolist()
+    return LaidOut(rows, coefficients, rho, labels, counts.tolist())
 
 
 def range_path(path: str | os.PathLike[str]) -> Path:
@@ -121,7 +152,7 @@ def _ranges(scaler: Scaler, first_index: int) -> Iterator[str]:
         yield f"{column + first_index} {low:.17g} {high:.17g}\n"
 
 
-def _header(model: KernelExpansion) -> Iterator[str]:
+def _header(model: KernelExpansion, laid_out: LaidOut) -> Iterator[str]:
     svm_type = {ours: theirs for theirs, ours in SVM_TYPES.items()}.get(model.kind)
     kernel_type = {ours: theirs for theirs, ours in KERNEL_TYPES.items()}.get(model.kernel.name)
     if svm_type is None or kernel_type is None:
@@ -135,19 +166,17 @@ def _header(model: KernelExpansion) -> Iterator[str]:
     for name in ("degree", "gamma", "coef0"):
         if name in described:
             yield f"{name} {described[name]:.17g}\n"
-    yield "nr_class 2\n"
-    yield f"total_sv {len(model.coefficients)}\n"
-    yield f"rho {-model.intercept:.17g}\n"
-    if model.classes is not None:
-        negative, positive = model.classes
-        yield f"label {_whole(positive)} {_whole(negative)}\n"
+    yield f"nr_class {len(laid_out.labels) or 2}\n"
+    yield f"total_sv {len(laid_out.rows)}\n"
+    yield f"rho {' '.join(f'{value:.17g}' for value in laid_out.rho)}\n"
+    if laid_out.labels:
+        yield f"label {' '.join(map(str, laid_out.labels))}\n"
         if model.calibration is not None and model.calibration.method == "sigmoid":
             for name, value in zip(
                 ("probA", "probB"), model.calibration.numbers[:, 0], strict=True
             ):
                 yield f"{name} {-value:.17g}\n"
-        first = int(np.count_nonzero(model.coefficients > 0))
-        yield f"nr_sv {first} {len(model.coefficients) - first}\n"
+        yield f"nr_sv {' '.join(map(str, laid_out.counts))}\n"
 
 
 def _whole(label: float | str) -> int:
@@ -163,6 +192,8 @@ def read_libsvm_model(
 ) -> KernelExpansion:
     """Read a model of LIBSVM's programs; nothing in it is trusted.
 
+    Probabilities of more than two classes are left out, as there is no such calibration here.
+
     Parameters
     ----------
     path : path
@@ -177,11 +208,11 @@ def read_libsvm_model(
     """
     try:
         with Path(path).open("rb") as file:
-            header = _read_header(file, path)
-            rows, coefficients = _read_vectors(file, path, int(header["total_sv"]))
+            header = read_header(file, path)
+            rows, coefficients = _read_vectors(file, path, header)
     except OSError as error:
         raise ModelError(f"cannot read the model {path}: {error}") from error
-    kernel = header["kernel"]
+    kernel = header.kernel
     of_matrix = isinstance(kernel, Precomputed)
     if of_matrix and not (rows.nnz == len(coefficients) and (rows.indices == 0).all()):
         raise ModelError(f"{path}: a support vector is not a number, 0:1 or more")
@@ -197,7 +228,6 @@ def read_libsvm_model(
     vectors = sp.csr_matrix(
         (rows.data, rows.indices - starts_at, rows.indptr), shape=(len(coefficients), width)
     )
-    classes = header.get("label")
     # Any centre will do, and without one float32 distances of rows far from the origin are noise.
     centre = None
     if kernel.is_shift_invariant and len(coefficients):
@@ -205,15 +235,31 @@ def read_libsvm_model(
     return KernelExpansion(
         kernel=kernel,
         support_vectors=vectors,
-        coefficients=coefficients,
-        intercept=-header["rho"],
+        **_functions(header, coefficients),
         centre=centre,
         support=np.arange(len(coefficients)),
-        classes=None if classes is None else [float(label) for label in reversed(classes)],
-        formulation=SVM_TYPES[header["svm_type"]],
-        calibration=header.get("calibration"),
+        formulation=SVM_TYPES[header.svm_type],
+        calibration=header.calibration,
         provenance={"bigsvm": None, "read from": "libsvm", "first_index": starts_at},
     )
+
+
+def _functions(header: Header, coefficients: NDArray[np.float64]) -> dict[str, Any]:
+    """Coefficients, intercept and classes as a model has them."""
+    if len(header.labels) <= 2:
+        return {
+            "coefficients": coefficients[:, 0],
+            "intercept": -float(header.rho[0]),
+            "classes": [float(label) for label in reversed(header.labels)] or None,
+        }
+    functions = pair_functions(coefficients.T, header.counts)
+    functions.eliminate_zeros()
+    return {
+        "coefficients": functions,
+        "intercept": header.rho,
+        "classes": [float(label) for label in header.labels],
+        "rule": "ovo",
+    }
 
 
 def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
@@ -238,101 +284,39 @@ def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
     return replace(model, support_vectors=vectors, centre=centre)
 
 
-def _read_header(file: BinaryIO, path: object) -> dict[str, Any]:
-    """Read the lines before the support vectors."""
-    found: dict[str, list[str]] = {}
-    for number in range(1, MOST_HEADER_LINES + 1):
-        line = file.readline(LONGEST_HEADER_LINE)
-        words = line.decode("ascii", "replace").split()
-        if words == ["SV"]:
-            break
-        if not words or not line.endswith(b"\n"):
-            raise ModelError(f"{path}:{number}: not a line of the header of a LIBSVM model")
-        found[words[0]] = words[1:]
-    else:
-        raise ModelError(f"{path}: no line SV among the first {MOST_HEADER_LINES}")
-
-    def one(name: str, kind: Any, default: Any = None) -> Any:  # noqa: ANN401
-        if name not in found and default is not None:
-            return default
-        try:
-            (word,) = found[name]
-            value = kind(word)
-        except (KeyError, ValueError):
-            raise ModelError(
-                f"{path}: {name} is {' '.join(found.get(name, ['missing']))!r}; it must be one "
-                f"{'whole number' if kind is int else 'number' if kind is float else 'word'}"
-            ) from None
-        if kind is float and not math.isfinite(value):
-            raise ModelError(f"{path}: {name} is {value}; it must be finite")
-        return value
-
-    svm_type, kernel_type = one("svm_type", str), one("kernel_type", str)
-    for name, value, known in (
-        ("svm_type", svm_type, SVM_TYPES),
-        ("kernel_type", kernel_type, KERNEL_TYPES),
-    ):
-        if value not in known:
-            raise ModelError(f"{path}: {name} is {value!r}; known are {', '.join(known)}")
-    try:
-        kernel = make_kernel(
-            KERNEL_TYPES[kernel_type],
-            gamma=one("gamma", float, 1.0),
-            coef0=one("coef0", float, 0.0),
-            degree=one("degree", int, 3),
-        )
-    except (ParameterError, OverflowError) as error:
-        raise ModelError(f"{path}: {error}") from None
-    header = {
-        "svm_type": svm_type,
-        "total_sv": one("total_sv", int),
-        "rho": one("rho", float),
-        "kernel": kernel,
-    }
-    if one("nr_class", int) != 2:
-        raise ModelError(
-            f"{path}: nr_class is {one('nr_class', int)}; models of two classes can be read"
-        )
-    if svm_type in ("c_svc", "nu_svc"):
-        try:
-            labels = [int(word) for word in found["label"]]
-        except (KeyError, ValueError):
-            labels = []
-        if len(labels) != 2 or labels[0] == labels[1] or max(map(abs, labels)) >= 2**31:
-            raise ModelError(
-                f"{path}: label must name two different classes by whole numbers of 32 bits"
-            )
-        header["label"] = labels
-        # Of a regression they say something else.
-        if "probA" in found or "probB" in found:
-            numbers = -np.array([[one("probA", float)], [one("probB", float)]])
-            header["calibration"] = Calibration(method="sigmoid", numbers=numbers)
-    if not 0 <= header["total_sv"] < 2**31:
-        raise ModelError(f"{path}: total_sv is {header['total_sv']}; it must be a number of rows")
-    return header
-
-
 def _read_vectors(
-    file: BinaryIO, path: object, count: int
+    file: BinaryIO, path: object, header: Header
 ) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
-    """Read the support vectors: indices as written, and their coefficients."""
+    """Read the support vectors: indices as written, and their coefficients, (n, k - 1)."""
     parts: list[sp.csr_matrix] = []
-    coefficients: list[NDArray[np.float64]] = []
+    n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv
+    coefficients = [np.empty((0, n_coefficients))]
+    at_once = max(1, min(LINES_AT_ONCE, COEFFICIENTS_AT_ONCE // n_coefficients))
     done = 0
-    while lines := list(islice(iter(lambda: file.readline(MAX_LINE_BYTES), b""), LINES_AT_ONCE)):
+    while lines := list(islice(iter(lambda: file.readline(MAX_LINE_BYTES), b""), at_once)):
+        leading, lines = _split_off(lines, n_coefficients - 1)
         text = b"".join(lines)
         chunk = parse_chunk(
             text if text.endswith(b"\n") else text + b"\n",
             dtype=np.dtype(np.float64), smallest_index=0, strict=False,
         )  # fmt: skip
-        if chunk.problem is not Problem.NONE:
-            line = done + chunk.text.count(b"\n", 0, chunk.offset) + 1
-            raise ModelError(f"{path}: support vector {line} is no coefficient and its entries")
         rows = chunk.rows
+        wrong = None
+        if chunk.problem is not Problem.NONE:
+            wrong = chunk.text.count(b"\n", 0, chunk.offset)
+        elif n_coefficients > 1 and not (
+            len(rows.labels) == len(leading) and np.isfinite(leading).all()
+        ):
+            wrong = int(np.argmin(np.isfinite(leading).all(axis=1)))
+        if wrong is not None:
+            what = "coefficient" if n_coefficients == 1 else f"{n_coefficients} coefficients"
+            raise ModelError(
+                f"{path}: support vector {done + wrong + 1} is no {what} and its entries"
+            )
         done += len(rows.labels)
         if done > count:
             raise ModelError(f"{path}: more support vectors than total_sv, {count}")
-        coefficients.append(rows.labels)
+        coefficients.append(np.column_stack([leading[: len(rows.labels)], rows.labels]))
         parts.append(
             sp.csr_matrix(
                 (rows.values, rows.indices, rows.indptr), shape=(len(rows.labels), 2**31 - 1)
@@ -340,6 +324,21 @@ def _read_vectors(
         )
     if done < count:
         raise ModelError(f"{path}: {done} support vectors instead of {count}; it may be cut off")
-    if not parts:
-        return sp.csr_matrix((0, 1)), np.empty(0)
-    return sp.vstack(parts, format="csr"), np.concatenate(coefficients)
+    vectors = sp.vstack(parts, format="csr") if parts else sp.csr_matrix((0, 1))
+    return vectors, np.concatenate(coefficients)
+
+
+def _split_off(lines: list[bytes], count: int) -> tuple[NDArray[np.float64], list[bytes]]:
+    """Split the first `count` numbers off each line, NaN where there are none, and give the rest.
+
+    The last coefficient stays, as LIBSVM's text of data has one number in front of the entries.
+    """
+    if count == 0:
+        return np.empty((len(lines), 0)), lines
+    parted = [words for line in lines if (words := line.split(None, count))]
+    leading = np.full((len(parted), count), np.nan)
+    for row, words in enumerate(parted):
+        if len(words) > count:
+            with contextlib.suppress(ValueError):
+                leading[row] = [float(word) for word in words[:count]]
+    return leading, [words[count] if len(words) > count else b"\n" for words in parted]

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.errors import ModelError
+from bigsvm.votes import OF_CLASSES
 
 if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
@@ -19,16 +20,18 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     """Make a graph of input ``X`` (n, d) float64 and outputs ``label`` (n,) and ``values`` (n,).
 
     Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
-    no output of that name. Values are decision values, or predictions of a regression. With a
-    sigmoid calibration there are ``probabilities`` (n, 2) of the two classes as well; an isotonic
-    one, which no operator is, is left out. Rows are not scaled: a model that was trained on scaled
-    rows scales them in the graph.
+    no output of that name. Values are decision values, (n, n_functions) of many classes, or
+    predictions of a regression. With a sigmoid calibration there are ``probabilities`` (n, 2) of
+    the two classes as well; an isotonic one, which no operator is, is left out. Rows are not
+    scaled: a model that was trained on scaled rows scales them in the graph.
 
     Raises
     ------
     ModelError
-        onnx is not installed, or the kernel has no formula in it.
+        onnx is not installed, or the kernel, or the rule of many classes, has no formula in it.
     """
+    if model.rule not in (None, "ovo", *OF_CLASSES):
+        raise ModelError(f"the rule {model.rule} cannot be written as ONNX; ovo can")
     try:
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -88,14 +91,33 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
                 kernel = apply("Pow", shifted, degree, to="kernel")
         case name:
             raise ModelError(f"the kernel {name} cannot be written as ONNX")
-    summed = apply("MatMul", kernel, constant("coefficients", model.coefficients), to="sums")
-    values = apply("Add", summed, constant("intercept", np.float64(model.intercept)), to="values")
-    outputs = [helper.make_tensor_value_info("values", TensorProto.DOUBLE, ["n"])]
+    coefficients: Any = model.coefficients
+    coefficients = coefficients.toarray() if sp.issparse(coefficients) else coefficients
+    summed = apply("MatMul", kernel, constant("coefficients", coefficients), to="sums")
+    intercept = constant("intercept", np.asarray(model.intercept, np.float64))
+    values = apply("Add", summed, intercept, to="values")
+    shape = ["n"] if model.rule is None else ["n", model.n_functions]
+    outputs = [helper.make_tensor_value_info("values", TensorProto.DOUBLE, shape)]
     labels = (-1, 1) if model.formulation == "one-class" else model.classes
     if labels is not None:
         array, kind = _label_array(labels)
-        apply("Greater", values, constant("threshold", np.float64(0.0)), to="is_positive")
-        nodes.append(helper.make_node("Cast", ["is_positive"], ["index"], to=TensorProto.INT64))
+        if model.rule in OF_CLASSES:
+            apply("ArgMax", values, to="index", axis=1, keepdims=0)
+        else:
+            threshold = constant("threshold", np.float64(0.0))
+            positive = apply("Greater", values, threshold, to="is_positive")
+            kind_of_sign = TensorProto.INT64 if model.rule is None else TensorProto.DOUBLE
+            sign = "index" if model.rule is None else "second_wins"
+            nodes.append(helper.make_node("Cast", [positive], [sign], to=kind_of_sign))
+        if model.rule == "ovo":
+            first, second = np.triu_indices(len(labels), 1)
+            classes = np.arange(len(labels))
+            # A vote that the second class wins is one that the first does not.
+            moved = (second[:, None] == classes).astype(np.float64) - (first[:, None] == classes)
+            moves = apply("MatMul", "second_wins", constant("moved", moved), to="moved_votes")
+            none_moved = constant("first_wins", (len(labels) - 1.0 - classes)[None, :])
+            votes = apply("Add", moves, none_moved, to="votes")
+            apply("ArgMax", votes, to="index", axis=1, keepdims=0)
         apply("Gather", constant("classes", array), "index", to="label")
         outputs.insert(0, helper.make_tensor_value_info("label", kind, ["n"]))
     if model.calibration is not None and model.calibration.method == "sigmoid":

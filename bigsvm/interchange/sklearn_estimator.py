@@ -9,8 +9,11 @@ import scipy.sparse as sp
 
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.errors import ModelError
+from bigsvm.pairs import libsvm_coefficients
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bigsvm.data.scaler import Scaler
     from bigsvm.models import KernelExpansion
 
@@ -34,7 +37,7 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
     Raises
     ------
     ModelError
-        Its kernel is not one of scikit-learn's SVMs'.
+        Its kernel is not one of scikit-learn's SVMs', or its rule no vote of pairs.
     """
     from sklearn import svm
 
@@ -44,10 +47,11 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
     described = model.kernel.describe()
     parameters = {k: described[k] for k in ("gamma", "coef0", "degree") if k in described}
     estimator = getattr(svm, KINDS[name])(kernel=described["name"], **parameters)
-    two_classes = model.classes is not None
-    # Support vectors of the first class come first; for the others any order will do.
-    order = np.argsort(model.coefficients > 0, kind="stable") if two_classes else slice(None)
-    coefficients = model.coefficients[order][None, :]
+    if model.rule is not None:
+        if model.rule not in ("ovo", "ovo-break-ties"):
+            raise ModelError(f"scikit-learn has votes of pairs of classes only, no {model.rule}")
+        estimator.set_params(break_ties=model.rule == "ovo-break-ties")
+    order, coefficients, counts = _lay_out(model)
     vectors: Any = model.support_vectors
     vectors = vectors[order].astype(np.float64)
     rows = model.support[order]
@@ -62,27 +66,52 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
     )
     estimator.support_ = rows.astype(np.int32)
     estimator.support_vectors_ = sp.csr_matrix(vectors) if is_sparse else vectors
-    estimator.dual_coef_ = sp.csr_matrix(coefficients) if is_sparse else coefficients
-    estimator.intercept_ = np.array([model.intercept])
-    # What LIBSVM itself is given decides for the first class where it is positive.
-    sign = -1.0 if two_classes else 1.0
+    estimator.dual_coef_ = _with_zeros(coefficients) if is_sparse else coefficients
+    # What LIBSVM itself is given decides for the first class where it is positive, and is what an
+    # estimator of more than two classes shows.
+    estimator.intercept_ = np.atleast_1d(model.intercept) * (1.0 if model.rule is None else -1.0)
+    sign = -1.0 if model.classes is not None and model.rule is None else 1.0
     estimator._dual_coef_ = sign * estimator.dual_coef_
     estimator._intercept_ = sign * estimator.intercept_
-    negative = int(np.count_nonzero(model.coefficients <= 0))
-    counts = [negative, len(model.support) - negative] if two_classes else [len(model.support)] * 2
     estimator._n_support = np.array(counts, np.int32)
     estimator._probA = estimator._probB = np.empty(0)
     estimator._effective_probability = False
     estimator._gamma = float(parameters.get("gamma", 0.0))
     estimator._num_iter = np.array([int(model.certificate.get("n_iter") or 0)], np.int32)
-    estimator.n_iter_ = estimator._num_iter if two_classes else int(estimator._num_iter[0])
+    estimator.n_iter_ = (
+        int(estimator._num_iter[0]) if model.classes is None else estimator._num_iter
+    )
     estimator.fit_status_ = 0 if model.certificate.get("converged", True) else 1
-    if two_classes:
+    if model.classes is not None:
         estimator.classes_ = np.asarray(model.classes)
-        estimator.class_weight_ = np.ones(2)
+        estimator.class_weight_ = np.ones(len(model.classes))
     if name == "one-class":
         estimator.offset_ = -estimator.intercept_
     return estimator if model.scaler is None else _behind(model.scaler, estimator)
+
+
+def _lay_out(
+    model: KernelExpansion,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], list[int]]:
+    """Order of the support vectors, their coefficients (k - 1, n), and how many each class has."""
+    if model.rule is not None and model.classes is not None:
+        rows, counts, coefficients = libsvm_coefficients(model.coefficients, len(model.classes))
+        return rows, coefficients, counts.tolist()
+    n_support = len(model.support)
+    if model.classes is None:  # any order will do
+        return np.arange(n_support), model.coefficients[None, :], [n_support] * 2
+    second = model.coefficients > 0
+    order = np.argsort(second, kind="stable")
+    n_second = int(np.count_nonzero(second))
+    return order, model.coefficients[order][None, :], [n_support - n_second, n_second]
+
+
+def _with_zeros(coefficients: NDArray[np.float64]) -> sp.csr_matrix:
+    """CSR of all entries: scikit-learn hands its data to LIBSVM as if they were a dense matrix."""
+    rows, columns = coefficients.shape
+    indices = np.tile(np.arange(columns, dtype=np.int32), rows)
+    starts = np.arange(rows + 1, dtype=np.int32) * columns
+    return sp.csr_matrix((coefficients.ravel(), indices, starts), shape=coefficients.shape)
 
 
 def _behind(scaler: Scaler, estimator: Any) -> Any:  # noqa: ANN401

@@ -114,7 +114,9 @@ def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
         "classes": None if model.classes is None else list(model.classes),
         "n_features": model.n_features,
         "n_support": len(model.support),
-        "intercept": model.intercept,
+        "rule": model.rule,
+        "n_functions": model.n_functions,
+        "intercept": model.intercept if model.rule is None else None,
         "calibration": calibration_record(model),
         "scaler": _scaler_record(model.scaler),
         "certificate": dict(model.certificate),
@@ -130,17 +132,16 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         f"{name} {value}" if name != "name" else str(value)
         for name, value in record["kernel"].items()
     )
-    classes = record["classes"]
-    shown = None if classes is None else f"{classes[0]} (negative), {classes[1]} (positive)"
     provenance = record["provenance"]
     is_libsvms = provenance.get("read from") == "libsvm"
     return [
         ("model", record["path"]),
         ("formulation", record["formulation"]),
         ("kernel", kernel),
-        ("classes", shown),
+        ("classes", _classes(model)),
+        ("decided by", _rule(model)),
         ("features", count(record["n_features"])),
-        ("intercept", number(record["intercept"])),
+        ("intercept", None if model.rule is not None else number(record["intercept"])),
         ("probabilities", calibration_text(model)),
         ("scales rows by", _scaler(record["scaler"])),
         *certificate_lines(record["certificate"]),
@@ -148,6 +149,30 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
         ("on disk", show_bytes(record["bytes_on_disk"])),
     ]
+
+
+_RULES = {
+    "ovo": "votes of {} pairs",
+    "ovo-break-ties": "votes of {} pairs, and of equal ones by their values",
+    "ddag": "a decision graph of {} pairs",
+    "ovr": "the largest of {} values, one against the rest each",
+    "crammer-singer": "the largest of {} values",
+}
+
+
+def _rule(model: KernelExpansion) -> str | None:
+    return None if model.rule is None else _RULES[model.rule].format(count(model.n_functions))
+
+
+def _classes(model: KernelExpansion) -> str | None:
+    classes = model.classes
+    if classes is None:
+        return None
+    if model.rule is None:
+        return f"{classes[0]} (negative), {classes[1]} (positive)"
+    more = len(classes) - _SHOWN_LABELS
+    shown = ", ".join(str(label) for label in classes[:_SHOWN_LABELS])
+    return f"{count(len(classes))}: {shown}" + (f", and {count(more)} more" if more > 0 else "")
 
 
 def calibration_record(model: KernelExpansion) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
-"""Predictions as text, one a line, in the order of the original input."""
+"""Predictions as text, one row a line, in the order of the original input."""
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from bigsvm.errors import DataError
 from bigsvm.files import sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from io import FileIO
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -21,34 +23,103 @@ if TYPE_CHECKING:
 _LINES_AT_ONCE = 1 << 16
 
 
-def write_predictions(
-    path: Path,
-    values: NDArray[np.float64],
-    original_rows: NDArray[np.int64],
-    *,
-    classes: Sequence[float] | Sequence[str] | None,
-    calibration: Calibration | None = None,
+class ValuesFile:
+    """Decision values of several functions, which may be more than memory holds, in a file.
+
+    Parameters
+    ----------
+    file : io.FileIO
+        Open as long as this is in use, without a buffer.
+    shape : (int, int)
+        Rows and functions.
+    """
+
+    def __init__(self, file: FileIO, shape: tuple[int, int]) -> None:
+        self._file, self.shape = file, shape
+        self._row_bytes = shape[1] * np.dtype(np.float64).itemsize
+
+    def __setitem__(self, rows: slice, values: NDArray[np.float64]) -> None:
+        """Keep values (m, n_functions) of a slice of rows.
+
+        Raises
+        ------
+        DataError
+            There is no room.
+        """
+        left = np.ascontiguousarray(values, np.float64).data.cast("B")
+        try:
+            self._file.seek(rows.start * self._row_bytes)
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise DataError(f"cannot keep values beside the predictions: {error}") from error
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Values of rows (m,) that have been kept: (m, n_functions)."""
+        found = np.empty((len(rows), self.shape[1]))
+        for place, row in enumerate(rows.tolist()):
+            found[place] = np.frombuffer(
+                os.pread(self._file.fileno(), self._row_bytes, row * self._row_bytes)
+            )
+        return found
+
+
+def write_values(
+    path: Path, values: NDArray[np.float64] | ValuesFile, original_rows: NDArray[np.int64]
 ) -> None:
-    """Write a file, whole or not at all.
+    """Write decision values, or predictions of a regression: a file, whole or not at all.
 
     Parameters
     ----------
     path : Path
-    values : (n,) float64
-        Decision values, in the order of a store.
+    values : (n,) or (n, n_functions) float64
+        In the order of a store; those of several functions become one line.
     original_rows : (n,) int64
         Number in the input that each of these rows had.
-    classes : sequence of two, or None
-        Labels for values up to 0 and above; None writes the values themselves.
-    calibration : Calibration, optional
-        Adds the probabilities of both classes to a label, below a line with their names, as
-        LIBSVM's programs write them.
     """
+    _write(path, _value_lines(values, np.argsort(original_rows, kind="stable")))
+
+
+def write_labels(
+    path: Path,
+    codes: NDArray[np.int64],
+    original_rows: NDArray[np.int64],
+    *,
+    classes: Sequence[float] | Sequence[str],
+    calibration: Calibration | None = None,
+    values: NDArray[np.float64] | None = None,
+) -> None:
+    """Write labels: a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    codes : (n,) int64
+        Places in `classes`, in the order of a store.
+    original_rows : (n,) int64
+        Number in the input that each of these rows had.
+    classes : sequence
+    calibration : Calibration, optional
+        Of the decision values, adds the probabilities of both classes to a label, below a line with
+        their names, as LIBSVM's programs write them.
+    values : (n,) float64, optional
+        Decision values, for a calibration.
+    """
+    order = np.argsort(original_rows, kind="stable")
+    names = [_label(label) for label in classes]
+    if calibration is None or values is None:
+        _write(
+            path, (f"{names[code]}\n" for part in _parts(order) for code in codes[part].tolist())
+        )
+    else:
+        _write(path, _probability_lines(codes, order, names, calibration, values))
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("w", encoding="utf-8") as file:
-            order = np.argsort(original_rows, kind="stable")
-            file.writelines(_lines(values, order, classes, calibration))
+            file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -59,26 +130,34 @@ def write_predictions(
         part.unlink(missing_ok=True)
 
 
-def _lines(
-    values: NDArray[np.float64],
-    order: NDArray[np.int64],
-    classes: Sequence[float] | Sequence[str] | None,
-    calibration: Calibration | None,
+def _parts(order: NDArray[np.int64], width: int = 1) -> Iterator[NDArray[np.int64]]:
+    step = max(1, _LINES_AT_ONCE // max(width, 1))
+    for start in range(0, len(order), step):
+        yield order[start : start + step]
+
+
+def _value_lines(
+    values: NDArray[np.float64] | ValuesFile, order: NDArray[np.int64]
 ) -> Iterator[str]:
-    names = None if classes is None else [_label(label) for label in classes]
-    if names is not None and calibration is not None:
-        yield f"labels {' '.join(names)}\n"
-    for start in range(0, len(order), _LINES_AT_ONCE):
-        some = values[order[start : start + _LINES_AT_ONCE]]
-        if names is None:
-            yield "".join(f"{value!r}\n" for value in some.tolist())
-        else:
-            labels = [names[positive] for positive in (some > 0).tolist()]
-            if calibration is not None:
-                second = calibration.probability(some)
-                both = zip((1 - second).tolist(), second.tolist(), strict=True)
-                labels = [f"{a} {p!r} {q!r}" for a, (p, q) in zip(labels, both, strict=True)]
-            yield "".join(f"{label}\n" for label in labels)
+    width = math.prod(values.shape[1:])
+    for part in _parts(order, width):
+        for row in values[part].reshape(len(part), width).tolist():
+            yield " ".join([repr(value) for value in row]) + "\n"
+
+
+def _probability_lines(
+    codes: NDArray[np.int64],
+    order: NDArray[np.int64],
+    names: list[str],
+    calibration: Calibration,
+    values: NDArray[np.float64],
+) -> Iterator[str]:
+    yield f"labels {' '.join(names)}\n"
+    for part in _parts(order):
+        second = calibration.probability(values[part])
+        rows = zip(codes[part].tolist(), (1 - second).tolist(), second.tolist(), strict=True)
+        for code, p, q in rows:
+            yield f"{names[code]} {p!r} {q!r}\n"
 
 
 def _label(label: float | str) -> str:

@@ -2,7 +2,7 @@
 
 The two operations everything expensive is made of, for rows A (m of them) and columns B (p):
 
-    multiply:   out += K(A, B) @ weights        a sweep, a decision function
+    multiply:   out += K(A, B) @ weights        a sweep, a decision function, or several at once
     evaluate:   out  = K(A, B)                  rows of the kernel row cache
 
 Each tile is one matrix product and one fused pass over its result. The rows of a call are shared
@@ -21,6 +21,7 @@ from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 from bigsvm.team import Team
+from bigsvm.tiles.functions import Functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.kernels import Kernel
     from bigsvm.tiles.columns import Columns, Tile
+    from bigsvm.tiles.functions import Weights
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
     Use = Callable[[slice, "Tile", Floats, Floats], None]
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 ROWS_PER_TILE = 252
 """Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
+SUMS_PER_TILE = 1 << 19
+"""Sums of several functions that a tile adds to, 4 MB: with more than 2080 functions it has fewer
+rows."""
 VALUES_AT_ONCE = 1 << 18
 """Kernel values of few rows with all columns, a megabyte: as much as a second-level cache."""
 WORTH_SHARING = 3e-4
@@ -184,15 +189,38 @@ class KernelTiles:
 
     # -- the two products --------------------------------------------------------------------
 
+    def prepared(self, columns: Columns, weights: Weights | Functions) -> Floats | Functions:
+        """Weights as `multiply` works on them, once for many calls; (p,) are only rounded."""
+        if isinstance(weights, Functions):
+            return weights
+        if weights.ndim == 1:
+            return np.asarray(weights, self.dtype)
+        return Functions(columns, weights, self.dtype)
+
     def multiply(
         self,
         rows: Rows | RowsAt,
         columns: Columns,
-        weights: NDArray[np.float64],
+        weights: Weights | Functions,
         out: NDArray[np.float64],
     ) -> None:
-        """``out += K(rows, columns) @ weights``; weights (p,), out (m,) float64."""
-        rounded = np.asarray(weights, self.dtype)
+        """``out += K(rows, columns) @ weights``, each kernel value being computed once.
+
+        Parameters
+        ----------
+        rows : Rows or RowsAt
+            (m, d).
+        columns : Columns
+            (p).
+        weights : (p,) float64; or (p, k) of k functions, dense, CSR, or `prepared`
+        out : (m,) or (m, k) float64
+            Changed in place. While they are added up, those of k functions are in memory twice for
+            as many rows as there are tiles at work.
+        """
+        rounded = self.prepared(columns, weights)
+        if isinstance(rounded, Functions):
+            self._multiply_functions(rows, columns, rounded, out)
+            return
         of_distances = (KernelCode.RBF, KernelCode.LAPLACIAN)
         fused = self._parameters.code in of_distances and self.dtype == np.float32
 
@@ -208,6 +236,27 @@ class KernelTiles:
                 gram.weighted_sums(dots, part, out[span])
 
         self._for_each_tile(rows, columns, accumulate)
+
+    def _multiply_functions(
+        self,
+        rows: Rows | RowsAt,
+        columns: Columns,
+        functions: Functions,
+        out: NDArray[np.float64],
+    ) -> None:
+        def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
+            self._map(dots, norms, tile.norms)
+            shape = (functions.n, span.stop - span.start)
+            sums = self._team.scratch("sums", shape, np.dtype(np.float64))
+            if tile.start == 0:
+                sums[:] = 0
+            functions.add(tile, dots, sums, self._team)
+            if tile.stop == columns.n:
+                out[span] += sums.T
+
+        fitting = SUMS_PER_TILE // max(functions.n, 1) // products.MR * products.MR
+        most = min(ROWS_PER_TILE, max(products.MR, fitting))
+        self._for_each_tile(rows, columns, accumulate, self._spans(len(rows_at(rows).places), most))
 
     def multiply_symmetric(
         self, rows: Rows, columns: Columns, weights: NDArray[np.float64], out: NDArray[np.float64]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.tiles.functions import WEIGHTS_PER_EVALUATION, Functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowSource
     from bigsvm.tiles import Columns, KernelTiles
+    from bigsvm.tiles.functions import Floats, Weights
 
 EVALUATIONS_AT_ONCE = 2e8
 """Kernel evaluations between two looks at the clock: 0.1 to 0.8 seconds on two cores."""
+VALUES_AT_ONCE = 1 << 23
+"""Values of several functions that rows between two looks may have, 64 MB; while they are
+added up they may be in memory twice, and one row may have more."""
 WORTH_SKIPPING = 0.02
 """Share of rows left out from which taking the others out of their block costs less than they."""
 
@@ -26,7 +31,7 @@ def sweep(
     tiles: KernelTiles,
     source: RowSource,
     columns: Columns,
-    weights: NDArray[np.float64],
+    weights: Weights,
     out: NDArray[np.float64],
     *,
     block_bytes: int,
@@ -43,8 +48,8 @@ def sweep(
     source : RowSource
     columns : Columns
         (p) working-set rows or support vectors.
-    weights : (p,) float64
-    out : (n_rows,) float64
+    weights : (p,) float64; or (p, k) of k functions, dense or CSR
+    out : (n_rows,) or (n_rows, k) float64
         Changed in place; row by row, so that an interrupted sweep can go on where it was.
     block_bytes : int
         For the two blocks that exist at once.
@@ -55,26 +60,35 @@ def sweep(
     on_progress : callable, optional
         Told the rows done, several times a second; may raise to end the sweep there.
     """
-    step = max(1, int(EVALUATIONS_AT_ONCE / max(columns.n, 1)))
+    prepared = tiles.prepared(columns, weights)
+    step = rows_at_once(columns, prepared)
     stop = source.n_rows if stop is None else stop
-    for first, done, kept, rows in _parts(source, start, stop, step, block_bytes, skip):
+    for first, done, kept, rows in parts(source, start, stop, step, block_bytes, skip):
         if kept is None:
-            tiles.multiply(rows, columns, weights, out[first:done])
+            tiles.multiply(rows, columns, prepared, out[first:done])
         else:
-            added = np.zeros(len(kept))
-            tiles.multiply(rows, columns, weights, added)
+            added = np.zeros((len(kept), *out.shape[1:]))
+            tiles.multiply(rows, columns, prepared, added)
             out[first + kept] += added
         if on_progress is not None:
             on_progress(done)
 
 
-def _parts(
+def rows_at_once(columns: Columns, prepared: Floats | Functions) -> int:
+    """Rows between two looks at the clock, whose values do not fill the memory."""
+    if not isinstance(prepared, Functions):
+        return max(1, int(EVALUATIONS_AT_ONCE / max(columns.n, 1)))
+    each = columns.n + prepared.n_weights / WEIGHTS_PER_EVALUATION
+    return max(1, min(int(EVALUATIONS_AT_ONCE / max(each, 1)), VALUES_AT_ONCE // prepared.n))
+
+
+def parts(
     source: RowSource,
     start: int,
     stop: int,
     step: int,
     block_bytes: int,
-    skip: NDArray[np.int64] | None,
+    skip: NDArray[np.int64] | None = None,
 ) -> Iterator[tuple[int, int, NDArray[np.int64] | None, RowsAt]]:
     """Yield parts of at most `step` rows: where they begin and end, which are kept, and these.
 

@@ -3,10 +3,13 @@
 import threading
 
 import numpy as np
+import pytest
+import scipy.sparse as sp
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.kernels import RBF
 from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.training import sweep as sweep_module
 from bigsvm.training.sweep import sweep
 
 from .problems import blobs, gram
@@ -55,3 +58,30 @@ def test_the_next_block_is_read_while_this_one_is_computed():
         sweep(tiles, source, columns, np.ones(50), out, block_bytes=2 * X.nbytes // N_BLOCKS)
     assert done == list(range(N_BLOCKS))
     np.testing.assert_allclose(out, gram(X)[:, :50].sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("skip", [None, np.arange(5, 400, 2)])
+def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
+    X, _ = blobs(600)
+    source = Watched(X) if aligned else ArrayRows(X)
+    weights = np.random.default_rng(0).standard_normal((50, 3))
+    # Of as many functions no more than so many values at a time.
+    monkeypatch.setattr(sweep_module, "VALUES_AT_ONCE", 3 * 40)
+    done = []
+    out, alone = np.ones((600, 3)), np.ones((600, 3))
+    with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
+        columns = Columns(tiles, X[:50], sparse_partners=False)
+        options = {"block_bytes": 2 * X.nbytes // N_BLOCKS, "start": 3, "stop": 590, "skip": skip}
+        sweep(
+            tiles, source, columns, sp.csr_array(weights), out, on_progress=done.append, **options
+        )
+        for function in range(3):
+            column = alone[:, function].copy()
+            sweep(tiles, source, columns, weights[:, function].copy(), column, **options)
+            alone[:, function] = column
+    np.testing.assert_allclose(out, alone, rtol=1e-12)
+    np.testing.assert_array_equal(out[:3], 1)
+    assert (out[3:5] != 1).all()
+    assert (np.diff([3, *done]) <= 40).all()
+    assert done[-1] == 590

@@ -1,0 +1,313 @@
+"""KernelExpansion: what training leaves, ``h(x) = Σ_t coefficient_t k(x, s_t) + intercept``.
+
+Of many classes there are several such functions h over the same support vectors s_t, and a rule
+that makes labels of their values; each kernel value is computed once for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm import votes
+from bigsvm.data.kernel_matrix import prediction_matrix
+from bigsvm.data.scaled import in_scale_of
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.models.files import read_model, write_model
+from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.training.sweep import parts, rows_at_once
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.calibration import Calibration
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.scaler import Scaler
+    from bigsvm.kernels import Kernel
+    from bigsvm.tiles.functions import Weights
+
+LARGE_GAP = 0.02
+"""Of rho, above which the KKT gap puts decision values in doubt."""
+PREDICTION_BLOCKS = 64 << 20
+"""Bytes of rows in memory while predicting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelExpansion:
+    """A trained decision function.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    support_vectors : Rows
+        (n_support, d), as they were in the training data: scaled, if those were. Of a kernel
+        matrix (n, n) it is (n_support, n + 1): only numbers, from 1, are there, in column 0.
+    coefficients : (n_support,) float64, or (n_support, n_functions) CSR
+        Signed: positive where the support vector pulls towards the second class (of the pair; or
+        towards the class whose function it is).
+    intercept : float, or (n_functions,) float64
+    centre : (d,) float64 or None
+        Subtracted from both arguments of a shift-invariant kernel, for float32's sake.
+    support : (n_support,) int64
+        Rows of the training data that the support vectors were.
+    classes : list of numbers or of str, or None
+        The labels that a negative and a positive decision value stand for, or those of many
+        classes; None where decision values are what is predicted, or say how much a row is like
+        the others.
+    formulation : str
+        As `bigsvm.duals.formulations` names it.
+    rule : str or None
+        Of many classes, how they are told from the values of the functions: one of
+        `bigsvm.votes.RULES`. None where there is one function.
+    scaler : Scaler or None
+        What the training data were scaled by, and prediction scales rows by that are not scaled.
+    calibration : Calibration or None
+        Makes probabilities of the second class from decision values.
+    certificate : dict
+        Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
+    provenance : dict
+        Version, parameters, and the fingerprint of the training data.
+
+    Raises
+    ------
+    ParameterError
+        Shapes that contradict each other, the rule or the classes.
+    """
+
+    kernel: Kernel
+    support_vectors: Rows
+    coefficients: Weights
+    intercept: float | NDArray[np.float64]
+    centre: NDArray[np.float64] | None
+    support: NDArray[np.int64]
+    classes: list[float] | list[int] | list[str] | None
+    formulation: str = "c-svc"
+    rule: str | None = None
+    scaler: Scaler | None = None
+    calibration: Calibration | None = None
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n_classes = len(self.classes or ())
+        of_functions: tuple[int, ...] = ()
+        if self.rule is not None:
+            of_functions = (votes.n_functions(self.rule, n_classes),)
+        wanted = ((len(self.support), *of_functions), of_functions, len(self.support))
+        found = (self.coefficients.shape, np.shape(self.intercept), self.support_vectors.shape[0])
+        if found != wanted or (self.rule is not None and n_classes < 2):
+            raise ParameterError(
+                f"coefficients {found[0]}, intercepts {found[1]} and {found[2]} support vectors; "
+                f"with the rule {self.rule} of {n_classes} classes, and as many rows in support, "
+                f"they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
+            )
+        if self.rule is not None and self.calibration is not None:
+            raise ParameterError("a calibration of many classes; there are those of two only")
+
+    @property
+    def n_functions(self) -> int:
+        """Functions: 1, or as many as the rule looks at."""
+        return int(np.size(self.intercept))
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the training data; of a kernel matrix, those of kernel values."""
+        return int(self.support_vectors.shape[1]) - self._is_of_kernel_matrix
+
+    @property
+    def _is_of_kernel_matrix(self) -> bool:
+        return self.kernel.product == "lookup"
+
+    # -- prediction ------------------------------------------------------------------------------
+
+    def decision_function(
+        self,
+        source: RowSource,
+        *,
+        threads: int = 1,
+        block_bytes: int = PREDICTION_BLOCKS,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> NDArray[np.float64]:
+        """Decision values of all rows of a source, streamed in blocks, in their precision.
+
+        Parameters
+        ----------
+        source : RowSource
+            With `n_features` columns; scaled as the training data were, or not at all.
+        threads : int
+        block_bytes : int
+            For the two blocks of rows that exist at once, if they are not in memory.
+        on_progress : callable, optional
+            Told the rows done, several times a second; what it raises ends the pass.
+
+        Returns
+        -------
+        (n_rows,) float64, or (n_rows, n_functions) where there is a rule
+            `decide` tells the classes without holding all of the latter.
+
+        Raises
+        ------
+        DataError
+            Another number of columns, or column 0 was another index in the LIBSVM text, or the
+            rows are of a store that was scaled in another way.
+        """
+        values = np.empty((source.n_rows, *np.shape(self.intercept)))
+        self._stream(source, values.__setitem__, threads, block_bytes, on_progress)
+        return values
+
+    def decide(
+        self,
+        source: RowSource,
+        *,
+        rule: str | None = None,
+        keep: Callable[[slice, NDArray[np.float64]], None] | None = None,
+        threads: int = 1,
+        block_bytes: int = PREDICTION_BLOCKS,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> NDArray[np.int64]:
+        """Classes of all rows of a source, streamed as by `decision_function`.
+
+        Of the values of many functions those of some rows exist at once, `sweep.VALUES_AT_ONCE` at
+        most if that is a row.
+
+        Parameters
+        ----------
+        source, threads, block_bytes, on_progress
+            As for `decision_function`.
+        rule : str, optional
+            Another one of the same functions: "ddag" or "ovo-break-ties" in place of "ovo".
+        keep : callable, optional
+            Given the decision values of rows ``start … stop - 1``, one part after the other.
+
+        Returns
+        -------
+        (n_rows,) int64
+            Places in `classes`; of one function 1 where its value is positive, else 0.
+
+        Raises
+        ------
+        DataError
+            As for `decision_function`.
+        ParameterError
+            A rule of other functions.
+        """
+        rule = self.rule if rule is None else rule
+        n_classes = len(self.classes or ())
+        if rule is not None and rule != self.rule:
+            votes.n_functions(rule, n_classes)
+            if self.rule is None or (rule in votes.OF_PAIRS) != (self.rule in votes.OF_PAIRS):
+                raise ParameterError(f"rule is {rule!r}; the functions are those of {self.rule}")
+        codes = np.empty(source.n_rows, np.int64)
+
+        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            if keep is not None:
+                keep(rows, values)
+            codes[rows] = values > 0 if rule is None else votes.decide(values, rule, n_classes)
+
+        self._stream(source, reduce, threads, block_bytes, on_progress)
+        return codes
+
+    def _stream(
+        self,
+        source: RowSource,
+        use: Callable[[slice, NDArray[np.float64]], None],
+        threads: int,
+        block_bytes: int,
+        on_progress: Callable[[int], None] | None,
+    ) -> None:
+        """Hand the decision values of some rows after the other to `use`."""
+        if self._is_of_kernel_matrix:
+            source = prediction_matrix(source, self.n_features)
+        else:
+            self.check_columns(source.n_columns, source.first_index)
+            source = in_scale_of(source, self.scaler)
+        kind = np.float32 if source.dtype == np.float32 else np.float64
+        with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
+            columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
+            weights = tiles.prepared(columns, self.coefficients)
+            step = rows_at_once(columns, weights)
+            for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
+                values = np.full((done - first, *np.shape(self.intercept)), self.intercept)
+                tiles.multiply(rows, columns, weights, values)
+                use(slice(first, done), values)
+                if on_progress is not None:
+                    on_progress(done)
+
+    @property
+    def kind(self) -> str:
+        """The formulation of LIBSVM whose models predict like this one."""
+        like_c_svc = ("c-svc squared hinge", "l2-svc")
+        return "c-svc" if self.formulation in like_c_svc else self.formulation
+
+    @property
+    def doubt(self) -> str | None:
+        """Why a converged model of nu-svc or one-class may still be of no use, in a sentence.
+
+        LIBSVM's tolerance is one of the undivided dual: where rho, which nobody knows before, is
+        not much larger, decision values are as wrong as they are large.
+        """
+        rho, gap = self.certificate.get("rho"), self.certificate.get("gap")
+        if self.formulation == "l2-svc" and self.certificate.get("converged") and (gap or 0) > 1:
+            return (
+                f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
+                "margins; lower ball_tol"
+            )
+        if not self.certificate.get("converged") or rho is None or gap is None:
+            return None
+        if rho == 0 and self.formulation == "nu-svc":
+            return (
+                "nu is less than the share of errors that cannot be avoided: the margin is 0, and "
+                "so are all decision values; raise nu"
+            )
+        # A gap far below tol is rounding, as where one class has the origin in its middle.
+        if gap > max(LARGE_GAP * abs(rho), 1e-3 * float(self.certificate["tol"])):
+            return (
+                f"the KKT gap, {gap:.3g}, is not small beside rho, {rho:.3g}, by which decision "
+                f"values are to be judged; lower tol to {LARGE_GAP * abs(rho):.1g}"
+            )
+        return None
+
+    @property
+    def first_index(self) -> int | None:
+        """Index of column 0 in the LIBSVM text it was trained on, None where that was no text."""
+        index = self.provenance.get("first_index")
+        return None if index is None else int(index)
+
+    def check_columns(self, n_columns: int, first_index: int | None = None) -> None:
+        """Refuse rows whose columns are not those of the training data, in number or by index."""
+        if self._is_of_kernel_matrix:
+            return  # with or without its numbers
+        if n_columns != self.n_features:
+            raise DataError(
+                f"the rows have {n_columns} columns, the model was trained on {self.n_features}; "
+                f"give the number of columns when converting (--features {self.n_features})"
+            )
+        if None not in (first_index, self.first_index) and first_index != self.first_index:
+            meant = "yes" if self.first_index == 0 else "no"
+            raise DataError(
+                f"column 0 of the rows is index {first_index} of their text, but index "
+                f"{self.first_index} of the text the model was trained on; convert them with "
+                f"--zero-based {meant}"
+            )
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, whole or not at all."""
+        write_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> KernelExpansion:
+        """Read a model file and check every byte of it.
+
+        Raises
+        ------
+        ModelError
+            Not a bigsvm model, damaged, or written by a newer version.
+        """
+        return read_model(path, cls)
