@@ -72,7 +72,7 @@ class Decomposition:
     disk : DiskCache, optional
         Where kernel rows of that working set may be kept besides memory.
     start : (n,) or (n, faces) float64, optional
-        A feasible point to start from, with all rows at once, instead of 0 and a sample.
+        A feasible point to start from, with all rows that it moves, instead of 0.
     watch : Watch, optional
         Of a search that led to `start`: what it has cost, and how long it took, is the run's.
     seed : int
@@ -138,7 +138,7 @@ class Decomposition:
         )  # fmt: skip
         self._start = start
         if saved is None:
-            self.count.scope = source.n_rows if start is not None else self._next_scope()
+            self.count.scope = self._first_scope()
 
     # -- the loop ----------------------------------------------------------------------------
 
@@ -397,6 +397,14 @@ class Decomposition:
     def _is_whole(self) -> bool:
         """Whether all rows take part."""
         return self.count.scope == self.source.n_rows
+
+    def _first_scope(self) -> int:
+        """Rows that take part first: at least those up to the last that the start has moved."""
+        first = self._next_scope()
+        if self._start is None:
+            return first
+        moved = self._start if self._start.ndim == 1 else self._start.any(axis=1)
+        return max(first, int(np.flatnonzero(moved).max(initial=-1)) + 1)
 
     def _next_scope(self) -> int:
         """Rows that take part next; all of them where only pair steps would need fewer."""
