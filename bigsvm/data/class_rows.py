@@ -131,7 +131,7 @@ class ClassRows:
             yield Batch(pair[None, :], np.empty(0, np.int64))
 
     def _held_next(self, left: NDArray[np.bool_], room: float) -> NDArray[np.bool_]:
-        """Choose classes to hold, (k,): the first pair's, half a room of more, and their partners.
+        """Choose classes to hold, (k,): the first pair's, and always the one of most pairs more.
 
         Parameters
         ----------
@@ -139,19 +139,18 @@ class ClassRows:
             Pairs still to be trained.
         room : float
         """
-        first, second = divmod(int(np.argmax(left)), len(self))
+        between = left | left.T
         chosen = np.zeros(len(self), np.bool_)
-        chosen[[first, second]] = True
-        used = self.sizes[chosen].sum()
-        for one in np.flatnonzero((left | left.T).any(axis=0)):
-            if not chosen[one] and used + self.sizes[one] <= room / 2:
-                chosen[one] = True
-                used += self.sizes[one]
-        partners = left[chosen].any(axis=0) | left[:, chosen].any(axis=1)
-        for one in np.flatnonzero(partners):
-            if not chosen[one] and used + self.sizes[one] <= room:
-                chosen[one] = True
-                used += self.sizes[one]
+        free, more = room, np.zeros(len(self), np.int64)
+        following: int | None = int(np.argmax(left.any(axis=1)))
+        while following is not None:
+            chosen[following] = True
+            free -= self.sizes[following]
+            more += between[following]
+            # Pairs that a class would bring; of the first one, partners that fit beside it.
+            brought = np.where(chosen | (self.sizes > free), 0, more)
+            best = int(np.argmax(brought))
+            following = best if brought[best] else None
         return chosen
 
     def in_place(self) -> HeldClasses:

@@ -342,10 +342,9 @@ class Budget:
         )
         self._held = min(self.room, float(rows.sizes.sum())) * self._source.bytes_per_row
         size = int(np.sort(rows.sizes)[-2:].sum())
-        self.largest = self.plan(size, self._source.row_alignment)
-        if self._source.row_alignment > 1:
-            held = self.plan(min(size, int(self.room)), 1)
-            self.largest = held if size <= self.room else self.largest
+        self.largest = self.plan(min(size, int(self.room)), 1)
+        if size > self.room:
+            self.largest = self.plan(size, self._source.row_alignment)
 
     def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
         """Divide what is left for a pair of so many rows.

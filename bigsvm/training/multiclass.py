@@ -207,15 +207,13 @@ class PairTraining:
         if reason is StopReason.CONVERGED:
             reason = next((other for other in REASONS[1:] if other in reasons), reason)
         support, coefficients = self._log.coefficients(self._classes.source.n_rows)
-        known = records["reason"] >= 0
-        whole = bool(known.all())
         certificate = Certificate(
             converged=reason is StopReason.CONVERGED,
             stop_reason=reason,
             tol=float(records["tol"].max()),
-            objective=_summed(records["objective"], whole),
-            gap=_worst(records["gap"], whole),
-            duality_gap=_summed(records["duality_gap"], whole),
+            objective=_known(records["objective"].sum()),
+            gap=_known(records["gap"].max()),
+            duality_gap=_known(records["duality_gap"].sum()),
             n_support=len(support),
             n_bounded=self._log.total("n_bounded"),
             n_sweeps=self._log.total("n_sweeps"),
@@ -232,7 +230,7 @@ class PairTraining:
             support,
             coefficients,
             records["intercept"].copy(),
-            np.where(known, records["rho"], np.nan),
+            records["rho"].copy(),
             certificate,
             self._table(reasons),
         )
@@ -254,7 +252,7 @@ class PairTraining:
                     "stop_reason": str(REASONS[records["reason"][i]])
                     if records["reason"][i] >= 0
                     else None,
-                    "gap": None if np.isnan(records["gap"][i]) else float(records["gap"][i]),
+                    "gap": _known(records["gap"][i]),
                     "n_support": int(records["n_support"][i]),
                     "n_iter": int(records["n_iter"][i]),
                 }
@@ -263,11 +261,6 @@ class PairTraining:
         }
 
 
-def _summed(values: NDArray[np.float64], whole: bool) -> float | None:
-    """Sum of what is known of every pair; None where it is not of some."""
-    return float(values.sum()) if whole and not np.isnan(values).any() else None
-
-
-def _worst(values: NDArray[np.float64], whole: bool) -> float | None:
-    """Largest of what is known of every pair; None where it is not of some."""
-    return float(values.max()) if whole and not np.isnan(values).any() else None
+def _known(value: np.float64) -> float | None:
+    """Give a number as JSON has it; None for NaN, which any pair without one brings in."""
+    return None if np.isnan(value) else float(value)

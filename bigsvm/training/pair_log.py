@@ -57,6 +57,8 @@ RECORD = np.dtype(
 was never begun, its certificate, intercept, and the rho of nu-svc, NaN where there is none."""
 NONE = -1
 """Number of the pair in progress where there is none."""
+UNKNOWN = ("objective", "gap", "duality_gap", "drift", "rho")
+"""Of a pair that was never begun."""
 HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
 BYTES_PER_COEFFICIENT = 32
 """In memory: row and value, 16 and an eighth as they come, and 12 more while they are joined."""
@@ -114,6 +116,8 @@ class PairLog:
     ) -> None:
         self.records = np.zeros(n_pairs, RECORD)
         self.records["pair"], self.records["reason"] = np.arange(n_pairs), -1
+        for name in UNKNOWN:
+            self.records[name] = np.nan
         self._n_finished, self._room = 0, room
         self._totals = dict.fromkeys(COUNTS, 0)
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
