@@ -119,15 +119,6 @@ def train_one_vs_one(
     """
     parameters.check()
     hooks = hooks or Hooks()
-    if parameters.formulation not in WITH_CLASSES:
-        raise ParameterError(
-            f"{parameters.formulation} has no classes, so no pairs of them; choose one of "
-            f"{', '.join(WITH_CLASSES)}"
-        )
-    if parameters.calibration is not None:
-        raise ParameterError(
-            f"calibration is {parameters.calibration!r}, which is for two classes; leave it out"
-        )
     problem = Pairs(source, labels, sample_weight, parameters)
     del labels
     if parameters.takes_kernel_matrix:
@@ -151,35 +142,7 @@ def train_one_vs_one(
         class_weights=[float(weight) for weight in problem.class_weight],
         others={"classes": f"{len(rows)}, one against one"},
     )
-    del problem.codes
-
-    def train(
-        pair: tuple[int, int],
-        rows: PairRows,
-        *,
-        saver: Saver,
-        limits: Limits,
-        listener: events.Listener,
-    ) -> Solved:
-        formulation = problem.of_pair(pair, rows)
-        # Rows in memory that are compared are copied.
-        variables = make_variables(
-            rows.source,
-            formulation,
-            merge=parameters.working_set != "all",
-            compare=rows.source.n_rows <= budget.room,
-        )
-        plan = budget.plan(len(rows.rows), rows.source.row_alignment)
-        result = trainer.train(variables, plan, saver=saver, limits=limits, listener=listener)
-        found = decision_of(variables, formulation, result)
-        return Solved(
-            rows.rows[found.support],
-            found.coefficients,
-            found.intercept,
-            found.found.get("rho", np.nan),
-            found.certificate,
-        )
-
+    del problem.codes  # 4 bytes a row that the budget does not count
     with (
         Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
         open_checkpoint(parameters, fingerprint) as checkpoint,
@@ -191,7 +154,7 @@ def train_one_vs_one(
         )
         functions = PairTraining(
             rows,
-            train,
+            PairTrainer(trainer, problem, budget, parameters),
             log,
             room=budget.room,
             # Of a pair that is finished the log has the result.
@@ -216,6 +179,49 @@ def train_one_vs_one(
     )
 
 
+class PairTrainer:
+    """Trains one pair after the other with what all of them share.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    problem : Pairs
+    budget : Budget
+    parameters : TrainingParameters
+    """
+
+    def __init__(
+        self, trainer: Trainer, problem: Pairs, budget: Budget, parameters: TrainingParameters
+    ) -> None:
+        self._trainer, self._problem, self._budget = trainer, problem, budget
+        self._merge = parameters.working_set != "all"
+
+    def __call__(
+        self,
+        pair: tuple[int, int],
+        rows: PairRows,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: events.Listener,
+    ) -> Solved:
+        """Train a pair, or go on with what the saver has of it."""
+        formulation, n_rows = self._problem.of_pair(pair, rows), rows.source.n_rows
+        # To be compared, rows are copied: only as many as might be held.
+        compare = n_rows <= self._budget.room
+        variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
+        plan = self._budget.plan(n_rows, rows.source.row_alignment)
+        result = self._trainer.train(variables, plan, saver=saver, limits=limits, listener=listener)
+        found = decision_of(variables, formulation, result)
+        return Solved(
+            rows.rows[found.support],
+            found.coefficients,
+            found.intercept,
+            found.found.get("rho", np.nan),
+            found.certificate,
+        )
+
+
 class Pairs:
     """The problems of all pairs, checked.
 
@@ -231,11 +237,19 @@ class Pairs:
         Place of each row's label in it.
     weights : (n,) float64 or None
     class_weight : (k,) float64
+    chosen : dict
+        Parameters of the problem, by name.
+    name : str
+    offset : float
+        Of the formulation; known once the classes are checked.
 
     Raises
     ------
     DataError, ParameterError
     """
+
+    name: str
+    offset: float
 
     def __init__(
         self,
@@ -245,6 +259,15 @@ class Pairs:
         parameters: TrainingParameters,
     ) -> None:
         self._parameters = parameters
+        if parameters.formulation not in WITH_CLASSES:
+            raise ParameterError(
+                f"{parameters.formulation} has no classes, so no pairs of them; choose one of "
+                f"{', '.join(WITH_CLASSES)}"
+            )
+        if parameters.calibration is not None:
+            raise ParameterError(
+                f"calibration is {parameters.calibration!r}, which is for two classes; leave it out"
+            )
         self.weights = check_weights(sample_weight, source.n_rows)
         self.classes, self.codes = encode_classes(labels, source.n_rows)
         counted = self.codes if self.weights is None else self.codes[self.weights > 0]
