@@ -55,6 +55,8 @@ HELD_SHARE = 0.25
 as much for a while, in which nothing else does."""
 COEFFICIENTS_SHARE = 0.4
 """Of the memory, for the coefficients of all pairs at most."""
+PAIR_ROW_BYTES = 20
+"""Of a row that is trained on: its number among all and among those held, and its weight."""
 CHOICE_BYTES = 32
 """Of each two classes, while the pairs are divided into batches."""
 
@@ -380,7 +382,7 @@ class Budget:
         return make_plan(
             self._parameters,
             self._source,
-            resident_bytes=self._resident + held,
+            resident_bytes=self._resident + held + PAIR_ROW_BYTES * n_rows,
             n_rows=n_rows,
             row_alignment=row_alignment,
         )

@@ -171,7 +171,10 @@ class Decomposition:
             self._stop = stopped.reason
         if self._stop is not StopReason.CONVERGED:
             self._save()
-        return self._result(self._stop)
+        result = self._result(self._stop)
+        # They know this run and so keep its rows in memory, until garbage is collected.
+        del self._passes
+        return result
 
     def _select(self) -> None:
         """Score the rows of the scope; stop if all are optimal, else choose the active ones."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
-    from bigsvm.data.class_rows import ClassRows, PairRows
+    from bigsvm.data.class_rows import Batch, ClassRows, PairRows
     from bigsvm.training.pair_log import PairLog, Solved
     from bigsvm.training.saving import Saver
 
@@ -135,19 +135,24 @@ class PairTraining:
         self._tell()
         try:
             for batch in self._classes.batches(self._room):
-                numbers = pair_numbers(batch.pairs, len(self._classes))
-                left = np.flatnonzero(self._log.records["reason"][numbers] < 0)
-                if len(left):
-                    rows = self._classes.hold(batch, self._look)
-                    for number, (first, second) in zip(
-                        numbers[left].tolist(), batch.pairs[left].tolist(), strict=True
-                    ):
-                        self._one(number, (first, second), rows.pair(first, second))
+                self._batch(batch)
         except Stopped as stopped:
             reason = stopped.reason
         if not self._log.in_progress:
             self._saver.write({}, {})
         return self._joined(reason)
+
+    def _batch(self, batch: Batch) -> None:
+        """Train what is left of a batch; at the end what it has held is let go of."""
+        numbers = pair_numbers(batch.pairs, len(self._classes))
+        left = np.flatnonzero(self._log.records["reason"][numbers] < 0)
+        if not len(left):
+            return
+        rows = self._classes.hold(batch, self._look)
+        for number, (first, second) in zip(
+            numbers[left].tolist(), batch.pairs[left].tolist(), strict=True
+        ):
+            self._one(number, (first, second), rows.pair(first, second))
 
     def _one(self, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, or go on with it."""

@@ -53,6 +53,13 @@ def test_statistics_are_those_of_all_rows():
     assert source.total_variance() == pytest.approx(matrix.var(dtype=float))
 
 
+def test_rows_of_a_source_in_order_are_no_random_sample():
+    source = ArrayRows(make_matrix())
+    assert ChosenRows(source, np.array([5, 3])).is_shuffled
+    source.is_shuffled = False
+    assert not ChosenRows(source, np.array([5, 3])).is_shuffled
+
+
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 class TestHeldRows:
     @pytest.fixture

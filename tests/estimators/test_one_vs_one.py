@@ -1,5 +1,8 @@
 """Pairs of classes: each as the binary fit of its rows, all as scikit-learn's SVC."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,6 +14,7 @@ from sklearn.svm import NuSVC as PeerNuSVC
 
 from bigsvm import write_store
 from bigsvm.data import schema
+from bigsvm.data.class_rows import HeldClasses
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
@@ -235,6 +239,27 @@ class TestOutOfCore:
         with pytest.raises(MemoryBudgetError, match="give at least about"):
             train(store.rows, labels, memory=500_000)
         assert store.rows.bytes_read == before
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_rows_are_let_go_of_with_their_pair(self, kind, monkeypatch):
+        """Not with the next garbage: rows of many batches would be in memory by then."""
+        left = []
+        pair_of = HeldClasses.pair
+
+        def pair(self, first, second):
+            rows = pair_of(self, first, second)
+            assert all(reference() is None for reference in left[:-1])
+            left.append(weakref.ref(rows.source))
+            return rows
+
+        monkeypatch.setattr(HeldClasses, "pair", pair)
+        gc.disable()
+        try:
+            train(*clouds(), **KINDS[kind])
+        finally:
+            gc.enable()
+        assert len(left) == 7  # one more to be checked
+        assert all(reference() is None for reference in left)
 
     def test_coefficients_have_a_share_of_the_memory(self, monkeypatch):
         monkeypatch.setattr("bigsvm.estimators.one_vs_one.COEFFICIENTS_SHARE", 1e-5)
