@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from bigsvm.allocator import give_back_freed_memory
 from bigsvm.training import events
 from bigsvm.training.pair_log import REASONS
 from bigsvm.training.result import Certificate, StopReason
@@ -148,6 +149,8 @@ class PairTraining:
         left = np.flatnonzero(self._log.records["reason"][numbers] < 0)
         if not len(left):
             return
+        # The batch before, and all that its pairs have freed.
+        give_back_freed_memory()
         rows = self._classes.hold(batch, self._look)
         for number, (first, second) in zip(
             numbers[left].tolist(), batch.pairs[left].tolist(), strict=True
