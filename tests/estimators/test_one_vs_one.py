@@ -1,7 +1,10 @@
 """Pairs of classes: each as the binary fit of its rows, all as scikit-learn's SVC."""
 
 import gc
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,6 +268,39 @@ class TestOutOfCore:
         monkeypatch.setattr("bigsvm.estimators.one_vs_one.COEFFICIENTS_SHARE", 1e-5)
         with pytest.raises(MemoryBudgetError, match=r"coefficients of \d of 15 pairs take"):
             train(*clouds(k=6), memory="50MB")
+
+
+PROGRAM = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from one_vs_one import clouds, train
+from bigsvm import open_store
+from bigsvm.allocator import share_freed_memory
+share_freed_memory()  # as a command does
+train(*clouds(n=60))  # what compiling and importing takes
+store = open_store(sys.argv[2])
+labels = store.labels()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = train(store.rows, labels, memory=int(sys.argv[3]), gamma=0.002, tol=1e-3).functions
+assert found.certificate.converged
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="sizes are in kilobytes there")
+def test_the_budget_is_kept(tmp_path):
+    memory = 30_000_000
+    X, y = clouds(n=40_000, k=12, d=200, spread=0.4)
+    X = X.astype(np.float32)
+    assert X.nbytes > memory
+    write_store(tmp_path / "s.zarr", X, y)
+    folder = Path(__file__).parent
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), str(tmp_path / "s.zarr"), str(memory)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(ended.stdout) < memory
 
 
 def test_events_tell_which_pair_of_how_many():
