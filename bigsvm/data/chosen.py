@@ -36,7 +36,7 @@ class ChosenRows(RowSource):
         self.n_rows, self.n_columns = len(chosen), source.n_columns
         self.dtype = source.dtype
         self.is_sparse = source.is_sparse
-        self.is_shuffled = True
+        self.is_shuffled = source.is_shuffled
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = source.row_alignment
         self.first_index = source.first_index

@@ -28,11 +28,13 @@ class HeldRows(RowSource):
     Parameters
     ----------
     source : RowSource
+    rows : (n_rows, n_columns)
+        All that it has.
     """
 
-    def __init__(self, source: RowSource) -> None:
+    def __init__(self, source: RowSource, rows: Rows) -> None:
         self._source = source
-        self._rows = ArrayRows(source.read(0, source.n_rows))
+        self._rows = ArrayRows(rows)
         self.n_rows, self.n_columns = source.n_rows, source.n_columns
         self.dtype = source.dtype
         self.is_sparse = source.is_sparse
@@ -89,4 +91,6 @@ class HeldRows(RowSource):
 def hold(source: RowSource, memory: int) -> RowSource:
     """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
     size = source.n_rows * source.bytes_per_row
-    return HeldRows(source) if source.row_alignment > 1 and size <= HELD_SHARE * memory else source
+    if source.row_alignment <= 1 or size > HELD_SHARE * memory:
+        return source
+    return HeldRows(source, source.read(0, source.n_rows))

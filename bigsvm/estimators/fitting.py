@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xxhash
-from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
-from bigsvm.budget import available_processors, parse_bytes, plan_training
-from bigsvm.cache.disk_cache import DiskCache
+from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
-from bigsvm.duals.ball import L2SVC, BallDual
-from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import make_problem
+from bigsvm.estimators.running import (
+    Trainer,
+    decision_of,
+    find_kernel,
+    fingerprint_of,
+    limits_of,
+    make_plan,
+    open_checkpoint,
+)
 from bigsvm.estimators.variables import Variables, make_variables
-from bigsvm.estimators.variance import weighted_variance
-from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.kernels import Kernel, Precomputed
 from bigsvm.models import KernelExpansion
-from bigsvm.tiles import KernelTiles
-from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import ENDS, SampledSearch
-from bigsvm.training.state import Limits
+from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -46,10 +42,6 @@ if TYPE_CHECKING:
     from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.training.result import TrainingResult
-
-SCARCE = 0.25
-"""With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
-rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
 
 
 def train_model(
@@ -101,15 +93,13 @@ def train_model(
     scaler = source.scaler
     kept = 0 if held_out is None else held_out.nbytes
     source, plan = _planned(source, formulation, parameters, kept_bytes=kept)
-    kernel = _kernel(
+    kernel, centre = find_kernel(
         parameters,
         source,
         formulation.sample_weight,
         block_bytes=plan.block_bytes,
         interrupted=hooks.interrupted,
     )
-    centred = kernel.is_shift_invariant and not source.is_sparse
-    centre = source.column_means() if centred else None
     fingerprint = _fingerprint(source, formulation, kernel, held_out=held_out is not None)
     # From here on rows have the order they are trained in.
     variables = make_variables(source, formulation, merge=not whole)
@@ -117,11 +107,24 @@ def train_model(
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))
         begin = project(variables.formulation, begin)
-    result = _run(variables, kernel, centre, plan, fingerprint, parameters, hooks, begin)
+    with (
+        Trainer(parameters, kernel, centre, offset=formulation.offset) as trainer,
+        open_checkpoint(parameters, fingerprint) as checkpoint,
+    ):
+        result = trainer.train(
+            variables,
+            plan,
+            saver=Saver(checkpoint, every=parameters.checkpoint_every, listener=hooks.listener),
+            limits=limits_of(parameters, hooks),
+            listener=hooks.listener,
+            start=begin,
+        )
     model = _model(
         result, variables, source, formulation, kernel,
         centre=centre, classes=classes, scaler=scaler,
-        provenance=_provenance(parameters, source, formulation, fingerprint),
+        provenance=provenance_of(
+            parameters, source, getattr(formulation, "class_weight", None), fingerprint
+        ),
     )  # fmt: skip
     if held_out is None or parameters.calibration is None:
         return model
@@ -143,88 +146,10 @@ def _planned(
     of_the_problem = 8 * (formulation.n_faces - 1) * source.n_rows
     if isinstance(formulation, Regression):
         of_the_problem += formulation.target.nbytes
-    plan = plan_training(
-        memory,
-        n_rows=source.n_rows,
-        n_columns=source.n_columns,
-        bytes_per_row=source.bytes_per_row,
-        row_alignment=source.row_alignment,
-        threads=parameters.threads or available_processors(),
-        resident_bytes=of_the_problem
-        + kept_bytes
-        + (0 if weights is None else weights.nbytes)
-        + (0 if source is read else int(source.bytes_per_row * source.n_rows)),
-        packed=not parameters.takes_kernel_matrix,
-        whole=parameters.working_set == "all",
-    )
-    if parameters.kernel_rows is not None:
-        plan = plan.with_kernel_rows(parameters.kernel_rows)
-    return source, plan
-
-
-def _run(
-    variables: Variables,
-    kernel: Kernel,
-    centre: NDArray[np.float64] | None,
-    plan: TrainingPlan,
-    fingerprint: dict[str, str],
-    parameters: TrainingParameters,
-    hooks: Hooks,
-    start: NDArray[np.float64] | None,
-) -> TrainingResult:
-    """Open what a run needs, and run it."""
-    whole = parameters.working_set == "all"
-    threads = parameters.threads or available_processors()
-    with ExitStack() as stack:
-        stack.enter_context(threadpool_limits(1, user_api="blas"))
-        tiles = stack.enter_context(
-            KernelTiles(kernel, centre=centre, threads=threads, offset=variables.formulation.offset)
-        )
-        checkpoint = None
-        if parameters.checkpoint is not None:
-            checkpoint = stack.enter_context(Checkpoint(parameters.checkpoint, fingerprint))
-        disk = None
-        if whole and parameters.disk_cache_bytes():
-            disk = DiskCache(
-                parameters.cache_dir or tempfile.gettempdir(),
-                capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=_of_kernel_rows(
-                    fingerprint, variables.source, offset=variables.formulation.offset
-                ),
-            )
-        rule = SelectionRule.from_name(
-            parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
-        )
-        limits = Limits(
-            max_iter=parameters.max_iter,
-            max_seconds=parameters.max_seconds,
-            interrupted=hooks.interrupted,
-        )
-        saved: dict[str, Any] = {
-            "seed": parameters.seed,
-            "limits": limits,
-            "checkpoint": checkpoint,
-            "checkpoint_every": parameters.checkpoint_every,
-            "listener": hooks.listener,
-        }
-        dual, watch = BoxDual(variables.formulation, rule), None
-        if isinstance(variables.formulation, L2SVC):
-            dual = ball_dual(variables.source, variables.formulation, tiles, parameters, rule)
-            if start is None and SampledSearch.is_next(checkpoint):
-                search = SampledSearch(
-                    variables.source, dual, tiles, plan,
-                    ball_tol=parameters.ball_tol, sampling=parameters.sampling,
-                    certify=parameters.certify, **saved,
-                )  # fmt: skip
-                reason = search.run()
-                if not (parameters.certify and reason in ENDS):
-                    return search.result(reason)
-                start, watch = search.alpha(), search.watch
-        return Decomposition(
-            variables.source, dual, tiles, plan,
-            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
-            whole=whole, disk=disk, start=start, watch=watch, **saved,
-        ).run()  # fmt: skip
+    resident = of_the_problem + kept_bytes + (0 if weights is None else weights.nbytes)
+    if source is not read:
+        resident += int(source.bytes_per_row * source.n_rows)
+    return source, make_plan(parameters, source, resident_bytes=resident)
 
 
 def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> NDArray[np.float64]:
@@ -263,50 +188,43 @@ def _model(
     provenance: dict[str, Any],
 ) -> KernelExpansion:
     """Make the model of a result: rows again instead of variables, and scaled as it is used."""
-    support, alpha = variables.spread(formulation, result.support, result.alpha)
-    finished = formulation.finish(result.thresholds)
-    certificate = result.certificate
-    if variables.groups is not None:
-        # Several rows may have been one variable.
-        bounded = BoxDual(formulation).n_bounded(alpha, support)
-        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+    decision = decision_of(variables, formulation, result)
     of_matrix = isinstance(kernel, Precomputed)
-    coefficients = finished.scale * formulation.per_output(alpha)
+    support = decision.support
     vectors = support_rows(source, support) if of_matrix else source.take(support)
     return KernelExpansion(
         kernel=kernel,
         support_vectors=vectors,
-        coefficients=coefficients,
-        intercept=float(finished.intercept + formulation.offset * coefficients.sum()),
+        coefficients=decision.coefficients,
+        intercept=decision.intercept,
         centre=centre,
         support=support,
         classes=classes,
         formulation=formulation.name,
         scaler=scaler,
         certificate={
-            **certificate.as_dict(),
-            **finished.found,
+            **decision.certificate.as_dict(),
+            **decision.found,
             "kernel_is_definite": kernel.is_definite,
         },
         provenance=provenance,
     )
 
 
-def _provenance(
+def provenance_of(
     parameters: TrainingParameters,
     source: RowSource,
-    formulation: Formulation,
+    class_weights: Iterable[float] | None,
     fingerprint: dict[str, str],
 ) -> dict[str, Any]:
     """List where a model comes from, as JSON can say it."""
     unlimited = parameters.max_seconds == float("inf")
-    weights = getattr(formulation, "class_weight", None)
     return {
         "bigsvm": __version__,
         "parameters": {
             **asdict(parameters),
             "max_seconds": None if unlimited else parameters.max_seconds,
-            "class_weight": None if weights is None else list(weights),
+            "class_weight": None if class_weights is None else list(class_weights),
         },
         "data": fingerprint["data"],
         "n_rows": source.n_rows,
@@ -314,65 +232,18 @@ def _provenance(
     }
 
 
-def _kernel(
-    parameters: TrainingParameters,
-    source: RowSource,
-    sample_weight: NDArray[np.float64] | None,
-    *,
-    block_bytes: int,
-    interrupted: Callable[[], bool],
-) -> Kernel:
-    if isinstance(parameters.kernel, Kernel):
-        return parameters.kernel
-    gamma = 1.0
-    if parameters.kernel not in ("linear", Precomputed.name):
-        variance = 1.0
-        if parameters.gamma == "scale":
-            # Asked for in any case, as it refuses what is not finite.
-            variance = source.total_variance()
-            if sample_weight is not None:
-                variance = weighted_variance(
-                    source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
-                )
-        distance = 1.0
-        if parameters.gamma == "mean-distance":
-            distance = mean_distance(source, sample_weight, seed=parameters.seed)
-        gamma = resolve_gamma(
-            parameters.gamma,
-            n_features=source.n_columns,
-            variance=variance,
-            mean_distance=distance,
-        )
-    return make_kernel(
-        parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
-    )
-
-
-def _of_kernel_rows(
-    fingerprint: dict[str, str], source: RowSource, *, offset: float
-) -> dict[str, str]:
-    """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
-    same = {name: fingerprint[name] for name in ("data", "kernel", "bigsvm")}
-    raised = {"offset": repr(offset)} if offset else {}
-    return {**same, "rows": str(source.n_rows), **raised}
-
-
 def _fingerprint(
     source: RowSource, formulation: Formulation, kernel: Kernel, *, held_out: bool
 ) -> dict[str, str]:
     """List what a checkpoint must agree with, readable where a person will compare."""
-    hasher = xxhash.xxh3_128(np.ascontiguousarray(formulation.per_row).data)
-    if formulation.sample_weight is not None:
-        hasher.update(formulation.sample_weight.data)
     chosen = {name: getattr(formulation, name, None) for name in ("C", "nu", "epsilon")}
-    return {
-        "data": source.fingerprint(),
-        "labels and weights": hasher.hexdigest(),
-        "formulation": formulation.name,
-        **{name: repr(value) for name, value in chosen.items() if value is not None},
+    return fingerprint_of(
+        source,
+        kernel,
+        formulation=formulation.name,
+        per_row=(formulation.per_row, formulation.sample_weight),
+        chosen={name: value for name, value in chosen.items() if value is not None},
+        class_weights=getattr(formulation, "class_weight", None),
         # Either method has the same rows held out.
-        **({"calibration": "sigmoid or isotonic"} if held_out else {}),
-        "class weights": repr(getattr(formulation, "class_weight", None)),
-        "kernel": repr(kernel),
-        "bigsvm": ".".join(__version__.split(".")[:2]),
-    }
+        others={"calibration": "sigmoid or isotonic"} if held_out else {},
+    )

@@ -9,6 +9,7 @@ import numpy as np
 from bigsvm.duals.ball import L2SVC
 from bigsvm.duals.formulations import (
     CSVC,
+    Classification,
     EpsilonSVR,
     Formulation,
     NuSVC,
@@ -59,22 +60,42 @@ def make_problem(
     else:
         found, codes = encode_labels(labels, n_rows)
         classes = found.tolist()
-        given: dict[str, Any] = {
-            "sign": np.where(codes == 1, np.int8(1), np.int8(-1)),
-            "class_weight": class_weights(
-                p.class_weight, found, codes if weights is None else codes[weights > 0]
-            ),
-            "sample_weight": weights,
-        }
-        if p.formulation == "nu-svc":
-            problem = NuSVC(nu=p.nu, **given)
-        elif p.formulation == "l2-svc":
-            problem = L2SVC(C=p.C, **given)
-        else:
-            kind = CSVC if p.loss == "hinge" else SquaredHingeSVC
-            problem = kind(C=p.C, **given)
+        negative, positive = class_weights(
+            p.class_weight, found, codes if weights is None else codes[weights > 0]
+        )
+        problem = make_classification(
+            p,
+            np.where(codes == 1, np.int8(1), np.int8(-1)),
+            (float(negative), float(positive)),
+            weights,
+        )
     problem.check()
     return classes, problem
+
+
+def make_classification(
+    parameters: TrainingParameters,
+    sign: NDArray[np.int8],
+    class_weight: tuple[float, float],
+    sample_weight: NDArray[np.float64] | None,
+) -> Classification:
+    """Make the dual problem of two classes, not checked yet.
+
+    Raises
+    ------
+    ParameterError, DataError
+        A class weight that is none, or a class without a row of positive weight.
+    """
+    p = parameters
+    given: dict[str, Any] = {
+        "sign": sign, "class_weight": class_weight, "sample_weight": sample_weight,
+    }  # fmt: skip
+    if p.formulation == "nu-svc":
+        return NuSVC(nu=p.nu, **given)
+    if p.formulation == "l2-svc":
+        return L2SVC(C=p.C, **given)
+    kind = CSVC if p.loss == "hinge" else SquaredHingeSVC
+    return kind(C=p.C, **given)
 
 
 def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
@@ -84,10 +105,7 @@ def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
     -------
     (n_rows,) float64, contiguous
     """
-    if targets.shape != (n_rows,):
-        raise DataError(
-            f"y has shape {targets.shape}; there are {n_rows} rows, so it must be ({n_rows},)"
-        )
+    _check_length(targets, n_rows)
     try:
         values = np.ascontiguousarray(targets, np.float64)
     except (TypeError, ValueError) as error:
@@ -109,10 +127,7 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
     DataError
         One class only, more than two, or another number of labels than rows.
     """
-    if labels.shape != (n_rows,):
-        raise DataError(
-            f"y has shape {labels.shape}; there are {n_rows} rows, so it must be ({n_rows},)"
-        )
+    _check_length(labels, n_rows)
     classes = np.unique(labels)
     if len(classes) != 2:
         listed = ", ".join(str(label) for label in classes[:5])
@@ -122,6 +137,37 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
             f"({listed}{', …' if len(classes) > 5 else ''}); two are needed"
         )
     return classes, (labels == classes[1]).astype(np.int8)
+
+
+def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Find all classes, sorted, and which of them each row has, (n,) int32.
+
+    Labels are compared as they are: whole numbers of any size, text, booleans.
+
+    Raises
+    ------
+    DataError
+        One class only, labels that have no order or are not numbers, or another number of labels
+        than rows.
+    """
+    _check_length(labels, n_rows)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        row = np.flatnonzero(~np.isfinite(labels))[0]
+        raise DataError(f"y of row {row} is {labels[row]}, which is no class; give it a label")
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise DataError(f"the labels have no order ({error}); give labels of one type") from None
+    if len(classes) < 2:
+        raise DataError(f"y has one class only ({classes[0]}); at least two are needed")
+    return classes, codes.astype(np.int32)
+
+
+def _check_length(values: NDArray[Any], n_rows: int) -> None:
+    if values.shape != (n_rows,):
+        raise DataError(
+            f"y has shape {values.shape}; there are {n_rows} rows, so it must be ({n_rows},)"
+        )
 
 
 def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[np.float64] | None:
@@ -147,26 +193,31 @@ def check_weights(weights: NDArray[np.float64] | None, n_rows: int) -> NDArray[n
 
 
 def class_weights(
-    given: Mapping[float, float] | str | None, classes: NDArray[Any], codes: NDArray[np.int8]
-) -> tuple[float, float]:
-    """Weight of the negative and the positive class; ``"balanced"`` as in scikit-learn.
+    given: Mapping[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.integer[Any]]
+) -> NDArray[np.float64]:
+    """Weight of each class, (k,); ``"balanced"`` as in scikit-learn.
 
     `codes` are those of the rows with a weight: one without is not there.
     """
+    k = len(classes)
     if given is None:
-        return 1.0, 1.0
+        return np.ones(k)
     if isinstance(given, str):
         if given != "balanced":
             raise ParameterError(
                 f"class_weight is {given!r}; it must be 'balanced', a dictionary or None"
             )
         # By scikit-learn's formula; to import it takes a command longer than all else it imports.
-        negative, positive = len(codes) / np.maximum(2 * np.bincount(codes, minlength=2), 1)
-        return float(negative), float(positive)
-    labels = classes.tolist()
-    unknown = [label for label in given if label not in labels]
-    if unknown:
-        raise ParameterError(
-            f"class_weight names {unknown[0]!r}, which is no class; the classes are {labels}"
+        balanced: NDArray[np.float64] = len(codes) / np.maximum(
+            k * np.bincount(codes, minlength=k), 1
         )
-    return float(given.get(labels[0], 1.0)), float(given.get(labels[1], 1.0))
+        return balanced
+    labels = classes.tolist()
+    known = set(labels)
+    unknown = [label for label in given if label not in known]
+    if unknown:
+        listed = ", ".join(repr(label) for label in labels[:10]) + (", …" if k > 10 else "")
+        raise ParameterError(
+            f"class_weight names {unknown[0]!r}, which is no class; the classes are [{listed}]"
+        )
+    return np.array([given.get(label, 1.0) for label in labels], np.float64)

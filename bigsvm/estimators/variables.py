@@ -114,8 +114,12 @@ def _dealt(
     return np.clip(total - earlier, 0.0, room)
 
 
-def make_variables(source: RowSource, formulation: Formulation, *, merge: bool) -> Variables:
+def make_variables(
+    source: RowSource, formulation: Formulation, *, merge: bool, compare: bool = True
+) -> Variables:
     """Choose the variables of a training problem; without `merge`, one for each row as it comes.
+
+    Without `compare`, which reads all rows, equal ones stay apart.
 
     A store's rows have been shuffled already, and rows that are not in memory are not compared.
     Rows so few that all take part at once are trained as they come.
@@ -128,7 +132,7 @@ def make_variables(source: RowSource, formulation: Formulation, *, merge: bool) 
         weighted = weighted.astype(np.int32)
     if weights is not None:
         weighted = weighted[weights > 0]
-    if isinstance(formulation, Regression):
+    if isinstance(formulation, Regression) or not compare:
         groups = Groups(weighted, np.arange(len(weighted) + 1))
     else:
         sign = formulation.sign if isinstance(formulation, Classification) else None

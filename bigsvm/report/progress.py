@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines of something that reports all the time."""
+MOVE_EVERY = 0.1
+"""Seconds between two moves of a bar over what may take less than a millisecond each."""
 
 
 def is_watched() -> bool:
@@ -110,6 +112,8 @@ class TrainingProgress:
         self._gap: float | None = None
         self._is_planned = False
         self._last_checkpoint = -math.inf
+        self._pairs_began: tuple[float, float] | None = None
+        self._last_pair = -math.inf
 
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
@@ -138,6 +142,8 @@ class TrainingProgress:
                 self._sweeping(event)
             case events.Swept():
                 self._swept(event)
+            case events.Pairs():
+                self._pairs(event)
             case events.Calibrating():
                 self._display.move(
                     "calibrating",
@@ -180,6 +186,20 @@ class TrainingProgress:
         if self._gap is not None:
             note += f", gap {number(self._gap, 3)}"
         self._display.move(f"sweep {event.sweep}", note, event.rows_done, event.n_rows)
+
+    def _pairs(self, event: events.Pairs) -> None:
+        now = time.monotonic()
+        if self._pairs_began is None:
+            self._pairs_began = (event.work_done, now)
+        if now - self._last_pair < MOVE_EVERY and event.done < event.n_pairs:
+            return
+        self._last_pair = now
+        first, began = self._pairs_began
+        note = f"{count(event.done)} of {count(event.n_pairs)} done"
+        if event.work_done > first and now > began:
+            left = (event.work - event.work_done) * (now - began) / (event.work_done - first)
+            note += f", all end in about {duration(left)}"
+        self._display.move("pairs of classes", note, event.work_done, event.work)
 
     def _swept(self, event: events.Swept) -> None:
         self._gap = event.gap

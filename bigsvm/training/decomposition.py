@@ -84,6 +84,8 @@ class Decomposition:
         Seconds between two saves.
     listener : callable
         Told every event.
+    saver : Saver, optional
+        In place of one made of the last three, where the run is one of many that share it.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Decomposition:
         checkpoint: Checkpoint | None = None,
         checkpoint_every: float = 60.0,
         listener: events.Listener = events.ignore,
+        saver: Saver | None = None,
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._asked = self.tol = tol
@@ -110,12 +113,12 @@ class Decomposition:
         self.listener = listener
         self._rows = WorkingRows(source)
         self._buffer = RowBuffer(plan.gram_bytes)
-        self._saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
+        self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
         self._stop: StopReason | None = None
         self._at: Optimality | None = None
         self._rng = np.random.default_rng(seed)
         self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
-        saved = checkpoint.latest() if checkpoint else None
+        saved = self._saver.latest()
         if saved is not None and saved.values["phase"] == Phase.SEARCH:
             saved = None  # it has led to `start`
         if saved is None:
@@ -168,7 +171,10 @@ class Decomposition:
             self._stop = stopped.reason
         if self._stop is not StopReason.CONVERGED:
             self._save()
-        return self._result(self._stop)
+        result = self._result(self._stop)
+        # They know this run and so keep its rows in memory, until garbage is collected.
+        del self._passes
+        return result
 
     def _select(self) -> None:
         """Score the rows of the scope; stop if all are optimal, else choose the active ones."""
@@ -198,7 +204,8 @@ class Decomposition:
         examined = at.gap <= self.tol or self._was_slow()
         if examined:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
-            self._save()
+            if self._saver.keeps_ends:
+                self._save()
             at = self._at = self._certify()
         count.judge(at)
         if count.fruitless >= PATIENCE and not examined:

@@ -110,6 +110,23 @@ class Calibrating(NamedTuple):
     n_rows: int
 
 
+class Pairs(NamedTuple):
+    """Pairs of classes are trained one after the other.
+
+    Attributes
+    ----------
+    done, n_pairs : int
+        Pairs that are finished, earlier processes' included, and all there are.
+    work_done, work : float
+        The same as work is estimated: the squares of their rows.
+    """
+
+    done: int
+    n_pairs: int
+    work_done: float
+    work: float
+
+
 class Checkpointed(NamedTuple):
     """A generation of the checkpoint has been written whole."""
 
@@ -118,7 +135,15 @@ class Checkpointed(NamedTuple):
 
 
 Event: TypeAlias = (
-    Planned | TierChosen | Searching | Solving | Sweeping | Swept | Calibrating | Checkpointed
+    Planned
+    | TierChosen
+    | Searching
+    | Solving
+    | Sweeping
+    | Swept
+    | Pairs
+    | Calibrating
+    | Checkpointed
 )
 Listener: TypeAlias = Callable[[Event], None]
 

@@ -121,7 +121,7 @@ class SampledSearch:
     certify : bool
         Whether full sweeps follow, which do better than a search for very many points.
     seed : int
-    limits, checkpoint, checkpoint_every, listener
+    limits, checkpoint, checkpoint_every, listener, saver
         As `Decomposition` has them.
     """
 
@@ -140,10 +140,11 @@ class SampledSearch:
         checkpoint: Checkpoint | None,
         checkpoint_every: float = 60.0,
         listener: events.Listener = events.ignore,
+        saver: Saver | None = None,
     ) -> None:
         self._source, self._dual, self._plan = source, dual, plan
         self._tol, self._listener = ball_tol, listener
-        self._saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
+        self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
         self._sample = sample_size(sampling, source.n_rows)
         self._seed = seed
         capacity = largest_core(plan)
@@ -151,7 +152,7 @@ class SampledSearch:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
         self.core = CoreSet(dual, tiles, capacity=capacity, is_sparse=source.is_sparse)
-        saved = checkpoint.latest() if checkpoint else None
+        saved = self._saver.latest()
         self.count = Counters(phase=Phase.SEARCH)
         if saved is not None:
             self.count = Counters(**{**saved.values, "phase": Phase.SEARCH})
@@ -167,7 +168,7 @@ class SampledSearch:
         self._gap = np.inf
 
     @staticmethod
-    def is_next(checkpoint: Checkpoint | None) -> bool:
+    def is_next(checkpoint: Checkpoint | Saver | None) -> bool:
         """Whether a run has still to search: a new one, or one saved in its search."""
         saved = checkpoint.latest() if checkpoint else None
         return saved is None or saved.values["phase"] == Phase.SEARCH

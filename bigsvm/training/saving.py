@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,12 +13,26 @@ from bigsvm.training import events
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
     from bigsvm.budget import TrainingPlan
-    from bigsvm.training.checkpoint import Checkpoint, Generation
+    from bigsvm.training.checkpoint import Generation
 
 _OF_THE_INTERVAL = 0.9
 """Planned for: the rest is for a slice or a save that takes longer than those of late did. Without
 it a kill was seen to cost 1.9 of 2 s."""
+
+
+class Generations(Protocol):
+    """Where a run is saved to: a checkpoint, or the part of one that belongs to the run."""
+
+    def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
+        """Write a new generation; returns its number."""
+
+    def latest(self) -> Generation | None:
+        """Read the newest one; None where there is none."""
 
 
 class Saver:
@@ -26,17 +40,26 @@ class Saver:
 
     Parameters
     ----------
-    checkpoint : Checkpoint or None
+    checkpoint : Generations or None
     every : float
         Seconds of work that a kill may cost.
     listener : callable
         Told of every generation written.
+    keeps_ends : bool
+        Whether a run is saved where it seems to end, so that whoever resumes a finished one
+        certifies it to the same bits. Without need where its result is kept.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint | None, *, every: float, listener: events.Listener
+        self,
+        checkpoint: Generations | None,
+        *,
+        every: float,
+        listener: events.Listener,
+        keeps_ends: bool = True,
     ) -> None:
         self._checkpoint, self._every, self._listener = checkpoint, every, listener
+        self.keeps_ends = keeps_ends
         self._snapshot = self._last_look = time.monotonic()
         self._slices = [0.0, 0.0]  # the longest of this interval and of the one before
         self._saves = [0.0, 0.0]
@@ -54,6 +77,10 @@ class Saver:
         due = complete - self._snapshot >= _OF_THE_INTERVAL * self._every
         return due and self._checkpoint is not None
 
+    def latest(self) -> Generation | None:
+        """Read what the run goes on from; None where it is a new one."""
+        return self._checkpoint.latest() if self._checkpoint else None
+
     def save(self, state: RowState | SearchState, count: Counters) -> None:
         """Write a generation.
 
@@ -62,10 +89,14 @@ class Saver:
         CheckpointError
             The disk is full or fails.
         """
+        self.write(state._asdict(), asdict(count))
+
+    def write(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> None:
+        """Write a generation of any arrays and plain values."""
         if self._checkpoint is None:
             return
         self._snapshot = time.monotonic()
-        generation = self._checkpoint.save(state._asdict(), asdict(count))
+        generation = self._checkpoint.save(arrays, values)
         seconds = time.monotonic() - self._snapshot
         self._saves = [seconds, self._saves[0]]
         self._slices = [0.0, self._slices[0]]

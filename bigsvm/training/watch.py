@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Adds what this process does to what earlier ones did, from when it is made.
+    """Adds what this run does to what earlier processes did of it, from when it is made.
 
     Parameters
     ----------
@@ -34,7 +34,9 @@ class Watch:
         self.count, self._source, self._tiles, self._limits = count, source, tiles, limits
         self._started = time.monotonic()
         self._lap = (0.0, 0.0)
-        self._before = (count.seconds, count.n_kernel_evaluations, count.bytes_read)
+        # Of many runs, each has its own evaluations from tiles that all of them share.
+        evaluations = count.n_kernel_evaluations - tiles.n_evaluations
+        self._before = (count.seconds, evaluations, count.bytes_read)
 
     def seconds(self) -> float:
         """Of training so far."""

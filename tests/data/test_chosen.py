@@ -53,6 +53,13 @@ def test_statistics_are_those_of_all_rows():
     assert source.total_variance() == pytest.approx(matrix.var(dtype=float))
 
 
+def test_rows_of_a_source_in_order_are_no_random_sample():
+    source = ArrayRows(make_matrix())
+    assert ChosenRows(source, np.array([5, 3])).is_shuffled
+    source.is_shuffled = False
+    assert not ChosenRows(source, np.array([5, 3])).is_shuffled
+
+
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 class TestHeldRows:
     @pytest.fixture
@@ -61,7 +68,7 @@ class TestHeldRows:
         return write_store(tmp_path / "s.zarr", matrix, np.ones(len(matrix)), layout=layout).rows
 
     def test_has_the_rows_and_all_that_is_known_of_them(self, store, layout):
-        held = HeldRows(store)
+        held = hold(store, 10**9)
         indices = np.array([4, 900, 4])
         np.testing.assert_array_equal(dense(held.read(3, 70)), dense(store.read(3, 70)))
         np.testing.assert_array_equal(dense(held.take(indices)), dense(store.take(indices)))
@@ -76,7 +83,7 @@ class TestHeldRows:
             held.take(np.array([1000]))
 
     def test_is_read_once(self, store, layout):
-        held = HeldRows(store)
+        held = hold(store, 10**9)
         read = held.bytes_read
         list(held.blocks(10_000))
         held.take(np.arange(500))

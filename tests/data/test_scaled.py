@@ -136,5 +136,5 @@ def test_rows_come_as_a_model_wants_them(tmp_path):
 def test_sources_that_wrap_others_know_their_scaler():
     source = ScaledRows(ArrayRows(np.eye(3)), halved(3))
     assert ChosenRows(source, np.array([2, 0])).scaler == source.scaler
-    assert HeldRows(source).scaler == source.scaler
+    assert HeldRows(source, source.read(0, 3)).scaler == source.scaler
     assert ArrayRows(np.eye(3)).scaler is None

@@ -1,0 +1,193 @@
+"""ClassRows: where the rows of each class are, and which classes are held in memory together.
+
+In a shuffled store the rows of a class are everywhere, so to bring those of one class costs as much
+as to bring those of many: a pass. Pairs of classes are therefore trained in batches, each with the
+classes that fit in memory together, brought in one pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bigsvm.data.chosen import ChosenRows
+from bigsvm.data.held import HeldRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.duplicates import Indices
+    from bigsvm.data.rows import RowSource
+
+
+class Batch(NamedTuple):
+    """Pairs that are trained one after the other on what is in memory then.
+
+    Attributes
+    ----------
+    pairs : (m, 2) int64
+        First and second class of each, in LIBSVM's order.
+    held : (q,) int64
+        Classes whose rows are brought to memory together; none where rows stay where they are.
+    """
+
+    pairs: NDArray[np.int64]
+    held: NDArray[np.int64]
+
+
+class PairRows(NamedTuple):
+    """The rows of two classes.
+
+    Attributes
+    ----------
+    source : RowSource
+    rows : (m,) integers
+        Which of all rows they are, ascending.
+    sign : (m,) int8
+        −1 for rows of the first class, +1 for those of the second.
+    """
+
+    source: RowSource
+    rows: Indices
+    sign: NDArray[np.int8]
+
+
+class ClassRows:
+    """The rows of each of k classes.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d).
+    codes : (n,) integers
+        Class of each row, in 0 … k − 1.
+    n_classes : int
+    weights : (n,) float64, optional
+        Rows of weight 0 are left out.
+
+    Attributes
+    ----------
+    sizes : (k,) int64
+        Rows of each class.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        codes: NDArray[np.integer],
+        n_classes: int,
+        *,
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.source = source
+        rows: Indices = np.argsort(codes, kind="stable")
+        if weights is not None:
+            rows = rows[weights[rows] > 0]
+        self.sizes = np.bincount(codes[rows], minlength=n_classes)
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        small = source.n_rows <= np.iinfo(np.int32).max
+        self._rows: Indices = rows.astype(np.int32) if small else rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes they take."""
+        return self._rows.nbytes
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def of(self, one: int) -> Indices:
+        """Rows of a class, ascending."""
+        return self._rows[self._starts[one] : self._starts[one + 1]]
+
+    def batches(self, room: float) -> Iterator[Batch]:
+        """Divide all pairs, k (k − 1) / 2, into batches.
+
+        Of c times as many rows as there is room for, some 2 c² batches are made, whatever the
+        number of classes; one where all fit, or are in memory anyway.
+
+        Parameters
+        ----------
+        room : float
+            Rows that may be held. Pairs that are larger come last, and are not held.
+        """
+        k, sizes = len(self), self.sizes
+        left = np.triu(np.ones((k, k), np.bool_), 1)
+        if self.source.row_alignment <= 1:
+            yield Batch(np.argwhere(left), np.empty(0, np.int64))
+            return
+        fits = sizes[:, None] + sizes <= room
+        too_large, left = left & ~fits, left & fits
+        while left.any():
+            chosen = self._held_next(left, room)
+            among = np.zeros_like(left)
+            among[np.ix_(chosen, chosen)] = True
+            yield Batch(np.argwhere(left & among), np.flatnonzero(chosen))
+            left &= ~among
+        for pair in np.argwhere(too_large):
+            yield Batch(pair[None, :], np.empty(0, np.int64))
+
+    def _held_next(self, left: NDArray[np.bool_], room: float) -> NDArray[np.bool_]:
+        """Choose classes to hold, (k,): the first pair's, and always the one of most pairs more.
+
+        Parameters
+        ----------
+        left : (k, k) bool
+            Pairs still to be trained.
+        room : float
+        """
+        between = left | left.T
+        chosen = np.zeros(len(self), np.bool_)
+        free, more = room, np.zeros(len(self), np.int64)
+        following: int | None = int(np.argmax(left.any(axis=1)))
+        while following is not None:
+            chosen[following] = True
+            free -= self.sizes[following]
+            more += between[following]
+            # Pairs that a class would bring; of the first one, partners that fit beside it.
+            brought = np.where(chosen | (self.sizes > free), 0, more)
+            best = int(np.argmax(brought))
+            following = best if brought[best] else None
+        return chosen
+
+    def in_place(self) -> HeldClasses:
+        """Rows of all classes, where they are."""
+        return HeldClasses(self, self.source, None)
+
+    def hold(self, batch: Batch, look: Callable[[], None]) -> HeldClasses:
+        """Bring the rows that a batch holds, in one pass; `look` is called during it."""
+        if not len(batch.held):
+            return self.in_place()
+        rows = np.sort(np.concatenate([self.of(one) for one in batch.held.tolist()]))
+        chosen = ChosenRows(self.source, rows)
+        values = self.source.take(rows.astype(np.int64), look=look)
+        return HeldClasses(self, HeldRows(chosen, values), rows)
+
+
+class HeldClasses(NamedTuple):
+    """Rows of some classes where they are in memory, or of all where those stay where they are.
+
+    Attributes
+    ----------
+    of : ClassRows
+    source : RowSource
+    rows : (m,) integers or None
+        Which of all rows the source has, ascending; None for all.
+    """
+
+    of: ClassRows
+    source: RowSource
+    rows: Indices | None
+
+    def pair(self, first: int, second: int) -> PairRows:
+        """Rows of two classes, in the order they have among all."""
+        one, other = self.of.of(first), self.of.of(second)
+        rows = np.concatenate([one, other])
+        order = np.argsort(rows, kind="stable")
+        rows = rows[order]
+        sign = np.where(order < len(one), np.int8(-1), np.int8(1))
+        places = rows if self.rows is None else np.searchsorted(self.rows, rows)
+        return PairRows(ChosenRows(self.source, places), rows, sign)

@@ -1,0 +1,388 @@
+"""Classifiers of many classes, one against one: from rows and labels to the functions of all pairs.
+
+Gamma, the centre and the weights of the classes are those of all rows, as in scikit-learn's SVC;
+each pair is otherwise trained as the two classes alone would be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm.budget import parse_bytes
+from bigsvm.data.class_rows import ClassRows
+from bigsvm.data.kernel_matrix import training_matrix
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.fitting import provenance_of
+from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
+from bigsvm.estimators.problem import (
+    check_weights,
+    class_weights,
+    encode_classes,
+    make_classification,
+)
+from bigsvm.estimators.running import (
+    Trainer,
+    decision_of,
+    find_kernel,
+    fingerprint_of,
+    limits_of,
+    make_plan,
+    open_checkpoint,
+)
+from bigsvm.estimators.variables import make_variables
+from bigsvm.training import events
+from bigsvm.training.multiclass import PairTraining
+from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, RECORD, PairLog, Solved
+from bigsvm.training.saving import Saver
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.class_rows import PairRows
+    from bigsvm.data.rows import RowSource
+    from bigsvm.data.scaler import Scaler
+    from bigsvm.duals.formulations import Classification
+    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.kernels import Kernel
+    from bigsvm.training.multiclass import OneVsOne
+    from bigsvm.training.state import Limits
+
+HELD_SHARE = 0.25
+"""Of the memory, for rows of classes that are held together. Bringing sparse ones takes three times
+as much for a while, in which nothing else does."""
+COEFFICIENTS_SHARE = 0.4
+"""Of the memory, for the coefficients of all pairs at most."""
+PAIR_ROW_BYTES = 20
+"""Of a row that is trained on: its number among all and among those held, and its weight."""
+CHOICE_BYTES = 32
+"""Of each two classes, while the pairs are divided into batches."""
+
+
+class Trained(NamedTuple):
+    """All that a model of the pairs is made of.
+
+    Attributes
+    ----------
+    classes : (k,) array
+        Labels, sorted, of the type they were given in.
+    functions : OneVsOne
+        Of pairs of places in `classes`.
+    source : RowSource
+        Of all rows, which the support vectors are taken from.
+    kernel : Kernel
+    centre : (d,) float64 or None
+    formulation : str
+    scaler : Scaler or None
+    provenance : dict
+    """
+
+    classes: NDArray[Any]
+    functions: OneVsOne
+    source: RowSource
+    kernel: Kernel
+    centre: NDArray[np.float64] | None
+    formulation: str
+    scaler: Scaler | None
+    provenance: dict[str, Any]
+
+
+def train_one_vs_one(
+    source: RowSource,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+    parameters: TrainingParameters,
+    hooks: Hooks | None = None,
+) -> Trained:
+    """Train a classifier for each pair of classes.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d).
+    labels : (n,) array
+        Two distinct values or more, of any sortable type.
+    sample_weight : (n,) float64 or None
+        In [0, ∞); 2 means the row twice, 0 that it is not there.
+    parameters : TrainingParameters
+        Of a classifier; the limits are those of all pairs together.
+    hooks : Hooks, optional
+
+    Returns
+    -------
+    Trained
+        The certificate of its functions says whether all pairs converged, and if not why.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    """
+    parameters.check()
+    hooks = hooks or Hooks()
+    problem = Pairs(source, labels, sample_weight, parameters)
+    del labels
+    if parameters.takes_kernel_matrix:
+        source = training_matrix(source)
+    rows = ClassRows(source, problem.codes, len(problem.classes), weights=problem.weights)
+    problem.check(rows)
+    budget = Budget(parameters, rows, problem)
+    kernel, centre = find_kernel(
+        parameters,
+        source,
+        problem.weights,
+        block_bytes=budget.largest.block_bytes,
+        interrupted=hooks.interrupted,
+    )
+    fingerprint = fingerprint_of(
+        source,
+        kernel,
+        formulation=problem.name,
+        per_row=(problem.codes, problem.weights),
+        chosen=problem.chosen,
+        class_weights=[float(weight) for weight in problem.class_weight],
+        others={"classes": f"{len(rows)}, one against one"},
+    )
+    del problem.codes  # 4 bytes a row that the budget does not count
+    with (
+        Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
+        open_checkpoint(parameters, fingerprint) as checkpoint,
+    ):
+        log = PairLog(checkpoint, problem.n_pairs, source, room=budget.coefficients)
+        plan = budget.largest
+        hooks.listener(
+            events.Planned(source.n_rows, source.n_columns, plan.working_set, plan.projected, 0)
+        )
+        functions = PairTraining(
+            rows,
+            PairTrainer(trainer, problem, budget, parameters),
+            log,
+            room=budget.room,
+            # Of a pair that is finished the log has the result.
+            saver=Saver(
+                log if checkpoint else None,
+                every=parameters.checkpoint_every,
+                listener=hooks.listener,
+                keeps_ends=False,
+            ),
+            limits=limits_of(parameters, hooks),
+            listener=hooks.listener,
+        ).run()
+    return Trained(
+        problem.classes,
+        functions,
+        source,
+        kernel,
+        centre,
+        problem.name,
+        source.scaler,
+        provenance_of(parameters, source, problem.class_weight.tolist(), fingerprint),
+    )
+
+
+class PairTrainer:
+    """Trains one pair after the other with what all of them share.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    problem : Pairs
+    budget : Budget
+    parameters : TrainingParameters
+    """
+
+    def __init__(
+        self, trainer: Trainer, problem: Pairs, budget: Budget, parameters: TrainingParameters
+    ) -> None:
+        self._trainer, self._problem, self._budget = trainer, problem, budget
+        self._merge = parameters.working_set != "all"
+
+    def __call__(
+        self,
+        pair: tuple[int, int],
+        rows: PairRows,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: events.Listener,
+    ) -> Solved:
+        """Train a pair, or go on with what the saver has of it."""
+        formulation, n_rows = self._problem.of_pair(pair, rows), rows.source.n_rows
+        # To be compared, rows are copied: only as many as might be held.
+        compare = n_rows <= self._budget.room
+        variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
+        plan = self._budget.plan(n_rows, rows.source.row_alignment)
+        result = self._trainer.train(variables, plan, saver=saver, limits=limits, listener=listener)
+        found = decision_of(variables, formulation, result)
+        return Solved(
+            rows.rows[found.support],
+            found.coefficients,
+            found.intercept,
+            found.found.get("rho", np.nan),
+            found.certificate,
+        )
+
+
+class Pairs:
+    """The problems of all pairs, checked.
+
+    Parameters
+    ----------
+    source, labels, sample_weight, parameters
+        As `train_one_vs_one` has them.
+
+    Attributes
+    ----------
+    classes : (k,) array
+    codes : (n,) int32
+        Place of each row's label in it.
+    weights : (n,) float64 or None
+    class_weight : (k,) float64
+    chosen : dict
+        Parameters of the problem, by name.
+    name : str
+    offset : float
+        Of the formulation; known once the classes are checked.
+
+    Raises
+    ------
+    DataError, ParameterError
+    """
+
+    name: str
+    offset: float
+
+    def __init__(
+        self,
+        source: RowSource,
+        labels: NDArray[Any],
+        sample_weight: NDArray[np.float64] | None,
+        parameters: TrainingParameters,
+    ) -> None:
+        self._parameters = parameters
+        if parameters.formulation not in WITH_CLASSES:
+            raise ParameterError(
+                f"{parameters.formulation} has no classes, so no pairs of them; choose one of "
+                f"{', '.join(WITH_CLASSES)}"
+            )
+        if parameters.calibration is not None:
+            raise ParameterError(
+                f"calibration is {parameters.calibration!r}, which is for two classes; leave it out"
+            )
+        self.weights = check_weights(sample_weight, source.n_rows)
+        self.classes, self.codes = encode_classes(labels, source.n_rows)
+        counted = self.codes if self.weights is None else self.codes[self.weights > 0]
+        self.class_weight = class_weights(parameters.class_weight, self.classes, counted)
+        known = {"c-svc": {"C": parameters.C}, "l2-svc": {"C": parameters.C}}
+        self.chosen = known.get(parameters.formulation, {"nu": parameters.nu})
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs there are, k (k − 1) / 2."""
+        return len(self.classes) * (len(self.classes) - 1) // 2
+
+    def check(self, rows: ClassRows) -> None:
+        """Refuse classes that cannot be told from others, before any is.
+
+        Raises
+        ------
+        DataError, ParameterError
+            Naming the class or the pair.
+        """
+        for label, size, weight in zip(
+            self.classes.tolist(), rows.sizes.tolist(), self.class_weight.tolist(), strict=True
+        ):
+            if not (np.isfinite(weight) and weight >= 0):
+                raise ParameterError(f"class {label!r} has weight {weight!r}; it must be > 0")
+            if weight == 0 or not size:
+                raise DataError(
+                    f"no row of class {label!r} has a positive weight; leave its rows out"
+                )
+        # The smallest class beside the largest: if their nu is feasible, all are.
+        sums = np.array(
+            [
+                size if self.weights is None else self.weights[rows.of(one)].sum()
+                for one, size in enumerate(rows.sizes)
+            ]
+        )
+        by_sum = np.argsort(sums, kind="stable").tolist()
+        first, second = sorted((by_sum[0], by_sum[-1]))
+        formulation = self.of_pair((first, second), rows.in_place().pair(first, second))
+        self.name, self.offset = formulation.name, formulation.offset
+        try:
+            formulation.check()
+        except ParameterError as error:
+            labels = self.classes.tolist()
+            raise ParameterError(
+                f"classes {labels[first]!r} and {labels[second]!r}: {error}"
+            ) from None
+
+    def of_pair(self, pair: tuple[int, int], rows: PairRows) -> Classification:
+        """Make the problem of two classes."""
+        first, second = pair
+        return make_classification(
+            self._parameters,
+            rows.sign,
+            (float(self.class_weight[first]), float(self.class_weight[second])),
+            None if self.weights is None else self.weights[rows.rows],
+        )
+
+
+class Budget:
+    """How the memory is divided, known to be enough for every pair.
+
+    Parameters
+    ----------
+    parameters : TrainingParameters
+    rows : ClassRows
+    problem : Pairs
+
+    Attributes
+    ----------
+    room : float
+        Rows that may be held.
+    coefficients : float
+        Bytes that these may take.
+    largest : TrainingPlan
+        Of the pair with the most rows.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+
+    def __init__(self, parameters: TrainingParameters, rows: ClassRows, problem: Pairs) -> None:
+        self._parameters, self._source = parameters, rows.source
+        memory = parse_bytes(parameters.memory)
+        self.room = HELD_SHARE * memory / self._source.bytes_per_row
+        self.coefficients = COEFFICIENTS_SHARE * memory
+        most = BYTES_PER_COEFFICIENT * float(rows.sizes.sum()) * (len(rows) - 1)
+        self._resident = (
+            rows.nbytes
+            + (0 if problem.weights is None else problem.weights.nbytes)
+            + RECORD.itemsize * problem.n_pairs
+            + CHOICE_BYTES * len(rows) ** 2
+            + min(self.coefficients, most)
+        )
+        self._held = min(self.room, float(rows.sizes.sum())) * self._source.bytes_per_row
+        size = int(np.sort(rows.sizes)[-2:].sum())
+        self.largest = self.plan(min(size, int(self.room)), 1)
+        if size > self.room:
+            self.largest = self.plan(size, self._source.row_alignment)
+
+    def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
+        """Divide what is left for a pair of so many rows.
+
+        Raises
+        ------
+        MemoryBudgetError
+        """
+        held = self._held if row_alignment < self._source.row_alignment else 0.0
+        return make_plan(
+            self._parameters,
+            self._source,
+            resident_bytes=self._resident + held + PAIR_ROW_BYTES * n_rows,
+            n_rows=n_rows,
+            row_alignment=row_alignment,
+        )

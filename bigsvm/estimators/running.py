@@ -1,0 +1,336 @@
+"""What training problems need that is opened or found out once, and the run of one of them."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+import xxhash
+from threadpoolctl import threadpool_limits
+
+from bigsvm import __version__
+from bigsvm.budget import available_processors, parse_bytes, plan_training
+from bigsvm.cache.disk_cache import DiskCache
+from bigsvm.duals.ball import L2SVC, BallDual
+from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.estimators.ball import ball_dual, mean_distance
+from bigsvm.estimators.variance import weighted_variance
+from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.tiles import KernelTiles
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.frank_wolfe import ENDS, SampledSearch
+from bigsvm.training.state import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import RowSource
+    from bigsvm.duals.formulations import Formulation
+    from bigsvm.estimators.parameters import Hooks, TrainingParameters
+    from bigsvm.estimators.variables import Variables
+    from bigsvm.training.events import Listener
+    from bigsvm.training.result import Certificate, TrainingResult
+    from bigsvm.training.saving import Saver
+
+SCARCE = 0.25
+"""With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
+rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
+
+
+class Trainer:
+    """Trains problems over one kernel, one after the other; use it as a context manager.
+
+    Parameters
+    ----------
+    parameters : TrainingParameters
+    kernel : Kernel
+    centre : (d,) float64 or None
+        Subtracted from the rows, see `KernelTiles`.
+    offset : float
+        Of the formulation.
+    """
+
+    def __init__(
+        self,
+        parameters: TrainingParameters,
+        kernel: Kernel,
+        centre: NDArray[np.float64] | None,
+        *,
+        offset: float,
+    ) -> None:
+        self._parameters, self._kernel = parameters, kernel
+        self._stack = ExitStack()
+        threads = parameters.threads or available_processors()
+        self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(threadpool_limits(1, user_api="blas"))
+        self._stack.enter_context(self._tiles)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def train(
+        self,
+        variables: Variables,
+        plan: TrainingPlan,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: Listener,
+        start: NDArray[np.float64] | None = None,
+    ) -> TrainingResult:
+        """Train one problem.
+
+        Parameters
+        ----------
+        variables : Variables
+        plan : TrainingPlan
+        saver : Saver
+            Saves the run, and knows what it goes on from.
+        limits : Limits
+        listener : callable
+        start : (n,) or (n, faces) float64, optional
+            A feasible point to start from.
+        """
+        parameters, source = self._parameters, variables.source
+        whole = parameters.working_set == "all"
+        disk = None
+        if whole and parameters.disk_cache_bytes():
+            disk = DiskCache(
+                parameters.cache_dir or tempfile.gettempdir(),
+                capacity_bytes=parameters.disk_cache_bytes(),
+                fingerprint=_of_kernel_rows(
+                    source, self._kernel, offset=variables.formulation.offset
+                ),
+            )
+        rule = SelectionRule.from_name(
+            parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
+        )
+        saved: dict[str, Any] = {
+            "seed": parameters.seed,
+            "limits": limits,
+            "checkpoint": None,
+            "saver": saver,
+            "listener": listener,
+        }
+        dual, watch = BoxDual(variables.formulation, rule), None
+        if isinstance(variables.formulation, L2SVC):
+            dual = ball_dual(source, variables.formulation, self._tiles, parameters, rule)
+            if start is None and SampledSearch.is_next(saver):
+                search = SampledSearch(
+                    source, dual, self._tiles, plan,
+                    ball_tol=parameters.ball_tol, sampling=parameters.sampling,
+                    certify=parameters.certify, **saved,
+                )  # fmt: skip
+                reason = search.run()
+                if not (parameters.certify and reason in ENDS):
+                    return search.result(reason)
+                start, watch = search.alpha(), search.watch
+        return Decomposition(
+            source, dual, self._tiles, plan,
+            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
+            whole=whole, disk=disk, start=start, watch=watch, **saved,
+        ).run()  # fmt: skip
+
+
+def make_plan(
+    parameters: TrainingParameters,
+    source: RowSource,
+    *,
+    resident_bytes: float,
+    n_rows: int | None = None,
+    row_alignment: int | None = None,
+) -> TrainingPlan:
+    """Divide the memory for training on a source, or on some rows of it.
+
+    Parameters
+    ----------
+    parameters : TrainingParameters
+    source : RowSource
+    resident_bytes : float
+        What else is in memory for the whole run.
+    n_rows, row_alignment : int, optional
+        Of the rows that are trained on, where they are not the source's.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+    plan = plan_training(
+        parse_bytes(parameters.memory),
+        n_rows=source.n_rows if n_rows is None else n_rows,
+        n_columns=source.n_columns,
+        bytes_per_row=source.bytes_per_row,
+        row_alignment=source.row_alignment if row_alignment is None else row_alignment,
+        threads=parameters.threads or available_processors(),
+        resident_bytes=int(resident_bytes),
+        packed=not parameters.takes_kernel_matrix,
+        whole=parameters.working_set == "all",
+    )
+    if parameters.kernel_rows is not None:
+        plan = plan.with_kernel_rows(parameters.kernel_rows)
+    return plan
+
+
+def find_kernel(
+    parameters: TrainingParameters,
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+    *,
+    block_bytes: int,
+    interrupted: Callable[[], bool],
+) -> tuple[Kernel, NDArray[np.float64] | None]:
+    """Find gamma, of all rows, and the centre, (d,), where there is to be one."""
+    kernel = _kernel(
+        parameters, source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+    )
+    centred = kernel.is_shift_invariant and not source.is_sparse
+    return kernel, source.column_means() if centred else None
+
+
+def _kernel(
+    parameters: TrainingParameters,
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+    *,
+    block_bytes: int,
+    interrupted: Callable[[], bool],
+) -> Kernel:
+    if isinstance(parameters.kernel, Kernel):
+        return parameters.kernel
+    gamma = 1.0
+    if parameters.kernel not in ("linear", Precomputed.name):
+        variance = 1.0
+        if parameters.gamma == "scale":
+            # Asked for in any case, as it refuses what is not finite.
+            variance = source.total_variance()
+            if sample_weight is not None:
+                variance = weighted_variance(
+                    source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+                )
+        distance = 1.0
+        if parameters.gamma == "mean-distance":
+            distance = mean_distance(source, sample_weight, seed=parameters.seed)
+        gamma = resolve_gamma(
+            parameters.gamma,
+            n_features=source.n_columns,
+            variance=variance,
+            mean_distance=distance,
+        )
+    return make_kernel(
+        parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
+    )
+
+
+class Decision(NamedTuple):
+    """The decision function that a run has led to.
+
+    Attributes
+    ----------
+    support : (p,) int64
+        Rows of the problem with a coefficient, ascending.
+    coefficients : (p,) float64
+    intercept : float
+    found : dict
+        As `Finished` has it.
+    certificate : Certificate
+    """
+
+    support: NDArray[np.int64]
+    coefficients: NDArray[np.float64]
+    intercept: float
+    found: dict[str, float]
+    certificate: Certificate
+
+
+def decision_of(variables: Variables, formulation: Formulation, result: TrainingResult) -> Decision:
+    """Read the decision function, of rows again instead of variables, off a result."""
+    support, alpha = variables.spread(formulation, result.support, result.alpha)
+    finished = formulation.finish(result.thresholds)
+    certificate = result.certificate
+    if variables.groups is not None:
+        # Several rows may have been one variable.
+        bounded = BoxDual(formulation).n_bounded(alpha, support)
+        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+    coefficients = finished.scale * formulation.per_output(alpha)
+    intercept = float(finished.intercept + formulation.offset * coefficients.sum())
+    return Decision(support, coefficients, intercept, finished.found, certificate)
+
+
+def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
+    """When a run is to stop without having converged."""
+    return Limits(
+        max_iter=parameters.max_iter,
+        max_seconds=parameters.max_seconds,
+        interrupted=hooks.interrupted,
+    )
+
+
+def open_checkpoint(
+    parameters: TrainingParameters, fingerprint: Mapping[str, str]
+) -> AbstractContextManager[Checkpoint | None]:
+    """Own the checkpoint directory of a run for a while, where it has one."""
+    if parameters.checkpoint is None:
+        return nullcontext()
+    return Checkpoint(parameters.checkpoint, fingerprint)
+
+
+def fingerprint_of(
+    source: RowSource,
+    kernel: Kernel,
+    *,
+    formulation: str,
+    per_row: tuple[NDArray[Any], NDArray[np.float64] | None],
+    chosen: Mapping[str, float],
+    class_weights: Any,
+    others: Mapping[str, str],
+) -> dict[str, str]:
+    """List what a checkpoint must agree with, readable where a person will compare.
+
+    Parameters
+    ----------
+    source : RowSource
+    kernel : Kernel
+    formulation : str
+    per_row : (n,) array and (n,) float64 or None
+        Labels or targets, and weights.
+    chosen : mapping
+        Parameters of the problem.
+    class_weights, others
+        As they are to be read.
+    """
+    labels, weights = per_row
+    hasher = xxhash.xxh3_128(np.ascontiguousarray(labels).data)
+    if weights is not None:
+        hasher.update(weights.data)
+    return {
+        "data": source.fingerprint(),
+        "labels and weights": hasher.hexdigest(),
+        "formulation": formulation,
+        **{name: repr(value) for name, value in chosen.items()},
+        **others,
+        "class weights": repr(class_weights),
+        "kernel": repr(kernel),
+        "bigsvm": _this_version(),
+    }
+
+
+def _this_version() -> str:
+    """Give what of the version a saved run must agree with."""
+    return ".".join(__version__.split(".")[:2])
+
+
+def _of_kernel_rows(source: RowSource, kernel: Kernel, *, offset: float) -> dict[str, str]:
+    """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
+    raised = {"offset": repr(offset)} if offset else {}
+    same = {"data": source.fingerprint(), "kernel": repr(kernel), "bigsvm": _this_version()}
+    return {**same, "rows": str(source.n_rows), **raised}

@@ -1,0 +1,332 @@
+"""PairLog: what has become of each pair of classes, in memory and in a file that only grows.
+
+    DIR/pairs.log            the finished pairs, one entry after the other: bytes of the body, its
+                             xxh3, the body: a record, rows, coefficients
+    DIR/generation-00000007  the pair in progress, and sums over all
+
+A kill can leave half an entry at the end, which its hash gives away; whatever is before it is
+whole. A generation is written after the entries of all pairs that finished before it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import xxhash
+
+from bigsvm.budget import show_bytes
+from bigsvm.errors import CheckpointError, MemoryBudgetError
+from bigsvm.files import sync_directory
+from bigsvm.training.checkpoint import Generation
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.training.checkpoint import Checkpoint
+    from bigsvm.training.result import Certificate
+
+NAME = "pairs.log"
+REASONS = tuple(StopReason)
+COUNTS = (
+    "n_support", "n_bounded", "n_sweeps", "n_iter", "n_working_sets", "n_kernel_evaluations",
+    "rows_swept", "row_misses", "row_reads",
+)  # fmt: skip
+"""Of a certificate: what is added up over the pairs."""
+VALUES = ("tol", "objective", "gap", "duality_gap", "drift")
+"""Of a certificate, NaN where it has none."""
+RECORD = np.dtype(
+    [
+        ("pair", "<i8"),
+        ("reason", "<i8"),
+        *((name, "<i8") for name in COUNTS),
+        *((name, "<f8") for name in VALUES),
+        ("intercept", "<f8"),
+        ("rho", "<f8"),
+    ]
+)
+"""A pair: its number in LIBSVM's order, why it stopped as a place in `REASONS`, negative where it
+was never begun, its certificate, intercept, and the rho of nu-svc, NaN where there is none."""
+NONE = -1
+"""Number of the pair in progress where there is none."""
+UNKNOWN = ("objective", "gap", "duality_gap", "drift", "rho")
+"""Of a pair that was never begun."""
+HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
+BYTES_PER_COEFFICIENT = 32
+"""In memory: row and value, 16 and an eighth as they come, and 12 more while they are joined."""
+
+
+class Solved(NamedTuple):
+    """One pair, trained as far as it got.
+
+    Attributes
+    ----------
+    rows : (p,) integers
+        Support vectors among all rows, ascending.
+    coefficients : (p,) float64
+        Positive where a row pulls towards the second class.
+    intercept : float
+    rho : float
+        NaN where the formulation has none.
+    certificate : Certificate
+    """
+
+    rows: NDArray[np.integer]
+    coefficients: NDArray[np.float64]
+    intercept: float
+    rho: float
+    certificate: Certificate
+
+
+class PairLog:
+    """What has become of the pairs so far.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint or None
+        Where finished pairs are kept, and the one in progress; what it holds already is read.
+    n_pairs : int
+    source : RowSource
+        Of all rows.
+    room : float
+        Bytes that coefficients may take.
+
+    Attributes
+    ----------
+    records : (n_pairs,) RECORD
+
+    Raises
+    ------
+    CheckpointError
+        It belongs to another problem, or cannot be read or written.
+    MemoryBudgetError
+        From any method: the coefficients take more than there is room for.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint | None, n_pairs: int, source: RowSource, *, room: float
+    ) -> None:
+        self.records = np.zeros(n_pairs, RECORD)
+        self.records["pair"], self.records["reason"] = np.arange(n_pairs), -1
+        for name in UNKNOWN:
+            self.records[name] = np.nan
+        self._n_finished, self._room = 0, room
+        self._totals = dict.fromkeys(COUNTS, 0)
+        # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
+        self._order, self._rows, self._values = array("q"), array("q"), array("d")
+        self._checkpoint, self._pending = checkpoint, bytearray()
+        self._saved = checkpoint.latest() if checkpoint else None
+        self._before = self._saved.values if self._saved else {"seconds": 0.0, "bytes_read": 0}
+        self._source, self._began, self._number = source, time.monotonic(), NONE
+        if checkpoint:
+            self._path, self._length = checkpoint.directory / NAME, 0
+            try:
+                self._read()
+            except OSError as error:
+                raise CheckpointError(f"cannot go on with {self._path}: {error}") from error
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    @property
+    def n_finished(self) -> int:
+        """Pairs that are not to be trained any more."""
+        return self._n_finished
+
+    @property
+    def seconds(self) -> float:
+        """Of training so far, earlier processes included."""
+        return float(self._before["seconds"]) + time.monotonic() - self._began
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows read so far, by earlier processes too."""
+        return int(self._before["bytes_read"]) + self._source.bytes_read
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a pair has been begun that is not finished."""
+        return self._number != NONE
+
+    def total(self, name: str) -> int:
+        """One of `COUNTS` over all pairs."""
+        return self._totals[name]
+
+    def reasons(self) -> dict[StopReason, int]:
+        """Count the pairs by why they stopped; those never begun are in none."""
+        found = self.records["reason"]
+        counts = np.bincount(found[found >= 0], minlength=len(REASONS)).tolist()
+        return {reason: n for reason, n in zip(REASONS, counts, strict=True) if n}
+
+    def coefficients(self, n_rows: int) -> tuple[NDArray[np.int64], sp.csr_array]:
+        """Join the pairs: their support vectors, (p,) ascending, and (p, n_pairs) coefficients."""
+        order = np.frombuffer(self._order, np.int64) if self._order else np.empty(0, np.int64)
+        ends = np.concatenate([[0], np.cumsum(self.records["n_support"][order])])
+        rows = np.array(self._rows, np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64)
+        values = np.array(self._values)
+        self._rows, self._values, self._order = array("q"), array("d"), array("q")
+        by_pair = sp.csc_array((values, rows, ends), shape=(n_rows, len(order)))
+        joined = by_pair.tocsr()
+        support = np.flatnonzero(np.diff(joined.indptr))
+        indptr = np.append(joined.indptr[support], joined.indptr[-1])
+        columns = order[joined.indices].astype(joined.indices.dtype)
+        shape = (len(support), len(self.records))
+        found = sp.csr_array((joined.data, columns, indptr), shape=shape)
+        found.sort_indices()
+        return support, found
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def begin(self, number: int) -> None:
+        """Be the checkpoint of a pair from now on."""
+        self._number = number
+
+    def finish(self, solved: Solved) -> None:
+        """Take in the pair that was begun last, which is not to be trained any more."""
+        body = self._take_in(solved)
+        if self._checkpoint:
+            self._pending += _head(body) + body
+        self._n_finished += 1
+        if self._saved and self._saved.values["pair"] == self._number:
+            self._saved = None
+        self._number = NONE
+
+    def leave(self, solved: Solved) -> None:
+        """Take in the pair that was begun last as far as it got; its generation has been saved."""
+        self._take_in(solved)
+
+    def latest(self) -> Generation | None:
+        """Read what the pair that was begun last goes on from; None where it begins anew."""
+        saved = self._saved
+        if saved is None or saved.values["pair"] != self._number:
+            return None
+        return Generation(saved.number, saved.arrays, saved.values["of_pair"])
+
+    def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
+        """Write what has finished since the last time, and a generation of the pair in progress.
+
+        Without values no pair is in progress, or the one an earlier process has left still is.
+
+        Raises
+        ------
+        CheckpointError
+            The disk is full or fails; what was written before is untouched.
+        """
+        if self._checkpoint is None:
+            return 0
+        try:
+            self._append()
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot write to {self._path}: {error}; what was saved before is intact"
+            ) from error
+        number = self._number
+        if not values and self._saved is not None:
+            number, arrays = self._saved.values["pair"], self._saved.arrays
+            values = self._saved.values["of_pair"]
+        sums = {name: self.total(name) + int(values.get(name, 0)) for name in COUNTS}
+        worst = np.nanmax(self.records["gap"], initial=0.0)
+        about = {
+            **sums,
+            "phase": "pairs",
+            "seconds": self.seconds,
+            "bytes_read": self.bytes_read,
+            "gap": max(float(worst), float(values.get("gap", 0.0))),
+            "objective": float(np.nansum(self.records["objective"])),
+            "n_pairs": len(self.records),
+            "n_finished": self._n_finished,
+            "pair": number,
+            "of_pair": dict(values),
+        }
+        return self._checkpoint.save(arrays, about)
+
+    # -- in between ------------------------------------------------------------------------------
+
+    def _take_in(self, solved: Solved) -> bytes:
+        """Keep a pair in memory; its bytes are as the file has them."""
+        certificate = solved.certificate
+        record = self.records[self._number : self._number + 1]
+        record["reason"] = REASONS.index(certificate.stop_reason)
+        for name in COUNTS:
+            record[name] = getattr(certificate, name)
+        for name in VALUES:
+            value = getattr(certificate, name)
+            record[name] = np.nan if value is None else value
+        record["n_support"] = len(solved.rows)
+        record["intercept"], record["rho"] = solved.intercept, solved.rho
+        rows, values = solved.rows.astype("<i8"), solved.coefficients.astype("<f8")
+        self._keep(self._number, rows.tobytes(), values.tobytes())
+        return bytes(record.tobytes() + rows.tobytes() + values.tobytes())
+
+    def _keep(self, number: int, rows: bytes, values: bytes) -> None:
+        self._order.append(number)
+        for name in COUNTS:
+            self._totals[name] += int(self.records[number][name])
+        self._rows.frombytes(rows)
+        self._values.frombytes(values)
+        if BYTES_PER_COEFFICIENT * len(self._values) > self._room:
+            raise MemoryBudgetError(
+                f"the {len(self._values)} coefficients of {len(self._order)} of "
+                f"{len(self.records)} pairs take {show_bytes(self._room)}, which is their share of "
+                "the memory; give more, and a saved run goes on with it"
+            )
+
+    def _read(self) -> None:
+        """Take in what the file has, up to half an entry that a kill has left."""
+        if self._saved is None:
+            self._path.unlink(missing_ok=True)  # of a run that was killed before its first save
+            return
+        in_progress = self._saved.values["pair"] != NONE
+        if not self._path.exists():
+            self._saved = self._saved if in_progress else None
+            return
+        with self._path.open("rb") as file:
+            for body in _bodies(file):
+                record = np.frombuffer(body, RECORD, 1)[0]
+                number, n = int(record["pair"]), int(record["n_support"])
+                self.records[number] = record
+                self._keep(number, *(body[RECORD.itemsize :][a : a + 8 * n] for a in (0, 8 * n)))
+                self._n_finished += 1
+                if self._saved.values["pair"] == number:
+                    in_progress = False
+                self._length += HEAD.itemsize + len(body)
+        # The log may know more than the generation.
+        self._saved = self._saved if in_progress else None
+
+    def _append(self) -> None:
+        if not self._pending:
+            return
+        is_new = not self._path.exists()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            # What a kill or a full disk has left of an entry.
+            file.truncate(self._length)
+            file.seek(self._length)
+            file.write(self._pending)
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            sync_directory(self._path.parent)
+        self._length += len(self._pending)
+        self._pending.clear()
+
+
+def _head(body: bytes) -> bytes:
+    return np.array([(len(body), xxhash.xxh3_64_intdigest(body))], HEAD).tobytes()
+
+
+def _bodies(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the bodies of whole entries, up to the first that is not."""
+    while len(head := file.read(HEAD.itemsize)) == HEAD.itemsize:
+        n_bytes = int(np.frombuffer(head, HEAD)["n_bytes"][0])
+        body = file.read(n_bytes) if n_bytes <= os.fstat(file.fileno()).st_size else b""
+        if _head(body) != head:
+            return
+        yield body

@@ -1,0 +1,64 @@
+"""Problems of many classes, and what their functions say, by definition."""
+
+import numpy as np
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.estimators.parameters import TrainingParameters
+
+
+def clouds(n=240, k=4, d=3, seed=0, spread=1.5):
+    """Rows (n, d) of k overlapping clouds of different sizes, and labels 0 … k - 1."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % (2 * k + 1) % k)
+    return rng.standard_normal((n, d)) + spread * rng.standard_normal((k, d))[y], y
+
+
+def train(X, y, weights=None, hooks=None, **parameters):
+    parameters = {"tol": 1e-6, "threads": 1, **parameters}
+    return train_one_vs_one(as_row_source(X), y, weights, TrainingParameters(**parameters), hooks)
+
+
+def values(trained, X_train, X, *, offset=0.0):
+    """Functions of all pairs, (m, n_pairs), in float64."""
+    found, kernel = trained.functions, trained.kernel
+    options = {} if kernel.name == "linear" else {"gamma": kernel.gamma}
+    K = pairwise_kernels(X, X_train[found.support], metric=kernel.name, **options)
+    return K @ found.coefficients.toarray() + found.intercepts
+
+
+def voted(trained, X_train, X):
+    """Labels by votes: of equal ones, the first class."""
+    h, k = values(trained, X_train, X), len(trained.classes)
+    votes = np.zeros((len(X), k))
+    pairs = [(a, b) for a in range(k) for b in range(a + 1, k)]
+    for (a, b), column in zip(pairs, h.T, strict=True):
+        votes[:, a] += column <= 0
+        votes[:, b] += column > 0
+    return trained.classes[votes.argmax(axis=1)]
+
+
+def peers_coefficients(peer, n_rows):
+    """LIBSVM's (k - 1, n_sv) coefficients as (n_rows, n_pairs), positive for the second class."""
+    k, starts = len(peer.n_support_), np.append(0, np.cumsum(peer.n_support_))
+    found = []
+    for a in range(k):
+        for b in range(a + 1, k):
+            column = np.zeros(n_rows)
+            for own, other in ((a, b - 1), (b, a)):
+                part = slice(starts[own], starts[own + 1])
+                column[peer.support_[part]] = -peer.dual_coef_[other, part]
+            found.append(column)
+    return np.stack(found, axis=1)
+
+
+def assert_same_bits(found, expected):
+    for name in ("support", "intercepts", "rho"):
+        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
+    for name in ("data", "indices", "indptr"):
+        one, other = (getattr(result.coefficients, name) for result in (found, expected))
+        assert one.tobytes() == other.tobytes(), name
+    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter", "n_bounded"):
+        assert getattr(found.certificate, name) == getattr(expected.certificate, name), name
+    assert found.pairs == expected.pairs

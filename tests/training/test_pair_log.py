@@ -1,0 +1,143 @@
+"""Results of pairs: joined, as a dense table says, and kept beside a checkpoint."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigsvm.data.sources import ArrayRows
+from bigsvm.errors import MemoryBudgetError
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.multiclass import pair_classes, pair_numbers
+from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
+from bigsvm.training.result import Certificate, StopReason
+
+SOURCE = ArrayRows(np.zeros((50, 1)))
+CERTIFICATE = Certificate(
+    converged=True, stop_reason=StopReason.CONVERGED, tol=1e-3, objective=2.0, gap=1e-4,
+    duality_gap=None, n_support=0, n_bounded=1, n_sweeps=2, n_iter=10, n_kernel_evaluations=100,
+    row_misses=3, row_reads=0, n_working_sets=1, rows_swept=20, bytes_read=0, seconds=0.5,
+)  # fmt: skip
+
+
+def solved(rows, values, intercept=0.5, **certificate):
+    rows = np.asarray(rows, np.int32)
+    return Solved(
+        rows, np.asarray(values, float), intercept, np.nan, replace(CERTIFICATE, **certificate)
+    )
+
+
+def finish(log, number, *arguments, **options):
+    log.begin(number)
+    log.finish(solved(*arguments, **options))
+
+
+@given(
+    columns=st.lists(
+        st.dictionaries(st.integers(0, 49), st.floats(0.1, 9), max_size=8), min_size=1, max_size=10
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_joined_as_a_dense_table_says(columns, order):
+    log = PairLog(None, len(columns), SOURCE, room=1e9)
+    table = np.zeros((50, len(columns)))
+    numbers = list(range(len(columns)))
+    order.shuffle(numbers)
+    for number in numbers[:-1]:  # one is never begun
+        rows = sorted(columns[number])
+        values = [columns[number][row] for row in rows]
+        table[rows, number] = values
+        finish(log, number, rows, values, intercept=float(number))
+    support, found = log.coefficients(50)
+    np.testing.assert_array_equal(support, np.flatnonzero(table.any(axis=1)))
+    np.testing.assert_array_equal(found.toarray(), table[support])
+    found.check_format(full_check=True)
+    assert found.has_sorted_indices
+    assert log.n_finished == len(columns) - 1
+    assert log.total("n_iter") == 10 * (len(columns) - 1)
+    assert log.records["intercept"].sum() == sum(numbers[:-1])
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+def test_pairs_have_libsvms_numbers(k):
+    first, second = pair_classes(k)
+    expected = [(a, b) for a in range(k) for b in range(a + 1, k)]
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == expected
+    numbers = pair_numbers(np.array(expected), k)
+    np.testing.assert_array_equal(numbers, np.arange(len(expected)))
+
+
+def test_what_is_finished_is_read_back(tmp_path):
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        finish(log, 2, [3, 7], [1.5, -2.5])
+        log.save({}, {})
+        finish(log, 0, [7], [4.0], intercept=-1.0, gap=None)
+        log.save({}, {})
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+    assert again.records.tobytes() == log.records.tobytes()
+    assert again.n_finished == 2
+    for found, expected in zip(again.coefficients(50), log.coefficients(50), strict=True):
+        found, expected = (getattr(x, "toarray", lambda x=x: x)() for x in (found, expected))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
+    """In another order, as with another memory."""
+    state = {"alpha": np.arange(3.0)}
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log.begin(3)
+        log.save(state, {"phase": "solve", "n_iter": 7})
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        finish(again, 0, [1], [1.0])
+        again.save({}, {})
+        assert checkpoint.latest().values["n_iter"] == 17
+        third = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        third.begin(1)
+        assert third.latest() is None
+        third.begin(3)
+        assert third.latest().values == {"phase": "solve", "n_iter": 7}
+        np.testing.assert_array_equal(third.latest().arrays["alpha"], state["alpha"])
+        third.finish(solved([2], [1.0]))
+        third.save({}, {})
+        assert checkpoint.latest().values["pair"] < 0
+        assert PairLog(checkpoint, 4, SOURCE, room=1e9).latest() is None
+
+
+def test_a_log_that_knows_more_than_the_generation_is_believed(tmp_path):
+    """Killed after the one was written and before the other."""
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log.begin(1)
+        log.save({"alpha": np.zeros(1)}, {"n_iter": 3})
+        log.finish(solved([4], [1.0]))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(checkpoint, "save", lambda arrays, values: 0)
+            log.save({}, {})
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        assert again.n_finished == 1
+        again.begin(1)
+        assert again.latest() is None
+
+
+def test_what_is_left_unfinished_is_in_the_result_and_not_in_the_log(tmp_path):
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log.begin(1)
+        log.save({"alpha": np.zeros(1)}, {"n_iter": 3})
+        log.leave(solved([4], [1.0], converged=False, stop_reason=StopReason.MAX_ITER))
+        assert log.in_progress
+        assert log.reasons() == {StopReason.MAX_ITER: 1}
+        assert log.coefficients(50)[0].tolist() == [4]
+        assert not (tmp_path / NAME).exists()
+        assert PairLog(checkpoint, 4, SOURCE, room=1e9).n_finished == 0
+
+
+def test_coefficients_have_room_for_so_many():
+    log = PairLog(None, 2, SOURCE, room=3 * BYTES_PER_COEFFICIENT)
+    finish(log, 0, [1, 2, 3], [1.0, 1.0, 1.0])
+    with pytest.raises(MemoryBudgetError, match="the 4 coefficients of 2 of 2 pairs take 96 bytes"):
+        finish(log, 1, [1], [1.0])
