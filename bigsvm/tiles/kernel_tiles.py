@@ -191,7 +191,13 @@ class KernelTiles:
         weights: NDArray[np.float64],
         out: NDArray[np.float64],
     ) -> None:
-        """``out += K(rows, columns) @ weights``; weights (p,), out (m,) float64."""
+        """``out += K(rows, columns) @ weights``; (p,) and (m,) float64, or (p, k) and (m, k)."""
+        if weights.ndim > 1:  # one function after the other, until one product has them all
+            for function in np.flatnonzero(weights.any(axis=0)):
+                sums = np.zeros(len(out))
+                self.multiply(rows, columns, weights[:, function], sums)
+                out[:, function] += sums
+            return
         rounded = np.asarray(weights, self.dtype)
         of_distances = (KernelCode.RBF, KernelCode.LAPLACIAN)
         fused = self._parameters.code in of_distances and self.dtype == np.float32

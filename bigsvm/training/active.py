@@ -85,11 +85,11 @@ class ActiveRows:
             Whether any alpha has changed.
         """
         change = self.dual.formulation.per_output(alpha - self.alpha[places])
-        moved = change != 0
+        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
         others = np.ones(len(self), np.bool_)
         others[places] = False
         rest = np.flatnonzero(others)
-        added = np.zeros(len(rest))
+        added = np.zeros((len(rest), *self.outputs.shape[1:]))
         if moved.any() and len(rest):
             rows = self.rows.at(places[moved])
             sparse = not isinstance(rows.rows, np.ndarray)

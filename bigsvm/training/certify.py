@@ -71,10 +71,10 @@ class Exact:
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
     def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,)."""
-        out = np.zeros(len(rows))
-        support = np.flatnonzero(beta)
-        if len(support) <= self._step and np.array_equal(rows, support):
+        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
+        out = np.zeros((len(rows), *beta.shape[1:]))
+        support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+        if beta.ndim == 1 and len(support) <= self._step and np.array_equal(rows, support):
             self.look()
             values = self.rows(support)
             columns = self.columns(values)
@@ -134,7 +134,8 @@ def certify(
         offset=tiles.offset,
     ) as exact_tiles:
         exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
-        support = np.flatnonzero(dual.formulation.per_output(alpha))
+        beta = dual.formulation.per_output(alpha)
+        support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             _correct(dual, exact, alpha, outputs, support, tol)
         else:

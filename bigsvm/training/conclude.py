@@ -41,7 +41,8 @@ def conclude(
         Where it stands; None where its outputs are not complete: before the first sweep, or in the
         middle of one.
     """
-    support = np.flatnonzero(dual.formulation.per_output(alpha))
+    beta = dual.formulation.per_output(alpha)
+    support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,

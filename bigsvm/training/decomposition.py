@@ -119,7 +119,9 @@ class Decomposition:
         if saved is not None and saved.values["phase"] == Phase.SEARCH:
             saved = None  # it has led to `start`
         if saved is None:
-            self.state = first_state(dual.formulation.zeros(source.n_rows))
+            self.state = first_state(
+                dual.formulation.zeros(source.n_rows), n_outputs=dual.formulation.n_outputs
+            )
             self.count = watch.count if watch else Counters()
             self.count.phase = Phase.FILL
         else:
@@ -334,7 +336,7 @@ class Decomposition:
         """Bring f of the other rows of the scope up to date with the active rows' new alpha."""
         state, count = self.state, self.count
         change = self._per_output(state.active_alpha - state.alpha[state.active])
-        moved = change != 0
+        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
         if moved.any() and len(state.active) < count.scope:
             rows = self._rows.at(state.active, self._watch.look).at(np.flatnonzero(moved))
             self._passes.add(
@@ -370,7 +372,7 @@ class Decomposition:
                 active=active, active_alpha=filled[active], active_outputs=outputs[active]
             ).without_working_set()
         if len(state.active):
-            change = np.zeros(count.scope)
+            change = np.zeros_like(outputs)
             change[state.active] = self._per_output(state.active_alpha - alpha[state.active])
             self._passes.add_by_pieces(change, state.outputs, stop=count.scope)
             state.alpha[state.active] = state.active_alpha

@@ -66,10 +66,11 @@ class Passes:
     ) -> None:
         """Add up the rows with a weight, of (m,) the first ones, as many as fit in memory at once.
 
-        Rows ``start … stop - 1`` of outputs, (n,) float64, are changed in place.
+        Rows ``start … stop - 1`` of outputs, (n,) float64, are changed in place. Of k functions
+        weights are (m, k) and outputs (n, k).
         """
         count, size = self._count, self._plan.active_rows
-        rows = np.flatnonzero(weights)
+        rows = np.flatnonzero(weights if weights.ndim == 1 else weights.any(axis=1))
         pieces = [rows[a : a + size] for a in range(0, len(rows), size)]
         for piece in pieces[count.pieces_done :]:
             values = self._rows.at(piece, self._watch.look).at(np.arange(len(piece)))
@@ -88,7 +89,7 @@ class Passes:
         start: int = 0,
         skip: NDArray[np.int64] | None = None,
     ) -> None:
-        """Add up rows (p) by weights (p,), for all rows of the span but those to skip."""
+        """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip."""
         count = self._count
         columns = Columns(self._tiles, rows, sparse_partners=self._source.is_sparse)
 

@@ -36,7 +36,8 @@ class RowState(NamedTuple):
     alpha, outputs : (n,) float64
         The point of the last sweep, and f there for the rows of the scope; both are 0 beyond it. In
         the middle of a sweep the rows done have their f of after it. This and every other alpha is
-        (…, 2) where rows have two variables, and so is the gradient.
+        (…, 2) where rows have two variables, and so is the gradient. Of k functions that are
+        trained together all these arrays are (…, k).
     active : (b,) int64
         Ascending rows of the scope whose alpha has moved on since, or may.
     active_alpha, active_outputs : (b,) float64
@@ -96,12 +97,12 @@ class SearchState(NamedTuple):
     parts: NDArray[np.int64]
 
 
-def first_state(alpha: NDArray[np.float64]) -> RowState:
+def first_state(alpha: NDArray[np.float64], *, n_outputs: int = 1) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     nothing = np.empty(0)
     return RowState(
         alpha,
-        np.zeros(len(alpha)),
+        np.zeros(len(alpha) if n_outputs == 1 else (len(alpha), n_outputs)),
         np.empty(0, np.int64),
         nothing,
         nothing,

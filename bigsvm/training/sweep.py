@@ -43,8 +43,8 @@ def sweep(
     source : RowSource
     columns : Columns
         (p) working-set rows or support vectors.
-    weights : (p,) float64
-    out : (n_rows,) float64
+    weights : (p,) float64; or (p, k) of k functions
+    out : (n_rows,) or (n_rows, k) float64
         Changed in place; row by row, so that an interrupted sweep can go on where it was.
     block_bytes : int
         For the two blocks that exist at once.
@@ -61,7 +61,7 @@ def sweep(
         if kept is None:
             tiles.multiply(rows, columns, weights, out[first:done])
         else:
-            added = np.zeros(len(kept))
+            added = np.zeros((len(kept), *out.shape[1:]))
             tiles.multiply(rows, columns, weights, added)
             out[first + kept] += added
         if on_progress is not None:
