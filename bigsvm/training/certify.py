@@ -8,12 +8,10 @@ are recomputed as well. The slack of the rest keeps float32's rounding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.duals.formulations import Box
-from bigsvm.duals.polish import MOST_ROWS, polish
 from bigsvm.tiles import Columns, KernelTiles
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowSource
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.dual import Dual, Standing
 
     Gather: TypeAlias = Callable[[NDArray[np.int64], Callable[[], None]], Rows]
 
@@ -70,6 +68,12 @@ class Exact:
         """Pack rows as partners."""
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
+    def gram(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Kernel values among rows (m,), (m, m)."""
+        values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
+        self.tiles.evaluate(values, self.columns(values), gram)
+        return gram
+
     def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
         out = np.zeros((len(rows), *beta.shape[1:]))
@@ -91,7 +95,7 @@ class Exact:
 
 
 def certify(
-    dual: BoxDual,
+    dual: Dual[Any],
     source: RowSource,
     tiles: KernelTiles,
     gather: Gather,
@@ -101,12 +105,12 @@ def certify(
     tol: float,
     rows_at_once: int = ROWS_AT_ONCE,
     look: Callable[[], None] = lambda: None,
-) -> Optimality:
+) -> Standing:
     """Look at a point with outputs in float64; polish it first where few rows matter.
 
     Parameters
     ----------
-    dual : BoxDual
+    dual : Dual
     source : RowSource
     tiles : KernelTiles
         The run's own, float32; its kernel, centre and threads are used, its count goes on.
@@ -124,7 +128,7 @@ def certify(
 
     Returns
     -------
-    Optimality
+    Standing
     """
     with KernelTiles(
         tiles.kernel,
@@ -141,11 +145,12 @@ def certify(
         else:
             _solve_exactly(dual, exact, alpha, outputs, tol)
         tiles.n_evaluations += exact_tiles.n_evaluations
-    return dual.optimality(alpha, outputs)
+    at: Standing = dual.optimality(alpha, outputs)
+    return at
 
 
 def _correct(
-    dual: BoxDual,
+    dual: Dual[Any],
     exact: Exact,
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
@@ -166,60 +171,21 @@ def _correct(
 
 
 def _solve_exactly(
-    dual: BoxDual,
+    dual: Dual[Any],
     exact: Exact,
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
     tol: float,
 ) -> None:
-    """Recompute all outputs; solve for the rows at the threshold by Newton's method."""
+    """Recompute all outputs; solve for the rows that matter by Newton's method, where it can be."""
     everything = np.arange(len(alpha))
     found = exact.outputs(everything, dual.formulation.per_output(alpha))
     at = dual.optimality(alpha, found)
-    solved = at.gap <= tol
-    rows = everything
-    if solved or len(rows) > MOST_ROWS:
-        rows = dual.near_threshold(alpha, found, at, margin=2 * max(tol, at.gap))
-    if 2 <= len(rows) <= MOST_ROWS:
-        better = alpha.copy()
-        better[rows] = _polished(exact, dual, rows, alpha, found)
+    better = dual.newton(alpha, found, at, tol=tol, gram=exact.gram, look=exact.look)
+    if better is not None:
         f = exact.outputs(everything, dual.formulation.per_output(better))
         reached = dual.optimality(better, f)
         # Far from the optimum, and with an indefinite kernel, more is gained where more is missing.
-        if reached.gap <= at.gap or (not solved and reached.objective > at.objective):
+        if reached.gap <= at.gap or (at.gap > tol and reached.objective > at.objective):
             alpha[:], found = better, f
     outputs[:] = found
-
-
-def _polished(
-    exact: Exact,
-    dual: BoxDual,
-    rows: NDArray[np.int64],
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Polish the alpha of `rows`, all others staying as they are."""
-    formulation = dual.formulation
-    values = exact.rows(rows)
-    gram = np.empty((len(rows), len(rows)))
-    exact.tiles.evaluate(values, exact.columns(values), gram)
-    rest = outputs[rows] - gram @ formulation.per_output(alpha[rows])
-    segments = formulation.segments(rows)
-    of_variables = np.tile(gram, (len(segments), len(segments)))
-    of_variables += np.diag(np.concatenate([np.broadcast_to(s.ridge, len(rows)) for s in segments]))
-    box = Box(
-        np.concatenate([segment.box.linear - rest for segment in segments]),
-        np.concatenate([segment.box.lower for segment in segments]),
-        np.concatenate([segment.box.upper for segment in segments]),
-    )
-    begin = np.concatenate(formulation.split(alpha[rows], rows))
-    groups = np.repeat([segment.group for segment in segments], len(rows))
-    n = len(begin)
-    if formulation.offset:  # no sum is bound: a variable without a row takes up the rest
-        of_variables = np.pad(of_variables, (0, 1))
-        begin, groups = np.append(begin, 0.0), np.append(groups, 0)
-        box = Box(
-            *(np.append(part, end) for part, end in zip(box, (0, -np.inf, np.inf), strict=True))
-        )
-    parts = polish(of_variables, box, begin, groups=groups, look=exact.look)[:n]
-    return formulation.join(list(parts.reshape(len(segments), len(rows))))

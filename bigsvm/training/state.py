@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.box import Optimality
+    from bigsvm.duals.dual import Standing
     from bigsvm.training.result import StopReason
 
 
@@ -47,7 +47,7 @@ class RowState(NamedTuple):
     working_alpha, working_gradient : (m,) float64
         The sub-problem in progress.
     pair : (2,) int64
-        Its last pair.
+        Its last pair, or what else its steps go on from; see `Steps.last`.
     """
 
     alpha: NDArray[np.float64]
@@ -173,7 +173,7 @@ class Counters:
         self.cpu_seconds_swept, self.thread_seconds_swept = self.cpu_seconds, self.thread_seconds
         return idle
 
-    def judge(self, at: Optimality) -> None:
+    def judge(self, at: Standing) -> None:
         """Count the sweeps since gap or objective last improved; each sweep counts once."""
         if self.judged == self.n_sweeps:
             return

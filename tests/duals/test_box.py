@@ -328,7 +328,7 @@ def test_resumed_it_gives_the_same_bits(rule, tiles):
             BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
             problem.alpha.copy(), problem.gradient.copy(),
             buffer=RowBuffer(4096 * (80 + pieces)),
-            pair=problem.state.pair.copy(), steps=problem.steps,
+            last=problem.last, steps=problem.steps,
         )  # fmt: skip
     assert pieces > 1
     np.testing.assert_array_equal(problem.alpha, whole.alpha)
