@@ -24,6 +24,7 @@ GAMMA = 0.5
 @pytest.fixture(params=[1 << 18, 7], ids=["in one scan", "in scans of 7 rows"])
 def scans(request, monkeypatch):
     monkeypatch.setattr(module, "SCAN_ROWS", request.param)
+    monkeypatch.setattr("bigsvm.duals.picking.SCAN_ROWS", request.param)
 
 
 def make_problem(n, seed=0, C=1.0, *, weighted=False):
