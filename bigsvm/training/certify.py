@@ -29,6 +29,8 @@ EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
 ROWS_AT_ONCE = 1 << 14
 """Most vectors whose products with the support rows are summed up together."""
+PART = 1 << 12
+"""Rows whose outputs of before and after are compared together."""
 DOUBT = 4.0
 """Outputs are trusted to so many times the largest error seen on the support rows."""
 
@@ -160,7 +162,8 @@ def _correct(
     """Recompute the outputs of the support rows, and of those that their errors bring in doubt."""
     beta = dual.formulation.per_output(alpha)
     found, before = exact.outputs(support, beta), outputs[support]
-    error = float(np.abs(found - before).max(initial=0.0))
+    parts = (slice(a, a + PART) for a in range(0, len(found), PART))
+    error = max((float(np.abs(found[p] - before[p]).max()) for p in parts), default=0.0)
     outputs[support] = found
     try:
         doubtful = dual.doubtful(alpha, outputs, tol=tol, error=DOUBT * error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 
@@ -43,6 +44,7 @@ def conclude(
     """
     beta = dual.formulation.per_output(alpha)
     support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+    n_bounded = dual.n_bounded(alpha[support], support)
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
@@ -51,7 +53,7 @@ def conclude(
         gap=at.gap if at else None,
         duality_gap=at.duality_gap if at else None,
         n_support=len(support),
-        n_bounded=dual.n_bounded(alpha[support], support),
+        n_bounded=n_bounded,
         n_sweeps=count.n_sweeps,
         n_iter=count.n_iter,
         n_kernel_evaluations=count.n_kernel_evaluations,
@@ -66,7 +68,8 @@ def conclude(
         drift=count.drift if count.rows_drawn else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
-    return TrainingResult(support, alpha[support], thresholds, certificate)
+    found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])
+    return TrainingResult(support, found, thresholds, certificate)
 
 
 def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[float, ...]:
