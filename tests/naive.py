@@ -190,14 +190,16 @@ def multiclass_violations(gradient, label, bounds, alpha):
     return psi
 
 
-def crammer_singer(K, label, n_classes, bounds, *, gap=1e-9):
+def crammer_singer(K, label, n_classes, bounds, *, gap=1e-8):
     """The optimum by an interior point method on the dense problem of all n·k variables.
 
-    ``η = C_i e_y - α >= 0`` with Σ_r η_ir = C_i; rows with bound 0 are left out.
+    ``η = C_i e_y - α >= 0`` with Σ_r η_ir = C_i; rows with bound 0 are left out. In units of the
+    largest bound, by which K is multiplied.
     """
-    rows = np.flatnonzero(bounds)
-    label, C, k = np.asarray(label)[rows], np.asarray(bounds)[rows], n_classes
+    rows, scale = np.flatnonzero(bounds), max(bounds)
+    label, C, k = np.asarray(label)[rows], np.asarray(bounds)[rows] / scale, n_classes
     n = len(rows)
+    K = K * scale
     H = np.kron(K[np.ix_(rows, rows)], np.eye(k))
     A = np.kron(np.eye(n), np.ones(k))
     upper = np.zeros((n, k))
@@ -210,7 +212,7 @@ def crammer_singer(K, label, n_classes, bounds, *, gap=1e-9):
         dual, primal = multiclass_objectives(K[np.ix_(rows, rows)], label, k, C, alpha)
         if primal - dual <= gap * abs(primal):
             whole = np.zeros((len(K), k))
-            whole[rows] = alpha
+            whole[rows] = scale * alpha
             return whole
         mu = 0.1 * (x @ z) / len(x)
         M = H + np.diag(z / x)
