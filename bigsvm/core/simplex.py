@@ -22,7 +22,8 @@ Rows with a coefficient come first, and the others when none of these violates b
 it is halved whenever no row at all violates by as much. It ends at the tolerance that is asked for.
 
 Variables are laid out by class, so that what a step changes of a class is contiguous: it changes
-few of them. Passes go over blocks of rows and vectorise over these.
+few of them. Passes go over blocks of rows and vectorise over these. A row's extremes are known from
+before, and are looked for among all classes only where the class of one has changed for the worse.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class RowState(NamedTuple):
         K_ii.
     most, least : (m',) float64
         Largest g of those with room, and smallest of all.
+    stale : (m',) bool
+        Rows of which these have to be looked for again.
     violation : (m',) float32
         ψ, 0 or more: as a float32, whose bits are ordered as it is.
     active : (m',) bool
@@ -98,6 +101,7 @@ class RowState(NamedTuple):
     diagonal: F8
     most: F8
     least: F8
+    stale: B
     violation: F4
     active: B
     best: I4
@@ -129,6 +133,7 @@ def make_state(alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8) -> R
         diagonal=np.zeros(length),
         most=np.empty(length),
         least=np.empty(length),
+        stale=np.zeros(length, np.bool_),
         violation=np.zeros(length, np.float32),
         active=np.zeros(length, np.bool_),
         best=np.zeros((2, length // BLOCK), np.int32),
@@ -142,11 +147,18 @@ def make_state(alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8) -> R
     return state
 
 
+@njit(cache=True, inline="always")
+def _bits(value: np.float32) -> np.int32:
+    """Read a float32 as an integer, which grows with it from 0 on."""
+    return np.float32(value).view(np.int32)
+
+
 @njit(cache=True, nogil=True)
 def refresh(s: RowState) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     for p in range(s.alpha.shape[1]):
         _place(s, p)
+        _look_at(s, p)
     for b in range(s.best.shape[1]):
         _score_block(s, b)
 
@@ -161,29 +173,30 @@ def _place(s: RowState, p: int) -> None:
     s.active[p] = active
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inline="always")
+def _look_at(s: RowState, t: int) -> None:
+    """Find the extremes of a row's gradient among all classes."""
+    most, least = -np.inf, np.inf
+    for r in range(s.gradient.shape[0]):
+        g = s.gradient[r, t]
+        most = max(most, g) if s.room[r, t] else most
+        least = min(least, g)
+    s.most[t], s.least[t] = most, least
+
+
+@njit(cache=True, inline="always")
 def _score_block(s: RowState, b: int) -> None:
-    """Recompute ψ of the rows of block b."""
-    gradient, room, most, least = s.gradient, s.room, s.most, s.least
-    violation, active = s.violation, s.active
+    """Compute ψ of the rows of block b from their extremes."""
+    most, least, violation, active = s.most, s.least, s.violation, s.active
     first = np.uint64(b) * np.uint64(BLOCK)
     stop = first + np.uint64(BLOCK)
-    for t in range(first, stop):
-        most[t], least[t] = -np.inf, np.inf
-    for r in range(np.uint64(gradient.shape[0])):
-        for t in range(first, stop):
-            g = gradient[r, t]
-            up = g if room[r, t] else -np.inf
-            most[t] = up if up > most[t] else most[t]
-            least[t] = g if g < least[t] else least[t]
     of_active = of_rest = np.int32(0)
     for t in range(first, stop):
         psi = most[t] - least[t]
         violation[t] = np.float32(psi if psi > 0.0 else 0.0)
-    keys = violation.view(np.int32)
-    for t in range(first, stop):
-        of_active = max(of_active, keys[t] if active[t] else np.int32(0))
-        of_rest = max(of_rest, np.int32(0) if active[t] else keys[t])
+        key = _bits(violation[t])
+        of_active = max(of_active, key if active[t] else np.int32(0))
+        of_rest = max(of_rest, np.int32(0) if active[t] else key)
     s.best[0, b], s.best[1, b] = of_rest, of_active
 
 
@@ -196,8 +209,8 @@ def _worst(s: RowState, active: int) -> int:
             best, where = s.best[active, b], b
     if where < 0:
         return -1
-    keys, p = s.violation.view(np.int32), where * BLOCK
-    while keys[p] != best or s.active[p] != (active == 1):
+    p = where * BLOCK
+    while _bits(s.violation[p]) != best or s.active[p] != (active == 1):
         p += 1
     return p
 
@@ -264,17 +277,37 @@ def _solve_row(s: RowState, p: int, method: int) -> int:
     return n_changed
 
 
+@njit(cache=True, inline="always")
+def _move_class(s: RowState, rows: F4, slot: np.uint64, r: np.uint64, b: np.uint64) -> None:
+    """Do ``g −= K_p Δα_p`` in one class, for the rows of one block, and bring extremes up to date.
+
+    Where the class was the extreme one and is less so now, they are stale.
+    """
+    gradient, room, most, least, stale = s.gradient, s.room, s.most, s.least, s.stale
+    first, change = b * np.uint64(BLOCK), s.work[2, r]
+    for t in range(first, first + np.uint64(BLOCK)):
+        before = gradient[r, t]
+        after = before - change * rows[slot, t]
+        gradient[r, t] = after
+        rises, falls = after > before, after < before
+        stale[t] |= ((before == least[t]) & rises) | (room[r, t] & (before == most[t]) & falls)
+        least[t] = after if after < least[t] else least[t]
+        most[t] = after if room[r, t] & (after > most[t]) else most[t]
+
+
 @njit(cache=True, nogil=True)
-def _move_gradient(s: RowState, rows: F4, slot: int, n_changed: int) -> None:
+def _move_gradient(s: RowState, rows: F4, slot: int, n_changed: int, p: int) -> None:
     """Do ``g −= K_p Δα_p`` in the classes that have changed, and score all rows again."""
-    gradient, row = s.gradient, np.uint64(slot)
+    stale = s.stale
+    stale[p] = True  # it has room elsewhere
     for b in range(np.uint64(s.best.shape[1])):
-        first = b * np.uint64(BLOCK)
         for c in range(n_changed):
-            r = np.uint64(s.changed[c])
-            change = s.work[2, s.changed[c]]
-            for t in range(first, first + np.uint64(BLOCK)):
-                gradient[r, t] -= change * rows[row, t]
+            _move_class(s, rows, np.uint64(slot), np.uint64(s.changed[c]), b)
+        first = b * np.uint64(BLOCK)
+        for t in range(first, first + np.uint64(BLOCK)):
+            if stale[t]:
+                _look_at(s, t)
+                stale[t] = False
         _score_block(s, b)
 
 
@@ -332,7 +365,7 @@ def _advance(
         n_changed = _solve_row(s, p, method)
         if n_changed == 0:
             return STALLED, -1
-        _move_gradient(s, rows, slots[p], n_changed)
+        _move_gradient(s, rows, slots[p], n_changed, p)
         s.counters[0] += 1
     return STEPS_SPENT, -1
 
