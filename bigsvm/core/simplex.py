@@ -327,11 +327,16 @@ def level(s: RowState, cooling: int, tol: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def violations(s: RowState, slots: I4, score: F8, quiet: B) -> None:
-    """Tell by how much rows violate, (m,), −inf where in memory; quiet are those that do not."""
+def violations(s: RowState, slots: I4, cooling: int, score: F8, quiet: B) -> None:
+    """Tell by how much rows violate, (m,), −inf where in memory; quiet are those that do not.
+
+    Rows below the level are not wanted yet, and may never be: −inf as well.
+    """
+    height = level(s, cooling, 0.0)
     for row in range(score.shape[0]):
-        quiet[row] = s.violation[row] == 0.0
-        score[row] = -np.inf if slots[row] >= 0 else float(s.violation[row])
+        psi = float(s.violation[row])
+        quiet[row] = psi == 0.0
+        score[row] = psi if slots[row] < 0 and psi > height else -np.inf
 
 
 @njit(cache=True, nogil=True)

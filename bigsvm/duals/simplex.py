@@ -418,5 +418,5 @@ class RowSteps(Steps):
         )  # fmt: skip
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
-        """By ψ; quiet are rows that do not violate."""
-        simplex.violations(self.state, slots, score, quiet)
+        """By ψ, where it is above the level; quiet are rows that do not violate."""
+        simplex.violations(self.state, slots, int(self._dual.cooling), score, quiet)

@@ -246,7 +246,9 @@ def test_the_next_most_violating_rows_are_fetched_together(point, tiles):
     psi, _ = scores_of(point[0], point[3], point[4])
     wanted, quiet = work._most_wanted(17, 0.0)
     assert wanted[0] == 17
-    expected = [i for i in np.argsort(-psi) if psi[i] > 0 and i != 17]
+    # Those above the first level: the others may never be wanted.
+    expected = [i for i in np.argsort(-psi) if psi[i] > 0.999 and i != 17]
+    assert 5 < len(wanted) < np.count_nonzero(psi > 0)
     assert wanted[1:].tolist() == expected[: len(wanted) - 1]
     np.testing.assert_array_equal(quiet, psi <= 0)
 
