@@ -62,7 +62,9 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     active_rows = options.pop("active_rows", working_set)
     block_bytes = options.pop("block_bytes", 1 << 14)
     widest_set = options.pop("widest_set", working_set)
-    plan = TrainingPlan(working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {})
+    plan = options.pop("plan", None) or TrainingPlan(
+        working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {}
+    )
     dual = options.pop("dual", None)
     if dual is None:
         formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
