@@ -21,6 +21,13 @@ ACTIVE_ROW_COPIES = 4
 ACTIVE_STATE_BYTES = 80
 """Of an active row: its number, alpha, outputs, their change, scores and their partition, and the
 places of the rows that a working set leaves out, what it adds to them, and their rows' numbers."""
+OUTPUT_BYTES = 32
+"""Of each function of a row beyond the first, for the whole run: alpha 8, outputs 8, and 16 while a
+certificate has outputs of before and after."""
+ACTIVE_OUTPUT_BYTES = 88
+"""Of each function of an active row beyond the first: where it stands 16, and while it is being
+solved the sub-problem's alpha, gradient and room 17, those two as they were before and after a
+slice 32, and a change and what it adds to others 16."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
 SHARE_HELD = (0.8, 0.15)
@@ -122,6 +129,7 @@ def plan_training(
     bytes_per_row: float,
     row_alignment: int,
     threads: int,
+    n_outputs: int = 1,
     resident_bytes: int = 0,
     packed: bool = True,
     whole: bool = False,
@@ -138,6 +146,8 @@ def plan_training(
     row_alignment : int
         Rows a block has at least.
     threads : int
+    n_outputs : int
+        Functions that are trained together, k: of each row there are k values of alpha and of f.
     resident_bytes : int
         Arrays of the caller that the run keeps (sample weights), counted here.
     packed : bool
@@ -150,10 +160,12 @@ def plan_training(
     MemoryBudgetError
         If not even the smallest working set fits; the message has the projection.
     """
-    state = ROW_STATE_BYTES * n_rows + resident_bytes
+    others = n_outputs - 1
+    state = (ROW_STATE_BYTES + OUTPUT_BYTES * others) * n_rows + resident_bytes
     # A dense row has n_columns values, a sparse one fewer than its bytes.
     values_per_row = min(n_columns, bytes_per_row) if packed else 0
     scratch = int(threads * 4 * (252 * 512 + 3 * 252 * values_per_row + n_columns))
+    scratch += 8 * 252 * others * threads
     chunk = bytes_per_row * min(row_alignment, n_rows)
     n_chunks = -(-n_rows // row_alignment)
     if row_alignment > 1:
@@ -163,6 +175,7 @@ def plan_training(
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
+    row_bytes += ACTIVE_OUTPUT_BYTES * others
     row_bytes += _packed_bytes(n_columns, bytes_per_row) if packed else 0
     for_rows = left - gram - blocks
     size = widest = active = 0
@@ -193,9 +206,10 @@ def plan_training(
             )
         needed += 10**6
         parts = ", ".join(f"{name} {show_bytes(part)}" for name, part in projected.items())
+        classes = f" and {n_outputs} functions" if others else ""
         raise MemoryBudgetError(
-            f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns "
-            f"({parts}); give at least about {show_bytes(1.001 * needed)}"
+            f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns"
+            f"{classes} ({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
     return TrainingPlan(size, widest, active, gram, blocks, projected)
 

@@ -55,6 +55,7 @@ problems = st.fixed_dictionaries({
     "bytes_per_row": st.floats(4, 10**6),
     "row_alignment": st.integers(1, 10**5),
     "threads": st.integers(1, 64),
+    "n_outputs": st.sampled_from([1, 1, 2, 10, 1000]),
     "resident_bytes": st.integers(0, 10**9),
 })  # fmt: skip
 
@@ -131,6 +132,24 @@ def test_a_small_problem_takes_no_more_than_it_needs():
     )
     assert plan.working_set == 100
     assert plan.gram_bytes == 4 * 1024 * 100
+
+
+def test_functions_trained_together_are_added_up_and_refused_with_their_numbers():
+    problem = {
+        "n_rows": 60_000, "n_columns": 784, "bytes_per_row": 3136.0, "row_alignment": 1000,
+        "threads": 2,
+    }  # fmt: skip
+    one = plan_training(10**9, **problem)
+    assert one == plan_training(10**9, n_outputs=1, **problem)
+    ten = plan_training(10**9, n_outputs=10, **problem)
+    rows = "state of the rows"
+    # Alpha and outputs of before and after a certificate, and they alone.
+    assert ten.projected[rows] - one.projected[rows] == 9 * 4 * 8 * 60_000
+    per_row = [plan.projected["active rows"] / plan.active_rows for plan in (one, ten)]
+    assert per_row[1] - per_row[0] == pytest.approx(9 * 88, abs=1)
+    with pytest.raises(MemoryBudgetError, match="columns and 1000 functions") as refusal:
+        plan_training(10**9, n_outputs=1000, **problem)
+    assert f"{rows} {show_bytes((33 + 32 * 999) * 60_000)}" in str(refusal.value)
 
 
 def test_sparse_rows_of_a_million_columns_fit_a_gigabyte():

@@ -31,7 +31,7 @@ from bigsvm.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.duals.formulations import Selection
+    from bigsvm.duals.problem import Selection
 
 LOOK = 256
 """Pair steps between two looks at the Frank-Wolfe gap, each of which costs as much as two steps."""
@@ -70,13 +70,15 @@ class L2SVC(Classification):
     """
 
     name = "l2-svc"
-    offset = 1.0
-
     C: float
 
     def __post_init__(self) -> None:
         check_positive("C", self.C)
         super().__post_init__()
+
+    @property
+    def offset(self) -> float:
+        return 1.0
 
     def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
         """Which of `rows` have a weight whose ridge float64 holds, (m,)."""

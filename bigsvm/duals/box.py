@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bigsvm.core import smo
+from bigsvm.duals.dual import Dual
+from bigsvm.duals.feasible import fill as fill_up
+from bigsvm.duals.pair_steps import PairSteps
+from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from bigsvm.duals.formulations import Formulation
-
-SCAN_ROWS = 1 << 15
-"""Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
+    from bigsvm.duals.problem import Values
 
 
 class SelectionRule(IntEnum):
@@ -173,19 +176,14 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BoxDual:
-    """The scoring and selecting half of a training problem, over row-sized arrays.
-
-    Every method looks at the first rows, as many as alpha has, or at the rows listed.
+class BoxDual(Dual[Optimality]):
+    """The dual of problems whose variables live in boxes.
 
     Parameters
     ----------
     formulation : Formulation
     rule : SelectionRule
     """
-
-    inner_tol: ClassVar[float] = 0.5
-    """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 
     formulation: Formulation
     rule: SelectionRule = SelectionRule.SECOND_ORDER
@@ -211,13 +209,6 @@ class BoxDual:
         *,
         rows: NDArray[np.int64] | None = None,
     ) -> Optimality:
-        """Look at alpha, outputs (m,) float64 of the first m rows, or of `rows`, (m,) int64.
-
-        Raises
-        ------
-        DataError
-            An output is not finite: sums of kernel values have left float32.
-        """
         wrong = np.flatnonzero(~np.isfinite(outputs))[:1]
         if len(wrong):
             row = wrong[0] if rows is None else rows[wrong[0]]
@@ -265,17 +256,12 @@ class BoxDual:
             linear_term, outputs_term, ridge_term, slack, sums_term,
         )  # fmt: skip
 
-    def goal(self, tol: float, at: Optimality) -> float:
-        """KKT gap that is asked for by `tol`, at this point."""
-        return tol
-
     def gradient(
         self,
         alpha: NDArray[np.float64],
         outputs: NDArray[np.float64],
         rows: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Gradient of the variables of `rows`, (m,) or (m, faces), from their f."""
         parts = [
             box.linear - outputs - ridge * a
             for (box, ridge, _), a in self.formulation.with_alpha(alpha, rows)
@@ -288,14 +274,12 @@ class BoxDual:
         alpha: NDArray[np.float64],
         rows: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """F of `rows`, (m,), from the gradient of their variables."""
         (box, ridge, _), a = self.formulation.with_alpha(alpha, rows)[0]
         first = gradient[:, 0] if self.formulation.n_faces > 1 else gradient
         f: NDArray[np.float64] = box.linear - first
         return f - ridge * a if np.any(ridge) else f
 
     def n_bounded(self, alpha: NDArray[np.float64], rows: NDArray[np.int64]) -> int:
-        """Variables of `rows` at a bound that is not 0."""
         return sum(
             int(((a != 0) & ((a == box.lower) | (a == box.upper))).sum())
             for (box, _, _), a in self.formulation.with_alpha(alpha, rows)
@@ -317,42 +301,6 @@ class BoxDual:
         margin: float = 0.0,
         rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Choose what to work on: free rows, worst violators, then the next closest to violating.
-
-        With violators alone the gap merely halves per sweep; some more that nearly violate save
-        half of the sweeps (w8a: 6 instead of 14). Where the violators are more than there is room
-        for, each counts by a random part of its violation, as the worst are often near copies of
-        one another (8 sweeps instead of 10 on digits made many), and half of them come from either
-        side of the threshold: of one side alone hardly any could move (a9a: 12 working sets instead
-        of 55). The worst pair of all is always chosen, without which there might be no step.
-
-        Parameters
-        ----------
-        alpha, outputs : (n,) float64
-        at : Optimality
-        capacity : int
-            Most rows of a working set, 2 or more.
-        crowded : int, optional
-            Most where free and violating rows are more than twice `capacity`.
-        smallest : int
-            Fewest, where there are as many.
-        fill : float
-            Size as a multiple of the free and violating rows.
-        rng : numpy.random.Generator
-        tol : float
-            A row violates if its gradient is beyond the threshold by more than this.
-        band : tuple
-            Fewest and most rows that are made up by those close to violating.
-        margin : float
-            How close, in the gradient.
-        rows : (n,) int64, optional
-            The rows that alpha and outputs are of.
-
-        Returns
-        -------
-        (m,) int64
-            Ascending places in alpha.
-        """
         n = len(alpha)
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
         asked, is_free = np.zeros((2, n), np.bool_)
@@ -376,22 +324,11 @@ class BoxDual:
             for found, end in zip(worst, ends, strict=True):
                 if not found:
                     found.extend(part.start + np.flatnonzero(end)[:1])
-        wanted = int(asked.sum())
-        if crowded is not None and wanted > 2 * capacity:
-            capacity = crowded
-        if 2 * at.n_free <= capacity:
-            scores[is_free] = np.inf
-        size = int(min(n, capacity, max(smallest, fill * wanted)))
-        near = max(band[0], int(np.count_nonzero(scores > -margin)))
-        size = max(size, min(near, band[1]))
-        if size == n:
-            return np.arange(n)
-        if size < wanted:
-            _crowd(scores, above, worst[0] + worst[1], size, rng)
-        last = np.partition(scores, n - size)[n - size]
-        chosen = np.flatnonzero(scores > last)
-        ties = np.flatnonzero(scores == last)[: size - len(chosen)]
-        return np.sort(np.concatenate([chosen, ties]))
+        return pick(
+            scores, asked, is_free,
+            above=above, worst=worst[0] + worst[1], n_free=at.n_free, capacity=capacity,
+            crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
+        )  # fmt: skip
 
     def near_threshold(
         self,
@@ -408,6 +345,46 @@ class BoxDual:
             near |= part.rises & part.falls
             chosen[part.start : part.stop] |= near & (part.lower < part.upper)
         return np.flatnonzero(chosen)
+
+    def filled(self, alpha: Values, outputs: Values) -> Values:
+        return fill_up(self.formulation, alpha, outputs)
+
+    def begin(
+        self,
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None = None,
+        n_done: int = 0,
+    ) -> PairSteps:
+        return PairSteps(
+            self.formulation, self.advance, alpha, gradient, rows,
+            diagonal=diagonal, last=last, n_done=n_done,
+        )  # fmt: skip
+
+    def newton(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: Optimality,
+        *,
+        tol: float,
+        gram: Callable[[NDArray[np.int64]], Values],
+        look: Callable[[], None],
+    ) -> Values | None:
+        solved = at.gap <= tol
+        rows = np.arange(len(alpha))
+        if solved or len(rows) > MOST_ROWS:
+            rows = self.near_threshold(alpha, outputs, at, margin=2 * max(tol, at.gap))
+        if not 2 <= len(rows) <= MOST_ROWS:
+            return None
+        better = alpha.copy()
+        better[rows] = polish_rows(
+            self.formulation, rows, gram(rows), alpha[rows], outputs[rows], look=look
+        )
+        return better
 
     def advance(
         self,
@@ -429,14 +406,6 @@ class BoxDual:
         tol: float,
         error: float,
     ) -> NDArray[np.int64]:
-        """Rows without alpha that may violate by more than `tol`; ascending.
-
-        Parameters
-        ----------
-        alpha, outputs : (n,) float64
-        error : float
-            By how much any output may be wrong.
-        """
         at = self.optimality(alpha, outputs)
         limit = tol - 2 * error
         chosen = np.zeros(len(alpha), np.bool_)
@@ -446,26 +415,3 @@ class BoxDual:
             falls = part.falls & (extremes.max_up - gradient > limit)
             chosen[part.start : part.stop] |= rises | falls
         return np.flatnonzero(chosen & (self.formulation.per_output(alpha) == 0))
-
-
-def _crowd(
-    scores: NDArray[np.float32],
-    above: NDArray[np.bool_],
-    worst: list[int],
-    size: int,
-    rng: np.random.Generator,
-) -> None:
-    """Make the scores of too many violators random, and no more than half of `size` of a side."""
-    for start in range(0, len(scores), SCAN_ROWS):
-        score = scores[start : start + SCAN_ROWS]
-        violates = (score > 0) & np.isfinite(score)
-        score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
-    scores[worst] = np.inf
-    open_places = size - int(np.count_nonzero(np.isposinf(scores)))
-    sides = [np.flatnonzero((scores > 0) & np.isfinite(scores) & (above == s)) for s in (0, 1)]
-    fewer = min(len(side) for side in sides)
-    quota = max(-(-open_places // 2), open_places - fewer)
-    for side in sides:
-        if len(side) > quota:
-            order = np.argpartition(scores[side], len(side) - quota)
-            scores[side[order[: len(side) - quota]]] = 0

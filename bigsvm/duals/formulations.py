@@ -10,19 +10,19 @@ what pulls it down.
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from bigsvm.duals.problem import Problem
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Selection = slice | NDArray[np.int64]
-    Values = NDArray[np.float64]
+    from bigsvm.duals.problem import Selection, Values
 
 
 MARGIN = 1e-9
@@ -65,39 +65,19 @@ class Finished(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Formulation(ABC):
-    """One training problem. Row by row: weights, and what subclasses add.
+class Formulation(Problem):
+    """A problem whose variables live in boxes; see the module's docstring.
 
-    Attributes
-    ----------
-    sample_weight : (n,) float64 or None
-        A row without weight has no part in the problem.
+    Where there is an offset, no sum is bound.
     """
 
-    name: ClassVar[str]
     n_groups: ClassVar[int] = 1
     n_faces: ClassVar[int] = 1
     """Variables of a row: its alpha is (n,), or (n, 2)."""
-    offset: ClassVar[float] = 0.0
-    """Added to every kernel value: with 1 the bias is one of the weights, and no sum is bound."""
-
-    sample_weight: NDArray[np.float64] | None = None
-
-    @property
-    @abstractmethod
-    def per_row(self) -> NDArray[np.generic]:
-        """Labels or targets, (n,)."""
 
     @abstractmethod
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
         """Return the variables of `rows`, one of each row in a segment; two with two groups."""
-
-    @abstractmethod
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
-        """Restrict the problem to `rows`, in their order."""
-
-    def __len__(self) -> int:
-        return len(self.per_row)
 
     @property
     def n_segments(self) -> int:
@@ -105,7 +85,6 @@ class Formulation(ABC):
         return max(self.n_groups, self.n_faces)
 
     def zeros(self, n_rows: int) -> Values:
-        """Alpha of rows that have none."""
         return np.zeros(n_rows if self.n_faces == 1 else (n_rows, self.n_faces))
 
     def split(self, alpha: Values, rows: Selection) -> list[Values]:
@@ -123,18 +102,13 @@ class Formulation(ABC):
         return list(zip(self.segments(rows), self.split(alpha, rows), strict=True))
 
     def per_output(self, alpha: Values) -> Values:
-        """Sum up the variables of each row: what its kernel row is weighted by."""
         return alpha.sum(axis=1) if self.n_faces > 1 else alpha
 
     def sums(self, rows: Selection) -> tuple[float, ...] | None:
         """Return what the variables of each group add up to if these rows are all; None for 0."""
         return None
 
-    def scale(self, thresholds: tuple[float, ...]) -> float:
-        """How far apart outputs are between which it makes a difference; 1 for ±1."""
-        return 1.0
-
-    def check(self) -> None:  # noqa: B027 (most problems have a feasible point)
+    def check(self) -> None:
         """Refuse a problem without a feasible point.
 
         Raises
@@ -145,19 +119,6 @@ class Formulation(ABC):
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
         """Read the decision function off the thresholds of the groups."""
         return Finished(1.0, sum(thresholds) / len(thresholds), {})
-
-    def weighted(self, sample_weight: NDArray[np.float64]) -> Self:
-        """Return the same problem with other weights of the rows."""
-        return replace(self, sample_weight=sample_weight)
-
-    def weights(self, rows: Selection) -> Values:
-        """Weights of `rows`, (m,)."""
-        if self.sample_weight is None:
-            return np.ones(len(self.per_row[rows]))
-        return self.sample_weight[rows]
-
-    def _weights_of(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Values | None:
-        return None if self.sample_weight is None else self.sample_weight[rows]
 
 
 @dataclass(frozen=True, kw_only=True)

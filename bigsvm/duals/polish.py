@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.duals.formulations import Box
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.formulations import Box
+    from bigsvm.duals.formulations import Formulation
 
 MOST_ROWS = 512
 """Rows of a problem worth polishing: its linear systems take milliseconds."""
@@ -30,6 +32,51 @@ anything at all; where the damping is felt, another round corrects it."""
 REFINED = 0.5
 """A round that has not brought the gradients of the free variables together by this is the last of
 its kind."""
+
+
+def polish_rows(
+    formulation: Formulation,
+    rows: NDArray[np.int64],
+    gram: NDArray[np.float64],
+    alpha: NDArray[np.float64],
+    outputs: NDArray[np.float64],
+    *,
+    look: Callable[[], None],
+) -> NDArray[np.float64]:
+    """Polish the alpha of `rows`, all others staying as they are.
+
+    Parameters
+    ----------
+    formulation : Formulation
+    rows : (m,) int64
+    gram : (m, m) float64
+        Kernel values among them.
+    alpha : (m,) or (m, faces) float64
+    outputs : (m,) float64
+        F of the whole problem's alpha.
+    look : callable
+        Called between two parts of the work; raises to end it.
+    """
+    rest = outputs - gram @ formulation.per_output(alpha)
+    segments = formulation.segments(rows)
+    of_variables = np.tile(gram, (len(segments), len(segments)))
+    of_variables += np.diag(np.concatenate([np.broadcast_to(s.ridge, len(rows)) for s in segments]))
+    box = Box(
+        np.concatenate([segment.box.linear - rest for segment in segments]),
+        np.concatenate([segment.box.lower for segment in segments]),
+        np.concatenate([segment.box.upper for segment in segments]),
+    )
+    begin = np.concatenate(formulation.split(alpha, rows))
+    groups = np.repeat([segment.group for segment in segments], len(rows))
+    n = len(begin)
+    if formulation.offset:  # no sum is bound: a variable without a row takes up the rest
+        of_variables = np.pad(of_variables, (0, 1))
+        begin, groups = np.append(begin, 0.0), np.append(groups, 0)
+        box = Box(
+            *(np.append(part, end) for part, end in zip(box, (0, -np.inf, np.inf), strict=True))
+        )
+    parts = polish(of_variables, box, begin, groups=groups, look=look)[:n]
+    return formulation.join(list(parts.reshape(len(segments), len(rows))))
 
 
 def polish(

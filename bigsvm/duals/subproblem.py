@@ -1,9 +1,9 @@
-"""SubProblem: the dual restricted to a working set, solved by pair steps on rows on demand."""
+"""SubProblem: the dual restricted to a working set, solved on kernel rows made on demand."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bigsvm.cache.resident import RowBuffer, RowTier
     from bigsvm.data.rows import Rows, RowsAt
-    from bigsvm.duals.box import BoxDual
+    from bigsvm.duals.dual import Dual
     from bigsvm.tiles import KernelTiles
 
 
@@ -39,16 +39,16 @@ class Progress(IntEnum):
 
 
 class SubProblem:
-    """The dual restricted to a working set, solved by pair steps on kernel rows made on demand.
+    """The dual restricted to a working set, solved by its steps on kernel rows made on demand.
 
     Parameters
     ----------
-    dual : BoxDual
+    dual : Dual
     tiles : KernelTiles
     rows : Rows or RowsAt
         The working set's rows, (m, d).
     working_set : (m,) int64
-    alpha, gradient : (m,) or (m, faces) float64
+    alpha, gradient : (m,) or (m, …) float64
         Where to start.
     buffer : RowBuffer
         Memory for kernel rows.
@@ -56,15 +56,15 @@ class SubProblem:
         How many rows of it are used at first; see `KernelRowCache`.
     tier : callable, optional
         Puts a tier between memory and the computation of rows.
-    pair : (2,) int64, optional
-        The last pair of an interrupted run, which HMG goes on from.
+    last : (2,) int64, optional
+        `last` of an interrupted run.
     steps : int
         Steps already done.
     """
 
     def __init__(
         self,
-        dual: BoxDual,
+        dual: Dual[Any],
         tiles: KernelTiles,
         rows: Rows | RowsAt,
         working_set: NDArray[np.int64],
@@ -74,35 +74,22 @@ class SubProblem:
         buffer: RowBuffer,
         first_slots: int | None = None,
         tier: Callable[[RowTier], RowTier] = lambda computed: computed,
-        pair: NDArray[np.int64] | None = None,
+        last: NDArray[np.int64] | None = None,
         steps: int = 0,
     ) -> None:
         self.size = len(working_set)
-        self._dual, self._formulation = dual, dual.formulation
-        # A variable more, without a row: where no sum is bound, it takes up the rest.
-        self._n_slack = int(dual.formulation.offset != 0)
         rows = rows_at(rows)
         sparse = not isinstance(rows.rows, np.ndarray)
         self.columns = Columns(tiles, rows, sparse_partners=sparse)
-        segments = dual.formulation.segments(working_set)
-        self.state = smo.make_state(
-            self._with_slack(np.stack(dual.formulation.split(alpha, working_set)), 0.0),
-            self._with_slack(np.atleast_2d(gradient.T), 0.0),
-            self._with_slack(np.stack([segment.box.lower for segment in segments]), -np.inf),
-            self._with_slack(np.stack([segment.box.upper for segment in segments]), np.inf),
-            self._with_slack(tiles.diagonal(self.columns)[None, :], 0.0)[0],
-            ridge=self._with_slack(
-                np.stack([np.broadcast_to(s.ridge, self.size) for s in segments]), 0.0
-            ),
-            n_groups=dual.formulation.n_groups,
+        diagonal = tiles.diagonal(self.columns)
+        self._taken = dual.begin(
+            alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
         )
-        if pair is not None:
-            self.state.pair[:] = pair
-        self.state.counters[0] = steps
         below = tier(ComputedRows(tiles, rows, self.columns))
-        n_all = self.size + self._n_slack
+        n_slack = self._taken.n_slack
+        n_all = self.size + n_slack
         self.cache = KernelRowCache(
-            WithSlack(below, self.size) if self._n_slack else below,
+            WithSlack(below, self.size) if n_slack else below,
             n_variables=n_all,
             width=smo.row_width(n_all),
             buffer=buffer,
@@ -110,39 +97,34 @@ class SubProblem:
             evicting_batch=1 if sparse and first_slots is None else EVICTING_BATCH,
         )
 
-    def _with_slack(self, values: NDArray[np.float64], end: float) -> NDArray[np.float64]:
-        """Append the slack variable's value, where there is one, to (n_segments, m)."""
-        if not self._n_slack:
-            return values
-        return np.pad(values, ((0, 0), (0, 1)), constant_values=end)
-
     def close(self) -> None:
         """Hand the kernel rows to whatever keeps them."""
         self.cache.close()
 
     @property
     def alpha(self) -> NDArray[np.float64]:
-        """(m,) or (m, faces) float64, as far as it has got."""
-        return self._formulation.join(list(smo.spread_of(self.state, self.state.alpha, self.size)))
+        """As far as it has got; a view where it can be."""
+        return self._taken.alpha
 
     @property
     def gradient(self) -> NDArray[np.float64]:
-        """(m,) or (m, faces) float64, within the working set."""
-        gradient = smo.spread_of(self.state, self.state.gradient, self.size)
-        return gradient.T if self._formulation.n_faces > 1 else gradient[0]
+        """Of this alpha, within the working set; a view where it can be."""
+        return self._taken.gradient
 
     @property
     def gap(self) -> float:
-        """KKT gap within the working set; 0 where nothing may rise, or nothing fall."""
-        i, j = smo.exact_extremes(self.state)
-        if i < 0 or j < 0:
-            return 0.0
-        return float(max(self.state.gradient[i] - self.state.gradient[j], 0.0))
+        """Within the working set."""
+        return self._taken.gap
 
     @property
     def steps(self) -> int:
-        """Pair steps done."""
-        return int(self.state.counters[0])
+        """Steps done."""
+        return self._taken.n_done
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """What must be known besides to go on to the same bits, (2,)."""
+        return self._taken.last
 
     def advance(
         self,
@@ -151,30 +133,30 @@ class SubProblem:
         max_steps: int = smo.REFRESH,
         look: Callable[[], None] = lambda: None,
     ) -> Progress:
-        """Take up to `max_steps` pair steps, fetching rows as asked for.
+        """Take up to `max_steps` steps, fetching rows as asked for.
 
         `look` is called before rows are computed; where it raises, the slice is not done.
         """
-        s, cache = self.state, self.cache
+        cache = self.cache
         goal = self.steps + max_steps
         while True:
-            status, row = self._dual.advance(
-                s, cache.rows, cache.slots, cache.used, tol, goal - self.steps
+            status, row = self._taken.advance(
+                cache.rows, cache.slots, cache.used, tol=tol, max_steps=goal - self.steps
             )
             if status != smo.NEED_ROW:
                 return Progress(status)
             look()
             wanted, quiet = self._most_wanted(row, tol)
-            cache.ensure(wanted, stamp=int(s.counters[1]), quiet=quiet)
+            cache.ensure(wanted, stamp=self._taken.stamp, quiet=quiet)
 
     def _most_wanted(self, row: int, tol: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """List the row asked for, then the worst violators without a row, up to a batch.
 
-        And say which variables are quiet: at a bound, and pushed against it.
+        And say which are quiet: not expected to move.
         """
-        n_all = self.size + self._n_slack
+        n_all = self.size + self._taken.n_slack
         score, quiet = np.empty(n_all), np.empty(n_all, np.bool_)
-        smo.violations(self.state, self.cache.slots, score, quiet)
+        self._taken.violations(self.cache.slots, score, quiet)
         score[row] = np.inf
         candidates = np.flatnonzero(score > 0.5 * tol)
         count = min(BATCH, self.cache.largest_batch(quiet), len(candidates))

@@ -7,7 +7,7 @@ followed by a small sweep over the active rows alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.working_rows import Gathered
 
@@ -29,7 +29,7 @@ class ActiveRows:
 
     Parameters
     ----------
-    dual : BoxDual
+    dual : Dual
     tiles : KernelTiles
     rows : Gathered
     indices : (b,) int64
@@ -40,7 +40,7 @@ class ActiveRows:
 
     def __init__(
         self,
-        dual: BoxDual,
+        dual: Dual[Any],
         tiles: KernelTiles,
         rows: Gathered,
         indices: NDArray[np.int64],
@@ -53,9 +53,10 @@ class ActiveRows:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def optimality(self) -> Optimality:
+    def optimality(self) -> Standing:
         """Look at all of them."""
-        return self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
+        at: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
+        return at
 
     def gradient(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Gradient at `places`, (m,) or (m, faces)."""

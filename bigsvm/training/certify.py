@@ -8,12 +8,10 @@ are recomputed as well. The slack of the rest keeps float32's rounding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.duals.formulations import Box
-from bigsvm.duals.polish import MOST_ROWS, polish
 from bigsvm.tiles import Columns, KernelTiles
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowSource
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.dual import Dual, Standing
 
     Gather: TypeAlias = Callable[[NDArray[np.int64], Callable[[], None]], Rows]
 
@@ -31,6 +29,8 @@ EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
 ROWS_AT_ONCE = 1 << 14
 """Most vectors whose products with the support rows are summed up together."""
+PART = 1 << 12
+"""Rows whose outputs of before and after are compared together."""
 DOUBT = 4.0
 """Outputs are trusted to so many times the largest error seen on the support rows."""
 
@@ -70,11 +70,17 @@ class Exact:
         """Pack rows as partners."""
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
+    def gram(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Kernel values among rows (m,), (m, m)."""
+        values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
+        self.tiles.evaluate(values, self.columns(values), gram)
+        return gram
+
     def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,)."""
-        out = np.zeros(len(rows))
-        support = np.flatnonzero(beta)
-        if len(support) <= self._step and np.array_equal(rows, support):
+        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
+        out = np.zeros((len(rows), *beta.shape[1:]))
+        support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+        if beta.ndim == 1 and len(support) <= self._step and np.array_equal(rows, support):
             self.look()
             values = self.rows(support)
             columns = self.columns(values)
@@ -91,7 +97,7 @@ class Exact:
 
 
 def certify(
-    dual: BoxDual,
+    dual: Dual[Any],
     source: RowSource,
     tiles: KernelTiles,
     gather: Gather,
@@ -101,12 +107,12 @@ def certify(
     tol: float,
     rows_at_once: int = ROWS_AT_ONCE,
     look: Callable[[], None] = lambda: None,
-) -> Optimality:
+) -> Standing:
     """Look at a point with outputs in float64; polish it first where few rows matter.
 
     Parameters
     ----------
-    dual : BoxDual
+    dual : Dual
     source : RowSource
     tiles : KernelTiles
         The run's own, float32; its kernel, centre and threads are used, its count goes on.
@@ -124,7 +130,7 @@ def certify(
 
     Returns
     -------
-    Optimality
+    Standing
     """
     with KernelTiles(
         tiles.kernel,
@@ -134,17 +140,19 @@ def certify(
         offset=tiles.offset,
     ) as exact_tiles:
         exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
-        support = np.flatnonzero(dual.formulation.per_output(alpha))
+        beta = dual.formulation.per_output(alpha)
+        support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             _correct(dual, exact, alpha, outputs, support, tol)
         else:
             _solve_exactly(dual, exact, alpha, outputs, tol)
         tiles.n_evaluations += exact_tiles.n_evaluations
-    return dual.optimality(alpha, outputs)
+    at: Standing = dual.optimality(alpha, outputs)
+    return at
 
 
 def _correct(
-    dual: BoxDual,
+    dual: Dual[Any],
     exact: Exact,
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
@@ -154,7 +162,8 @@ def _correct(
     """Recompute the outputs of the support rows, and of those that their errors bring in doubt."""
     beta = dual.formulation.per_output(alpha)
     found, before = exact.outputs(support, beta), outputs[support]
-    error = float(np.abs(found - before).max(initial=0.0))
+    parts = (slice(a, a + PART) for a in range(0, len(found), PART))
+    error = max((float(np.abs(found[p] - before[p]).max()) for p in parts), default=0.0)
     outputs[support] = found
     try:
         doubtful = dual.doubtful(alpha, outputs, tol=tol, error=DOUBT * error)
@@ -165,60 +174,21 @@ def _correct(
 
 
 def _solve_exactly(
-    dual: BoxDual,
+    dual: Dual[Any],
     exact: Exact,
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
     tol: float,
 ) -> None:
-    """Recompute all outputs; solve for the rows at the threshold by Newton's method."""
+    """Recompute all outputs; solve for the rows that matter by Newton's method, where it can be."""
     everything = np.arange(len(alpha))
     found = exact.outputs(everything, dual.formulation.per_output(alpha))
     at = dual.optimality(alpha, found)
-    solved = at.gap <= tol
-    rows = everything
-    if solved or len(rows) > MOST_ROWS:
-        rows = dual.near_threshold(alpha, found, at, margin=2 * max(tol, at.gap))
-    if 2 <= len(rows) <= MOST_ROWS:
-        better = alpha.copy()
-        better[rows] = _polished(exact, dual, rows, alpha, found)
+    better = dual.newton(alpha, found, at, tol=tol, gram=exact.gram, look=exact.look)
+    if better is not None:
         f = exact.outputs(everything, dual.formulation.per_output(better))
         reached = dual.optimality(better, f)
         # Far from the optimum, and with an indefinite kernel, more is gained where more is missing.
-        if reached.gap <= at.gap or (not solved and reached.objective > at.objective):
+        if reached.gap <= at.gap or (at.gap > tol and reached.objective > at.objective):
             alpha[:], found = better, f
     outputs[:] = found
-
-
-def _polished(
-    exact: Exact,
-    dual: BoxDual,
-    rows: NDArray[np.int64],
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Polish the alpha of `rows`, all others staying as they are."""
-    formulation = dual.formulation
-    values = exact.rows(rows)
-    gram = np.empty((len(rows), len(rows)))
-    exact.tiles.evaluate(values, exact.columns(values), gram)
-    rest = outputs[rows] - gram @ formulation.per_output(alpha[rows])
-    segments = formulation.segments(rows)
-    of_variables = np.tile(gram, (len(segments), len(segments)))
-    of_variables += np.diag(np.concatenate([np.broadcast_to(s.ridge, len(rows)) for s in segments]))
-    box = Box(
-        np.concatenate([segment.box.linear - rest for segment in segments]),
-        np.concatenate([segment.box.lower for segment in segments]),
-        np.concatenate([segment.box.upper for segment in segments]),
-    )
-    begin = np.concatenate(formulation.split(alpha[rows], rows))
-    groups = np.repeat([segment.group for segment in segments], len(rows))
-    n = len(begin)
-    if formulation.offset:  # no sum is bound: a variable without a row takes up the rest
-        of_variables = np.pad(of_variables, (0, 1))
-        begin, groups = np.append(begin, 0.0), np.append(groups, 0)
-        box = Box(
-            *(np.append(part, end) for part, end in zip(box, (0, -np.inf, np.inf), strict=True))
-        )
-    parts = polish(of_variables, box, begin, groups=groups, look=exact.look)[:n]
-    return formulation.join(list(parts.reshape(len(segments), len(rows))))

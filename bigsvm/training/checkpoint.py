@@ -36,7 +36,7 @@ _GENERATION = re.compile(r"generation-(\d{8})")
 
 
 class Generation(NamedTuple):
-    """One checkpoint, read and verified."""
+    """One checkpoint, read and verified; its arrays are whoever asked for them's to change."""
 
     number: int
     arrays: dict[str, NDArray[Any]]
@@ -198,10 +198,10 @@ class Checkpoint:
             )
         arrays = {}
         for name, entry in manifest["arrays"].items():
-            data = (path / f"{name}.bin").read_bytes()
-            if xxhash.xxh3_128_hexdigest(data) != entry["xxh3"]:
+            data = np.fromfile(path / f"{name}.bin", np.uint8)
+            if xxhash.xxh3_128_hexdigest(data.data) != entry["xxh3"]:
                 raise ValueError(f"{name}.bin is damaged")
-            arrays[name] = np.frombuffer(data, np.dtype(entry["dtype"])).reshape(entry["shape"])
+            arrays[name] = data.view(np.dtype(entry["dtype"])).reshape(entry["shape"])
         return Generation(number, arrays, manifest["values"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.training.active import ActiveRows
 
 SCOPE_TOL = 0.05
@@ -64,7 +64,7 @@ class Choice:
 
     Parameters
     ----------
-    dual : BoxDual
+    dual : Dual
     source : RowSource
     plan : TrainingPlan
     tol : float
@@ -77,7 +77,7 @@ class Choice:
 
     def __init__(
         self,
-        dual: BoxDual,
+        dual: Dual[Any],
         source: RowSource,
         plan: TrainingPlan,
         *,
@@ -103,7 +103,7 @@ class Choice:
         """Kernel rows of a working set that are in memory at first; None for all that fit."""
         return None if self._whole else max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
 
-    def active_tol(self, scope: int, at: Optimality) -> float:
+    def active_tol(self, scope: int, at: Standing) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved."""
         goal = self._dual.goal(self._tol, at)
         share = self._dual.inner_tol
@@ -118,7 +118,7 @@ class Choice:
         self,
         alpha: NDArray[np.float64],
         outputs: NDArray[np.float64],
-        at: Optimality,
+        at: Standing,
         *,
         swept: bool,
     ) -> NDArray[np.int64]:
@@ -127,7 +127,7 @@ class Choice:
         Parameters
         ----------
         alpha, outputs : (scope,) float64
-        at : Optimality
+        at : Standing
             Of this point.
         swept : bool
             Whether there has been a sweep over all rows.
@@ -154,14 +154,14 @@ class Choice:
         )
 
     def working_set(
-        self, active: ActiveRows, at: Optimality, *, tol: float
+        self, active: ActiveRows, at: Standing, *, tol: float
     ) -> tuple[NDArray[np.int64], float]:
         """Choose a working set: ascending places among the active rows, and its own tolerance.
 
         Parameters
         ----------
         active : ActiveRows
-        at : Optimality
+        at : Standing
             Where they stand.
         tol : float
             KKT gap they are to reach among themselves.
@@ -184,14 +184,14 @@ class Choice:
         share = WORKING_TOL if len(places) < len(active) else 1.0
         return places, max(share * tol, LOOSE * at.gap)
 
-    def _capacity(self, at: Optimality) -> int:
+    def _capacity(self, at: Standing) -> int:
         """Most rows of a working set at this point."""
         plan, n_free = self._plan, at.n_free
         wanted = max(LARGEST_SET, int(FILL * n_free))
         held = max(plan.working_set, min(int(TIGHT_FILL * n_free), plan.widest_set))
         return min(wanted, held)
 
-    def _crowded(self, at: Optimality) -> int:
+    def _crowded(self, at: Standing) -> int:
         """Most rows of one chosen among many times as many violators."""
         most = self._capacity(at)
         return max(most, min(int(CROWDED * most), self._plan.widest_set))

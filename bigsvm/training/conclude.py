@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.training.state import Counters, RowState
 
 
 def conclude(
-    dual: BoxDual,
+    dual: Dual[Any],
     state: RowState,
     count: Counters,
     *,
     reason: StopReason,
     tol: float,
     alpha: NDArray[np.float64],
-    at: Optimality | None,
+    at: Standing | None,
 ) -> TrainingResult:
     """Gather the result of a run.
 
     Parameters
     ----------
-    dual : BoxDual
+    dual : Dual
     state : RowState
     count : Counters
         Brought up to date.
@@ -37,11 +38,13 @@ def conclude(
     tol : float
     alpha : (n,) float64
         The point to return.
-    at : Optimality or None
+    at : Standing or None
         Where it stands; None where its outputs are not complete: before the first sweep, or in the
         middle of one.
     """
-    support = np.flatnonzero(dual.formulation.per_output(alpha))
+    beta = dual.formulation.per_output(alpha)
+    support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+    n_bounded = dual.n_bounded(alpha[support], support)
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
@@ -50,7 +53,7 @@ def conclude(
         gap=at.gap if at else None,
         duality_gap=at.duality_gap if at else None,
         n_support=len(support),
-        n_bounded=dual.n_bounded(alpha[support], support),
+        n_bounded=n_bounded,
         n_sweeps=count.n_sweeps,
         n_iter=count.n_iter,
         n_kernel_evaluations=count.n_kernel_evaluations,
@@ -65,17 +68,17 @@ def conclude(
         drift=count.drift if count.rows_drawn else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
-    return TrainingResult(support, alpha[support], thresholds, certificate)
+    found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])
+    return TrainingResult(support, found, thresholds, certificate)
 
 
-def _thresholds_within(dual: BoxDual, state: RowState, scope: int) -> tuple[float, ...]:
+def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[float, ...]:
     """Take the thresholds of the rows last solved, where those of all rows are not known."""
-    if len(state.working):
-        rows = state.active[state.working]
-        outputs = dual.outputs_from(state.working_gradient, state.working_alpha, rows)
-        return dual.optimality(state.working_alpha, outputs, rows=rows).thresholds
+    alpha, outputs, rows = state.alpha[:scope], state.outputs[:scope], None
     if len(state.active):
-        return dual.optimality(
-            state.active_alpha, state.active_outputs, rows=state.active
-        ).thresholds
-    return dual.optimality(state.alpha[:scope], state.outputs[:scope]).thresholds
+        alpha, outputs, rows = state.active_alpha, state.active_outputs, state.active
+    if len(state.working):
+        alpha, rows = state.working_alpha, state.active[state.working]
+        outputs = dual.outputs_from(state.working_gradient, alpha, rows)
+    at: Standing = dual.optimality(alpha, outputs, rows=rows)
+    return at.thresholds

@@ -13,13 +13,12 @@ until the KKT gap over all rows is at most tol.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
-from bigsvm.duals.feasible import fill
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from bigsvm.cache.disk_cache import DiskCache
     from bigsvm.cache.resident import RowTier
     from bigsvm.data.rows import RowSource
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.result import TrainingResult
@@ -61,7 +60,7 @@ class Decomposition:
     ----------
     source : RowSource
         In random order, for good speed: the first rows stand for all.
-    dual : BoxDual
+    dual : Dual
     tiles : KernelTiles
         float32.
     plan : TrainingPlan
@@ -91,7 +90,7 @@ class Decomposition:
     def __init__(
         self,
         source: RowSource,
-        dual: BoxDual,
+        dual: Dual[Any],
         tiles: KernelTiles,
         plan: TrainingPlan,
         *,
@@ -115,14 +114,16 @@ class Decomposition:
         self._buffer = RowBuffer(plan.gram_bytes)
         self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
         self._stop: StopReason | None = None
-        self._at: Optimality | None = None
+        self._at: Standing | None = None
         self._rng = np.random.default_rng(seed)
         self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
         saved = self._saver.latest()
         if saved is not None and saved.values["phase"] == Phase.SEARCH:
             saved = None  # it has led to `start`
         if saved is None:
-            self.state = first_state(dual.formulation.zeros(source.n_rows))
+            self.state = first_state(
+                dual.formulation.zeros(source.n_rows), n_outputs=dual.formulation.n_outputs
+            )
             self.count = watch.count if watch else Counters()
             self.count.phase = Phase.FILL
         else:
@@ -197,7 +198,7 @@ class Decomposition:
         ).without_working_set()
         count.phase = Phase.SOLVE
 
-    def _judge(self, at: Optimality) -> None:
+    def _judge(self, at: Standing) -> None:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
         count.gap, count.objective = at.gap, at.objective
@@ -294,7 +295,7 @@ class Decomposition:
             buffer=self._buffer,
             first_slots=self._choice.first_slots(len(state.working)),
             tier=self._over_disk,
-            pair=state.pair,
+            last=state.pair,
             steps=count.sub_steps,
         )
         try:
@@ -327,7 +328,7 @@ class Decomposition:
             self.state = self.state._replace(
                 working_alpha=problem.alpha.copy(),
                 working_gradient=problem.gradient.copy(),
-                pair=problem.state.pair.copy(),
+                pair=problem.last,
             )
             count.sub_steps = problem.steps
             self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
@@ -341,7 +342,7 @@ class Decomposition:
         """Bring f of the other rows of the scope up to date with the active rows' new alpha."""
         state, count = self.state, self.count
         change = self._per_output(state.active_alpha - state.alpha[state.active])
-        moved = change != 0
+        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
         if moved.any() and len(state.active) < count.scope:
             rows = self._rows.at(state.active, self._watch.look).at(np.flatnonzero(moved))
             self._passes.add(
@@ -370,14 +371,14 @@ class Decomposition:
         alpha, outputs = self._of_scope()
         if not (count.pieces_done or count.rows_done):
             begin = alpha if self._start is None or alpha.any() else self._start[: count.scope]
-            filled = fill(self.dual.formulation, begin, outputs)
+            filled = self.dual.filled(begin, outputs)
             changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
             active = np.flatnonzero(changed)
             self.state = state = state._replace(
                 active=active, active_alpha=filled[active], active_outputs=outputs[active]
             ).without_working_set()
         if len(state.active):
-            change = np.zeros(count.scope)
+            change = np.zeros_like(outputs)
             change[state.active] = self._per_output(state.active_alpha - alpha[state.active])
             self._passes.add_by_pieces(change, state.outputs, stop=count.scope)
             state.alpha[state.active] = state.active_alpha
@@ -421,7 +422,7 @@ class Decomposition:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _certify(self, look: Callable[[], None] | None = None) -> Optimality:
+    def _certify(self, look: Callable[[], None] | None = None) -> Standing:
         """Look at the point again, in float64."""
         # It is nearly always the end, and float64 takes twice the memory: kernel rows are let go.
         self._buffer = RowBuffer(self.plan.gram_bytes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+    import scipy.sparse as sp
     from numpy.typing import NDArray
 
 
@@ -110,14 +111,15 @@ class TrainingResult:
     ----------
     support : (n_support,) int64
         Rows with a coefficient, ascending.
-    alpha : (n_support,) or (n_support, faces) float64
-        Their variables: ``y_i a_i`` for a classifier.
+    alpha : (n_support,) or (n_support, faces) float64; or CSR (n_support, k)
+        Their variables: ``y_i a_i`` for a classifier. Of k functions over the same rows, of which
+        most rows have a part in few.
     thresholds : tuple of float
         Of the groups.
     certificate : Certificate
     """
 
     support: NDArray[np.int64]
-    alpha: NDArray[np.float64]
+    alpha: NDArray[np.float64] | sp.csr_array
     thresholds: tuple[float, ...]
     certificate: Certificate

@@ -6,8 +6,6 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
@@ -113,7 +111,7 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
         The run was saved in the middle of a sweep with them, which only it can complete.
     """
     count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
-    state = RowState(**{name: np.array(array) for name, array in saved.arrays.items()})
+    state = RowState(**saved.arrays)
     if count.phase is Phase.FILL:  # goes through them by pieces
         return state, count
     if len(state.active) > plan.active_rows or len(state.working) > plan.widest_set:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.box import Optimality
+    from bigsvm.duals.dual import Standing
     from bigsvm.training.result import StopReason
 
 
@@ -36,7 +36,8 @@ class RowState(NamedTuple):
     alpha, outputs : (n,) float64
         The point of the last sweep, and f there for the rows of the scope; both are 0 beyond it. In
         the middle of a sweep the rows done have their f of after it. This and every other alpha is
-        (…, 2) where rows have two variables, and so is the gradient.
+        (…, 2) where rows have two variables, and so is the gradient. Of k functions that are
+        trained together all these arrays are (…, k).
     active : (b,) int64
         Ascending rows of the scope whose alpha has moved on since, or may.
     active_alpha, active_outputs : (b,) float64
@@ -46,7 +47,7 @@ class RowState(NamedTuple):
     working_alpha, working_gradient : (m,) float64
         The sub-problem in progress.
     pair : (2,) int64
-        Its last pair.
+        Its last pair, or what else its steps go on from; see `Steps.last`.
     """
 
     alpha: NDArray[np.float64]
@@ -96,12 +97,12 @@ class SearchState(NamedTuple):
     parts: NDArray[np.int64]
 
 
-def first_state(alpha: NDArray[np.float64]) -> RowState:
+def first_state(alpha: NDArray[np.float64], *, n_outputs: int = 1) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     nothing = np.empty(0)
     return RowState(
         alpha,
-        np.zeros(len(alpha)),
+        np.zeros(len(alpha) if n_outputs == 1 else (len(alpha), n_outputs)),
         np.empty(0, np.int64),
         nothing,
         nothing,
@@ -172,7 +173,7 @@ class Counters:
         self.cpu_seconds_swept, self.thread_seconds_swept = self.cpu_seconds, self.thread_seconds
         return idle
 
-    def judge(self, at: Optimality) -> None:
+    def judge(self, at: Standing) -> None:
         """Count the sweeps since gap or objective last improved; each sweep counts once."""
         if self.judged == self.n_sweeps:
             return

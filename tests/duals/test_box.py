@@ -24,6 +24,7 @@ GAMMA = 0.5
 @pytest.fixture(params=[1 << 18, 7], ids=["in one scan", "in scans of 7 rows"])
 def scans(request, monkeypatch):
     monkeypatch.setattr(module, "SCAN_ROWS", request.param)
+    monkeypatch.setattr("bigsvm.duals.picking.SCAN_ROWS", request.param)
 
 
 def make_problem(n, seed=0, C=1.0, *, weighted=False):
@@ -328,7 +329,7 @@ def test_resumed_it_gives_the_same_bits(rule, tiles):
             BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
             problem.alpha.copy(), problem.gradient.copy(),
             buffer=RowBuffer(4096 * (80 + pieces)),
-            pair=problem.state.pair.copy(), steps=problem.steps,
+            last=problem.last, steps=problem.steps,
         )  # fmt: skip
     assert pieces > 1
     np.testing.assert_array_equal(problem.alpha, whole.alpha)

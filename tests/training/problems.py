@@ -7,6 +7,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.duals.ball import L2SVC, BallDual, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
+from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
@@ -24,20 +25,49 @@ def blobs(n=1500, d=5, seed=0, overlap=1.0):
     return X.astype(np.float32), y.astype(np.int8)
 
 
+def classes_of_blobs(n=600, k=4, d=5, seed=0, overlap=1.0):
+    """Gaussian classes that overlap, (n, d) float32 and labels 0 … k − 1, each of which occurs."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(k, size=n).astype(np.int32)
+    label[:k] = np.arange(k)
+    X = 1.2 * rng.standard_normal((k, d))[label] + overlap * rng.standard_normal((n, d))
+    return X.astype(np.float32), label
+
+
+def multiclass(
+    X, label, *, C=1.0, subproblem="exact", cooling="log", sample_weight=None,
+    fit_intercept=False, **options,
+):  # fmt: skip
+    """A run of Crammer and Singer's problem, in the same circumstances."""
+    formulation = CrammerSinger(
+        label=label, n_classes=int(label.max()) + 1, C=C, sample_weight=sample_weight,
+        fit_intercept=fit_intercept,
+    )  # fmt: skip
+    solver, schedule = RowSolver.from_name(subproblem), Cooling.from_name(cooling)
+    dual = SimplexDual(formulation, solver, schedule)
+    return decomposition(X, None, dual=dual, offset=formulation.offset, **options)
+
+
 def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="auto", **options):
     """A run with a small working set, so that it takes several sweeps."""
     source = X if hasattr(X, "blocks") else as_row_source(X)
-    kernel = RBF(gamma=gamma)
+    kernel = options.pop("kernel", None) or RBF(gamma=gamma)
     centre = None if source.is_sparse else source.column_means()
-    tiles = KernelTiles(kernel, centre=centre, threads=options.pop("threads", 1))
+    tiles = KernelTiles(
+        kernel, centre=centre, threads=options.pop("threads", 1), offset=options.pop("offset", 0.0)
+    )
     padded = -(-working_set // 1024) * 1024
     slots = options.pop("slots", working_set)
     active_rows = options.pop("active_rows", working_set)
     block_bytes = options.pop("block_bytes", 1 << 14)
     widest_set = options.pop("widest_set", working_set)
-    plan = TrainingPlan(working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {})
-    formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
-    dual = BoxDual(formulation, SelectionRule.from_name(rule))
+    plan = options.pop("plan", None) or TrainingPlan(
+        working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {}
+    )
+    dual = options.pop("dual", None)
+    if dual is None:
+        formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
+        dual = BoxDual(formulation, SelectionRule.from_name(rule))
     return Decomposition(source, dual, tiles, plan, tol=tol, **options)
 
 

@@ -1,0 +1,262 @@
+"""Dual: what the outer loop asks of a family of problems, and what it may do with the answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.problem import Problem, Values
+
+
+class Standing(Protocol):
+    """Where a point stands, from the outputs of all rows or of some."""
+
+    @property
+    def gap(self) -> float:
+        """What `tol` bounds, 0 or more."""
+
+    @property
+    def objective(self) -> float:
+        """The dual objective, maximised."""
+
+    @property
+    def duality_gap(self) -> float:
+        """Primal minus dual objective, 0 or more at exact outputs."""
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """What the formulation reads its intercept off; empty where it has none."""
+
+    @property
+    def n_support(self) -> int:
+        """Rows with a coefficient."""
+
+    @property
+    def n_bounded(self) -> int:
+        """Variables, or rows, at a bound other than 0."""
+
+    @property
+    def n_free(self) -> int:
+        """Variables, or rows, that can move either way."""
+
+
+At = TypeVar("At", bound=Standing)
+
+
+class Steps(ABC):
+    """A working set on which steps are taken, with kernel rows that somebody else brings."""
+
+    n_slack: int = 0
+    """Variables without a row, after the last one, whose kernel values are 0."""
+
+    @property
+    @abstractmethod
+    def alpha(self) -> Values:
+        """As far as it has got, in the shape that the dual has it in."""
+
+    @property
+    @abstractmethod
+    def gradient(self) -> Values:
+        """Of exactly this alpha, within the working set."""
+
+    @property
+    @abstractmethod
+    def gap(self) -> float:
+        """Within the working set, 0 or more."""
+
+    @property
+    @abstractmethod
+    def n_done(self) -> int:
+        """Steps taken."""
+
+    @property
+    @abstractmethod
+    def stamp(self) -> int:
+        """Of the last use of a kernel row."""
+
+    @property
+    @abstractmethod
+    def last(self) -> NDArray[np.int64]:
+        """What must be known besides to go on to the same bits, (2,)."""
+
+    @abstractmethod
+    def advance(
+        self,
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int32],
+        used: NDArray[np.int64],
+        *,
+        tol: float,
+        max_steps: int,
+    ) -> tuple[int, int]:
+        """Take steps; returns a status and the row that is missing, as `bigsvm.core.smo.run`."""
+
+    @abstractmethod
+    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+        """Tell which rows violate and are not in memory, and which are not expected to move."""
+
+
+class Dual(ABC, Generic[At]):
+    """The scoring and selecting half of a training problem, over row-sized arrays.
+
+    Every method looks at the first rows, as many as alpha has, or at the rows listed. Alpha is
+    (m,), or (m, …) where rows have several variables; outputs are (m,), or (m, k).
+    """
+
+    inner_tol: ClassVar[float] = 0.5
+    """Active rows are solved to this share of tol, so that their own gap leaves others room."""
+
+    formulation: Problem
+
+    @abstractmethod
+    def optimality(
+        self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
+    ) -> At:
+        """Look at alpha and outputs of the first m rows, or of `rows`, (m,) int64.
+
+        Raises
+        ------
+        DataError
+            An output is not finite: sums of kernel values have left float32.
+        """
+
+    def goal(self, tol: float, at: At) -> float:
+        """Gap that is asked for by `tol`, at this point."""
+        return tol
+
+    @abstractmethod
+    def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
+        """Gradient of the variables of `rows`, as alpha, from their f."""
+
+    @abstractmethod
+    def outputs_from(self, gradient: Values, alpha: Values, rows: NDArray[np.int64]) -> Values:
+        """F of `rows`, from the gradient of their variables."""
+
+    @abstractmethod
+    def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
+        """Variables, or rows, of `rows` at a bound that is not 0."""
+
+    def filled(self, alpha: Values, outputs: Values) -> Values:
+        """Alpha of the first rows, feasible if these are all; alpha itself where it was."""
+        return alpha
+
+    @abstractmethod
+    def select(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: At,
+        *,
+        capacity: int,
+        crowded: int | None = None,
+        smallest: int,
+        fill: float,
+        rng: np.random.Generator,
+        tol: float = 0.0,
+        band: tuple[int, int] = (0, 0),
+        margin: float = 0.0,
+        rows: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
+        """Choose what to work on: free rows, worst violators, then the next closest to violating.
+
+        Parameters
+        ----------
+        alpha, outputs
+            Of m rows.
+        at : Standing
+            Of these.
+        capacity : int
+            Most rows of a working set, 2 or more.
+        crowded : int, optional
+            Most where free and violating rows are more than twice `capacity`.
+        smallest : int
+            Fewest, where there are as many.
+        fill : float
+            Size as a multiple of the free and violating rows.
+        rng : numpy.random.Generator
+        tol : float
+            A row violates if its gradient is on the wrong side by more than this.
+        band : tuple
+            Fewest and most rows that are made up by those close to violating.
+        margin : float
+            How close, in the gradient.
+        rows : (m,) int64, optional
+            The rows that alpha and outputs are of.
+
+        Returns
+        -------
+        (s,) int64
+            Ascending places in alpha.
+        """
+
+    @abstractmethod
+    def begin(
+        self,
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None = None,
+        n_done: int = 0,
+    ) -> Steps:
+        """Begin to take steps on the working set `rows`, (m,), or go on with it.
+
+        Parameters
+        ----------
+        alpha, gradient
+            Where to start.
+        diagonal : (m,) float64
+            Kernel values of the rows with themselves.
+        last : (2,) int64, optional
+            `Steps.last` of an interrupted run.
+        n_done : int
+            Steps that have been taken.
+        """
+
+    @abstractmethod
+    def doubtful(
+        self, alpha: Values, outputs: Values, *, tol: float, error: float
+    ) -> NDArray[np.int64]:
+        """Rows without alpha that may violate by more than `tol`; ascending.
+
+        Parameters
+        ----------
+        alpha, outputs
+            Of all rows.
+        error : float
+            By how much any output may be wrong.
+        """
+
+    def newton(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: At,
+        *,
+        tol: float,
+        gram: Callable[[NDArray[np.int64]], Values],
+        look: Callable[[], None],
+    ) -> Values | None:
+        """Alpha after the rows that are not at a bound are solved for together, by Newton's method.
+
+        None where they are too many, or nothing of the kind is known.
+
+        Parameters
+        ----------
+        alpha, outputs
+            Of all rows, in float64.
+        at : Standing
+            Of these.
+        gram : callable
+            Kernel values (m, m) float64 among rows (m,).
+        look : callable
+            Called between two parts of the work; raises to end it.
+        """
+        return None

@@ -1,0 +1,124 @@
+"""Pair steps on a working set of variables in boxes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.core import smo
+from bigsvm.duals.dual import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.formulations import Formulation
+    from bigsvm.duals.problem import Values
+
+    Advance = Callable[..., tuple[int, int]]
+
+
+class PairSteps(Steps):
+    """The state of pair steps, laid out for `bigsvm.core.smo`.
+
+    Parameters
+    ----------
+    formulation : Formulation
+    advance : callable
+        What takes them: `BoxDual.advance`.
+    alpha, gradient : (m,) or (m, faces) float64
+    rows : (m,) int64
+    diagonal : (m,) float64
+    last : (2,) int64, optional
+        The last pair of an interrupted run, which HMG goes on from.
+    n_done : int
+    """
+
+    def __init__(
+        self,
+        formulation: Formulation,
+        advance: Advance,
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None,
+        n_done: int,
+    ) -> None:
+        self._formulation, self._advance, self._size = formulation, advance, len(rows)
+        # A variable more, without a row: where no sum is bound, it takes up the rest.
+        self.n_slack = int(formulation.offset != 0)
+        segments = formulation.segments(rows)
+        self.state = smo.make_state(
+            self._with_slack(np.stack(formulation.split(alpha, rows)), 0.0),
+            self._with_slack(np.atleast_2d(gradient.T), 0.0),
+            self._with_slack(np.stack([segment.box.lower for segment in segments]), -np.inf),
+            self._with_slack(np.stack([segment.box.upper for segment in segments]), np.inf),
+            self._with_slack(diagonal[None, :], 0.0)[0],
+            ridge=self._with_slack(
+                np.stack([np.broadcast_to(s.ridge, self._size) for s in segments]), 0.0
+            ),
+            n_groups=formulation.n_groups,
+        )
+        if last is not None:
+            self.state.pair[:] = last
+        self.state.counters[0] = n_done
+
+    def _with_slack(self, values: Values, end: float) -> Values:
+        """Append the slack variable's value, where there is one, to (n_segments, m)."""
+        if not self.n_slack:
+            return values
+        return np.pad(values, ((0, 0), (0, 1)), constant_values=end)
+
+    @property
+    def alpha(self) -> Values:
+        """(m,) or (m, faces) float64."""
+        return self._formulation.join(list(smo.spread_of(self.state, self.state.alpha, self._size)))
+
+    @property
+    def gradient(self) -> Values:
+        """(m,) or (m, faces) float64."""
+        gradient = smo.spread_of(self.state, self.state.gradient, self._size)
+        return gradient.T if self._formulation.n_faces > 1 else gradient[0]
+
+    @property
+    def gap(self) -> float:
+        """KKT gap; 0 where nothing may rise, or nothing fall."""
+        i, j = smo.exact_extremes(self.state)
+        if i < 0 or j < 0:
+            return 0.0
+        return float(max(self.state.gradient[i] - self.state.gradient[j], 0.0))
+
+    @property
+    def n_done(self) -> int:
+        """Pair steps taken."""
+        return int(self.state.counters[0])
+
+    @property
+    def stamp(self) -> int:
+        """Of the last use of a kernel row."""
+        return int(self.state.counters[1])
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """The last pair, (2,)."""
+        return self.state.pair.copy()
+
+    def advance(
+        self,
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int32],
+        used: NDArray[np.int64],
+        *,
+        tol: float,
+        max_steps: int,
+    ) -> tuple[int, int]:
+        """Take pair steps; see `bigsvm.core.smo.run`."""
+        return self._advance(self.state, rows, slots, used, tol, max_steps)
+
+    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+        """As `bigsvm.core.smo.violations`: quiet are those pushed against a bound."""
+        smo.violations(self.state, slots, score, quiet)

@@ -1,0 +1,81 @@
+"""Problem: what is known of a training problem row by row, whatever family solves it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Selection = slice | NDArray[np.int64]
+    Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(ABC):
+    """One training problem. Row by row: weights, and what subclasses add.
+
+    Attributes
+    ----------
+    sample_weight : (n,) float64 or None
+        A row without weight has no part in the problem.
+    """
+
+    name: ClassVar[str]
+
+    sample_weight: NDArray[np.float64] | None = None
+
+    @property
+    @abstractmethod
+    def per_row(self) -> NDArray[np.generic]:
+        """Labels or targets, (n,)."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+        """Restrict the problem to `rows`, in their order."""
+
+    @abstractmethod
+    def zeros(self, n_rows: int) -> Values:
+        """Alpha of rows that have none."""
+
+    @abstractmethod
+    def per_output(self, alpha: Values) -> Values:
+        """Sum up the variables of each row: what its kernel row is weighted by.
+
+        (m,), or (m, k) of k functions, which are trained together: f is (n, k) then. One working
+        set, one kernel row and one sweep are for all of them.
+        """
+
+    @property
+    def n_outputs(self) -> int:
+        """Functions that are trained together, k."""
+        return 1
+
+    @property
+    def offset(self) -> float:
+        """Added to every kernel value: with 1 the bias is one of the weights."""
+        return 0.0
+
+    def __len__(self) -> int:
+        return len(self.per_row)
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:
+        """How far apart outputs are between which it makes a difference; 1 for ±1."""
+        return 1.0
+
+    def weighted(self, sample_weight: NDArray[np.float64]) -> Self:
+        """Return the same problem with other weights of the rows."""
+        return replace(self, sample_weight=sample_weight)
+
+    def weights(self, rows: Selection) -> Values:
+        """Weights of `rows`, (m,)."""
+        if self.sample_weight is None:
+            return np.ones(len(self.per_row[rows]))
+        return self.sample_weight[rows]
+
+    def _weights_of(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Values | None:
+        return None if self.sample_weight is None else self.sample_weight[rows]

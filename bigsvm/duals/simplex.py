@@ -1,0 +1,422 @@
+"""Crammer and Singer's multiclass machine (crammer-singer.txt): k functions, one dual.
+
+    minimise  ½ Σ_r |M_r|² + Σ_i C_i ξ_i        ξ_i = max_r (M_r·x_i + 1 − δ_{y_i r}) − M_{y_i}·x_i
+    maximise  Σ_i α_i,y_i − ½ Σ_ij K_ij α_i·α_j     α_i ≤ C_i e_{y_i},  α_i·1 = 0
+
+with ``M_r = Σ_i α_ir φ(x_i)``. This is the paper's problem (section 3) divided by β = 1 / C: α is
+C τ, outputs and violations are divided by β, so that its stopping rule max ψ < ε β is max ψ < ε
+here. C_i is C · sample weight: a weight w_i of a row's loss makes Σ_r η_ir = w_i of its constraint,
+and w_i the bound of its τ. There is no threshold; a kernel of k + 1 gives each function a bias that
+is one of its weights.
+
+With two classes M_1 = −M_2 = w / 2: the classifier without bias whose C is 2 C. (The paper, at the
+end of section 2, has C = 1 / β; ½ β (|M_1|² + |M_2|²) is ½ (β / 2) |w|².)
+
+The rows' constraints do not touch one another, so any working set can be solved by itself, and the
+duality gap is a sum over rows, none of them negative, of g_i = e_{y_i} − f_i:
+
+    primal − dual  =  Σ_i [C_i ξ_i − α_i·g_i]        ξ_i = g_i,y_i − min_r g_ir
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from bigsvm.core import simplex
+from bigsvm.duals.dual import Dual, Steps
+from bigsvm.duals.formulations import check_positive
+from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.problem import Problem
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.problem import Selection, Values
+
+SLICE_WORK = 1 << 28
+"""Values that the steps of one slice look at, whatever the number of classes: a tenth of a second
+or two."""
+
+
+class RowSolver(IntEnum):
+    """How the variables of a row are solved for; the numbers are those of `bigsvm.core.simplex`."""
+
+    EXACT = simplex.EXACT
+    FIXED_POINT = simplex.FIXED_POINT
+
+    @classmethod
+    def from_name(cls, name: str) -> RowSolver:
+        """Read ``"exact"`` or ``"fixed_point"``.
+
+        Raises
+        ------
+        ParameterError
+        """
+        try:
+            return cls[name.replace("-", "_").upper()]
+        except KeyError:
+            raise ParameterError(
+                f"subproblem is {name!r}; it must be exact or fixed_point"
+            ) from None
+
+
+class Cooling(IntEnum):
+    """How the level of violations comes down; the numbers are those of `bigsvm.core.simplex`."""
+
+    NONE = simplex.NO_COOLING
+    LOG = simplex.LOG
+    EXP = simplex.EXP
+    LINEAR = simplex.LINEAR
+
+    @classmethod
+    def from_name(cls, name: str | None) -> Cooling:
+        """Read ``"log"``, ``"exp"``, ``"linear"`` or None.
+
+        Raises
+        ------
+        ParameterError
+        """
+        try:
+            return cls[str(name).upper()]
+        except KeyError:
+            raise ParameterError(
+                f"cooling is {name!r}; it must be log, exp, linear or None"
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrammerSinger(Problem):
+    """The problem of the module's docstring.
+
+    Attributes
+    ----------
+    label : (n,) int32
+        Class of each row, in 0 … n_classes − 1.
+    n_classes : int
+        k, 2 or more.
+    C : float
+        1 / β.
+    fit_intercept : bool
+        Whether 1 is added to the kernel.
+    """
+
+    name = "crammer-singer"
+
+    label: NDArray[np.int32]
+    n_classes: int
+    C: float
+    fit_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive("C", self.C)
+        present = self.label if self.sample_weight is None else self.label[self.sample_weight > 0]
+        if self.n_classes < 2 or not (present != present[:1]).any():
+            raise DataError(
+                "all rows with a positive weight are of one class; two classes or more are needed"
+            )
+
+    @property
+    def per_row(self) -> NDArray[np.int32]:
+        return self.label
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_classes
+
+    @property
+    def offset(self) -> float:
+        return 1.0 if self.fit_intercept else 0.0
+
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+        return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))
+
+    def zeros(self, n_rows: int) -> Values:
+        return np.zeros((n_rows, self.n_classes))
+
+    def per_output(self, alpha: Values) -> Values:
+        return alpha
+
+    def bounds(self, rows: Selection) -> Values:
+        """C_i of `rows`, (m,)."""
+        return self.C * self.weights(rows)
+
+
+class Violations(NamedTuple):
+    """Where a point stands.
+
+    Attributes
+    ----------
+    gap : float
+        max ψ, 0 or more.
+    n_support, n_bounded, n_free : int
+        Rows with a coefficient; those of them that can move one way only, α_y being C_i and one
+        other −C_i; and rows that can move either way.
+    linear_term : float
+        ``Σ α_i,y_i``.
+    outputs_term : float
+        ``Σ α_i·f_i``, from outputs f: as exact as these are.
+    slack : float
+        ``Σ C_i ξ_i``.
+    """
+
+    gap: float
+    n_support: int
+    n_bounded: int
+    n_free: int
+    linear_term: float
+    outputs_term: float
+    slack: float
+
+    @property
+    def objective(self) -> float:
+        """The dual objective, maximised."""
+        return self.linear_term - 0.5 * self.outputs_term
+
+    @property
+    def duality_gap(self) -> float:
+        """Primal minus dual objective, 0 or more at exact outputs."""
+        return 0.5 * self.outputs_term + self.slack - self.objective
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """None: there is no intercept but that of a kernel of k + 1."""
+        return ()
+
+
+class _Part(NamedTuple):
+    """Some consecutive rows: place, C_i, label, α, gradient, and where α may rise."""
+
+    span: slice
+    bound: Values
+    label: NDArray[np.int32]
+    alpha: Values
+    gradient: Values
+    room: NDArray[np.bool_]
+
+    @property
+    def least(self) -> Values:
+        least: Values = self.gradient.min(axis=1)
+        return least
+
+    @property
+    def most(self) -> Values:
+        """Largest gradient of those with room; −inf of a row without weight."""
+        most: Values = np.where(self.room, self.gradient, -np.inf).max(axis=1)
+        return most
+
+
+@dataclass(frozen=True)
+class SimplexDual(Dual[Violations]):
+    """The dual of problems whose rows have their variables on a simplex each.
+
+    Parameters
+    ----------
+    formulation : CrammerSinger
+    solver : RowSolver
+    cooling : Cooling
+    """
+
+    formulation: CrammerSinger
+    solver: RowSolver = RowSolver.EXACT
+    cooling: Cooling = Cooling.LOG
+
+    def _parts(
+        self, alpha: Values, outputs: Values, rows: NDArray[np.int64] | None
+    ) -> Iterator[_Part]:
+        step = max(1, SCAN_ROWS // self.formulation.n_classes)
+        for start in range(0, len(alpha), step):
+            span = slice(start, min(start + step, len(alpha)))
+            chosen = span if rows is None else rows[span]
+            label, bound = self.formulation.label[chosen], self.formulation.bounds(chosen)
+            places = np.arange(len(label))
+            gradient = -outputs[span]
+            gradient[places, label] += 1.0
+            room = alpha[span] < 0
+            room[places, label] = alpha[span][places, label] < bound
+            yield _Part(span, bound, label, alpha[span], gradient, room)
+
+    def optimality(
+        self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
+    ) -> Violations:
+        gap = linear_term = outputs_term = slack = 0.0
+        n_support = n_bounded = n_free = 0
+        for part in self._parts(alpha, outputs, rows):
+            if not np.isfinite(part.gradient).all():
+                place = int(np.flatnonzero(~np.isfinite(part.gradient).all(axis=1))[0])
+                place += part.span.start
+                raise DataError(
+                    f"the sums of kernel values of row {place if rows is None else rows[place]} "
+                    "are too large for float32; scale the features, or lower C"
+                )
+            places, least = np.arange(len(part.label)), part.least
+            gap = max(gap, float((part.most - least).max(initial=0.0)))
+            support, free = part.alpha.any(axis=1), part.room.sum(axis=1) > 1
+            n_support += int(support.sum())
+            n_free += int(free.sum())
+            n_bounded += int((support & ~free).sum())
+            linear_term += float(part.alpha[places, part.label].sum())
+            outputs_term += float(np.vdot(part.alpha, outputs[part.span]))
+            slack += float(part.bound @ (part.gradient[places, part.label] - least))
+        return Violations(gap, n_support, n_bounded, n_free, linear_term, outputs_term, slack)
+
+    def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
+        return self._other(outputs, rows)
+
+    def outputs_from(self, gradient: Values, alpha: Values, rows: NDArray[np.int64]) -> Values:
+        return self._other(gradient, rows)
+
+    def _other(self, values: Values, rows: NDArray[np.int64]) -> Values:
+        """``e_y − values``, (m, k): the gradient from outputs, and outputs from the gradient."""
+        other = -values
+        other[np.arange(len(rows)), self.formulation.label[rows]] += 1.0
+        return other
+
+    def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
+        return self.optimality(alpha, np.zeros_like(alpha), rows=rows).n_bounded
+
+    def select(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: Violations,
+        *,
+        capacity: int,
+        crowded: int | None = None,
+        smallest: int,
+        fill: float,
+        rng: np.random.Generator,
+        tol: float = 0.0,
+        band: tuple[int, int] = (0, 0),
+        margin: float = 0.0,
+        rows: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
+        n = len(alpha)
+        scores = np.empty(n, np.float32)
+        free = np.zeros(n, np.bool_)
+        worst, largest = [0], -np.inf
+        for part in self._parts(alpha, outputs, rows):
+            # A row all at its bounds may only rise in one class, from which the others are so far.
+            others = np.where(part.room, np.inf, part.gradient).min(axis=1)
+            is_free = part.room.sum(axis=1) > 1
+            score = part.most - np.where(is_free, part.least, others)
+            scores[part.span], free[part.span] = score, is_free
+            if score.max() > largest:
+                largest, worst = float(score.max()), [part.span.start + int(score.argmax())]
+        return pick(
+            scores, free | (scores > tol), free,
+            above=np.zeros(n, np.bool_), worst=worst, n_free=at.n_free, capacity=capacity,
+            crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
+        )  # fmt: skip
+
+    def begin(
+        self,
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None = None,
+        n_done: int = 0,
+    ) -> RowSteps:
+        return RowSteps(self, alpha, gradient, rows, diagonal=diagonal, last=last, n_done=n_done)
+
+    def doubtful(
+        self, alpha: Values, outputs: Values, *, tol: float, error: float
+    ) -> NDArray[np.int64]:
+        chosen = np.zeros(len(alpha), np.bool_)
+        for part in self._parts(alpha, outputs, None):
+            violates = part.most - part.least > tol - 2 * error
+            chosen[part.span] = violates & ~part.alpha.any(axis=1)
+        return np.flatnonzero(chosen)
+
+
+class RowSteps(Steps):
+    """The state of row steps, laid out for `bigsvm.core.simplex`.
+
+    Parameters
+    ----------
+    dual : SimplexDual
+    alpha, gradient : (m, k) float64
+    rows : (m,) int64
+    diagonal : (m,) float64
+    last : (2,) int64, optional
+    n_done : int
+    """
+
+    def __init__(
+        self,
+        dual: SimplexDual,
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None,
+        n_done: int,
+    ) -> None:
+        self._dual, self._size = dual, len(rows)
+        formulation = dual.formulation
+        self.state = simplex.make_state(
+            alpha, gradient, formulation.bounds(rows),
+            formulation.label[rows].astype(np.int64), diagonal,
+        )  # fmt: skip
+        self.state.counters[0] = n_done
+        if last is not None:
+            self.state.counters[2] = max(last[0], 0)
+
+    @property
+    def alpha(self) -> Values:
+        """(m, k) float64."""
+        return self.state.alpha[:, : self._size].T
+
+    @property
+    def gradient(self) -> Values:
+        """(m, k) float64."""
+        return self.state.gradient[:, : self._size].T
+
+    @property
+    def gap(self) -> float:
+        """Largest ψ."""
+        return float(self.state.violation.max())
+
+    @property
+    def n_done(self) -> int:
+        """Rows solved for."""
+        return int(self.state.counters[0])
+
+    @property
+    def stamp(self) -> int:
+        """Of the last use of a kernel row."""
+        return int(self.state.counters[1])
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """How often the level has been halved, and −1."""
+        return np.array([self.state.counters[2], -1], np.int64)
+
+    def advance(
+        self,
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int32],
+        used: NDArray[np.int64],
+        *,
+        tol: float,
+        max_steps: int,
+    ) -> tuple[int, int]:
+        """Solve for one row after the other; see `bigsvm.core.simplex.run`."""
+        return simplex.run(
+            self.state, rows, slots, used,
+            method=int(self._dual.solver), cooling=int(self._dual.cooling), tol=tol,
+            max_steps=min(max_steps, max(1, SLICE_WORK // self.state.alpha.size)),
+        )  # fmt: skip
+
+    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+        """By ψ, where it is above the level; quiet are rows that do not violate."""
+        simplex.violations(self.state, slots, int(self._dual.cooling), score, quiet)

@@ -1,0 +1,319 @@
+"""Row steps: against definitions, in every way that a run can be divided."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm.core import simplex, smo
+
+METHODS = {"exact": simplex.EXACT, "fixed_point": simplex.FIXED_POINT}
+COOLINGS = {
+    "none": simplex.NO_COOLING,
+    "log": simplex.LOG,
+    "exp": simplex.EXP,
+    "linear": simplex.LINEAR,
+}
+
+
+@pytest.fixture(params=METHODS)
+def method(request):
+    return METHODS[request.param]
+
+
+def test_statuses_are_those_of_pair_steps():
+    for name in ("CONVERGED", "STEPS_SPENT", "NEED_ROW", "STALLED", "PADDING"):
+        assert getattr(simplex, name) == getattr(smo, name)
+
+
+# -- the sub-problem of one row ------------------------------------------------------------------
+
+values = st.floats(-1e3, 1e3).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
+
+
+def theta_of(d, bound, method):
+    return simplex.threshold(np.array(d), np.empty(len(d)), bound, METHODS[method])
+
+
+@given(st.lists(values, min_size=2, max_size=40), st.floats(1e-3, 1e3), values)
+@settings(max_examples=150, deadline=None)
+def test_both_find_theta_where_the_sums_agree(d, bound, shift):
+    """θ itself may be near 0, or all D may be far from it."""
+    d = [x + shift for x in d]
+    exact, contracted = (theta_of(d, bound, method) for method in METHODS)
+    scale = max(bound, *map(abs, d))
+    assert contracted == pytest.approx(exact, abs=1e-10 * scale)
+    for theta in (exact, contracted):
+        left = math.fsum(min(theta, x) for x in d)
+        assert left == pytest.approx(math.fsum(d) - bound, abs=1e-10 * scale * len(d))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_theta_near_zero_and_equal_values(name):
+    assert theta_of([1.0, -3.0, -5.0], 1.0, name) == pytest.approx(0.0, abs=1e-12)
+    assert theta_of([2.0] * 7, 7.0, name) == pytest.approx(1.0, abs=1e-12)
+    assert theta_of([4.0, 4.0], 0.0, name) == pytest.approx(4.0, abs=1e-12)
+    assert math.isnan(theta_of([4.0, math.nan], 1.0, name))
+
+
+def one_row(k, seed, *, bound=2.0, diagonal=0.7):
+    """A row of gradients and a feasible alpha, and its state."""
+    rng = np.random.default_rng(seed)
+    label = int(rng.integers(k))
+    eta = rng.dirichlet(np.full(k, 0.3)) * bound
+    eta[eta < 0.05] = 0
+    eta *= bound / eta.sum()
+    alpha = bound * np.eye(k)[label] - eta
+    alpha[eta == 0] = bound * np.eye(k)[label][eta == 0]
+    gradient = rng.normal(size=k) * 10 ** rng.uniform(-2, 2)
+    state = simplex.make_state(
+        alpha[None], gradient[None], np.array([bound]), np.array([label]), np.array([diagonal])
+    )
+    return alpha, gradient, label, state
+
+
+def run(state, K, *, slots=None, method=simplex.EXACT, cooling=simplex.LOG, tol=1e-9, steps=10**6):
+    m = K.shape[1]
+    rows = np.zeros((len(K), smo.row_width(m)), np.float32)
+    rows[:, :m] = K
+    slots = np.arange(m, dtype=np.int32) if slots is None else slots
+    used = np.zeros(len(K), np.int64)
+    return simplex.run(
+        state, rows, slots, used, method=method, cooling=cooling, tol=tol, max_steps=steps
+    )
+
+
+@given(st.integers(2, 30), st.integers(0, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_both_solve_a_row_to_the_same_feasible_optimum(k, seed):
+    found = []
+    for method in METHODS.values():
+        alpha, gradient, label, state = one_row(k, seed)
+        run(state, np.array([[0.7]]), method=method, cooling=simplex.NO_COOLING, steps=1)
+        after = state.alpha[:, 0].copy()
+        upper = 2.0 * np.eye(k)[label]
+        assert (after <= upper).all()
+        assert after.sum() == pytest.approx(0, abs=1e-13)
+        # The gradient moves with alpha, and nobody with room is above the lowest.
+        moved = gradient - np.float64(np.float32(0.7)) * (after - alpha)
+        np.testing.assert_allclose(state.gradient[:, 0], moved, atol=1e-12)
+        psi = naive.multiclass_violations(moved[None], [label], [2.0], after[None])[0]
+        # float32's 0.7 is not the diagonal's.
+        assert psi <= 1e-6 * max(1, np.abs(after - alpha).max())
+        found.append(after)
+    np.testing.assert_allclose(*found, atol=1e-10 * 2.0)
+    np.testing.assert_array_equal(found[0] == 0, found[1] == 0)
+
+
+def test_a_row_at_a_corner_is_there_exactly(method):
+    """All of the row's loss in one class, or none of it: its variables are ±C or 0."""
+    for gradient, expected in [
+        ([1.0, 0.9, 5.0, 0.0], [0, 3, 0, -3]),
+        ([0.1, 9.0, 9.0, 9.0], [-3, 3, 0, 0]),
+        ([0.4, 0.0, 0.3, 0.2], [0, 0, 0, 0]),
+    ]:
+        alpha = np.array([[-1.0, 1.4, -0.3, -0.1]])
+        state = simplex.make_state(
+            alpha, np.array([gradient]) - 0.1 * alpha, np.array([3.0]), np.array([1]),
+            np.array([0.1]),
+        )  # fmt: skip
+        run(state, np.array([[0.1]]), method=method, tol=1e-12, steps=1)
+        assert state.alpha[:, 0].tolist() == expected
+        assert bool(state.active[0]) == any(expected)
+
+
+def test_a_row_without_curvature_takes_up_all_it_can(method):
+    """A zero vector of a linear kernel is wrong whatever the functions are."""
+    state = simplex.make_state(
+        np.zeros((1, 4)), np.eye(4)[:1], np.array([2.0]), np.array([0]), np.zeros(1)
+    )
+    status, _ = run(state, np.array([[0.0]]), method=method)
+    assert status == simplex.CONVERGED
+    assert state.alpha[0, 0] == 2.0
+    np.testing.assert_allclose(state.alpha[1:, 0], -2 / 3, rtol=1e-3)
+
+
+# -- a working set -------------------------------------------------------------------------------
+
+
+def problem(n=30, k=4, seed=0, C=3.0):
+    """K (n, n) float32 values, labels, C_i, and a gradient of alpha = 0."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(k, 3))
+    label = rng.integers(k, size=n)
+    X = centres[label] + 0.8 * rng.normal(size=(n, 3))
+    K = np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(axis=2)).astype(np.float32)
+    bounds = C * rng.choice([0.5, 1.0, 2.0], n)
+    bounds[3] = 0.0
+    return K.astype(np.float64), label, bounds, np.eye(k)[label]
+
+
+def begin(K, label, bounds, gradient, alpha=None):
+    alpha = np.zeros_like(gradient) if alpha is None else alpha
+    return simplex.make_state(alpha, gradient, bounds, label, np.diag(K).copy())
+
+
+@pytest.mark.parametrize("cooling", COOLINGS)
+def test_reaches_the_optimum_of_the_definition(method, cooling):
+    K, label, bounds, gradient = problem()
+    state = begin(K, label, bounds, gradient)
+    status, row = run(state, K, method=method, cooling=COOLINGS[cooling], tol=1e-7)
+    assert (status, row) == (simplex.CONVERGED, -1)
+    alpha = state.alpha[:, :30].T
+    np.testing.assert_allclose(state.gradient[:, :30].T, gradient - K @ alpha, atol=1e-10)
+    psi = naive.multiclass_violations(gradient - K @ alpha, label, bounds, alpha)
+    assert psi.max() <= 1.001e-7
+    np.testing.assert_allclose(state.violation[:30], psi, atol=1e-9)
+    assert not state.violation[30:].any()
+    assert not alpha[3].any()
+    np.testing.assert_array_equal(state.active[:30], alpha.any(axis=1))
+    oracle = naive.crammer_singer(K, label, 4, bounds)
+    expected, _ = naive.multiclass_objectives(K, label, 4, bounds, oracle)
+    found, _ = naive.multiclass_objectives(K, label, 4, bounds, alpha)
+    assert found == pytest.approx(expected, rel=1e-7)
+
+
+def test_each_step_raises_the_objective(method):
+    K, label, bounds, gradient = problem()
+    state, before = begin(K, label, bounds, gradient), 0.0
+    for _ in range(60):
+        run(state, K, method=method, steps=1)
+        after, _ = naive.multiclass_objectives(K, label, 4, bounds, state.alpha[:, :30].T)
+        assert after > before - 1e-12
+        before = after
+    assert state.counters[0] == 60
+
+
+def test_rows_with_a_coefficient_come_first():
+    """Others only once none of these violates by the level; the worst of them then."""
+    K, label, bounds, gradient = problem()
+    state = begin(K, label, bounds, gradient)
+    others = 0
+    for _ in range(80):
+        active, psi = state.active.copy(), state.violation.copy()
+        height = simplex.level(state, simplex.LOG, 1e-9)
+        halved, before = int(state.counters[2]), state.alpha.copy()
+        run(state, K, cooling=simplex.LOG, steps=1)
+        [p] = np.flatnonzero((state.alpha != before).any(axis=0))
+        if state.counters[2] == halved:
+            assert psi[p] > height
+        kind = active if active[p] else ~active
+        assert psi[p] == psi[kind].max()
+        if not active[p]:
+            others += 1
+            assert not (psi[active] > height).any()
+    assert 10 < others < 40
+
+
+def test_levels_fall_by_their_formulas_and_are_halved():
+    state = begin(*problem())
+    formulas = {
+        simplex.LOG: lambda t: 1 / math.log10(t + 10),
+        simplex.EXP: lambda t: math.exp(-t),
+        simplex.LINEAR: lambda t: 1 / (t + 1),
+    }
+    for t in (0, 1, 5, 90):
+        for halved in (0, 1, 4):
+            state.counters[0], state.counters[2] = t, halved
+            for cooling, formula in formulas.items():
+                expected = max(1e-9, 0.999 * 0.5**halved * formula(t))
+                assert simplex.level(state, cooling, 1e-9) == pytest.approx(expected)
+            assert simplex.level(state, simplex.NO_COOLING, 1e-9) == 1e-9
+
+
+def test_a_missing_row_is_named_and_nothing_has_changed(method):
+    K, label, bounds, gradient = problem()
+    whole = begin(K, label, bounds, gradient)
+    run(whole, K, method=method, tol=1e-5)
+    state = begin(K, label, bounds, gradient)
+    slots = np.full(30, -1, np.int32)
+    missed = []
+    while True:
+        before = state.alpha.copy(), state.gradient.copy(), state.counters[0]
+        status, row = run(state, K, slots=slots, method=method, tol=1e-5, steps=1)
+        if status == simplex.CONVERGED:
+            break
+        if status == simplex.NEED_ROW:
+            missed.append(row)
+            np.testing.assert_array_equal(state.alpha, before[0])
+            np.testing.assert_array_equal(state.gradient, before[1])
+            assert state.counters[0] == before[2]
+            slots[:] = -1  # only the last row asked for is there
+            slots[row] = row
+    assert len(missed) > 30
+    np.testing.assert_array_equal(state.alpha, whole.alpha)
+    np.testing.assert_array_equal(state.gradient, whole.gradient)
+
+
+def test_used_rows_are_stamped():
+    K, label, bounds, gradient = problem()
+    state = begin(K, label, bounds, gradient)
+    rows = np.zeros((30, smo.row_width(30)), np.float32)
+    rows[:, :30] = K
+    used = np.zeros(30, np.int64)
+    simplex.run(
+        state, rows, np.arange(30, dtype=np.int32), used, method=simplex.EXACT,
+        cooling=simplex.LOG, tol=1e-9, max_steps=5,
+    )  # fmt: skip
+    assert sorted(used[used > 0]) == sorted(set(used[used > 0]))
+    assert used.max() == state.counters[1]
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65])
+def test_any_number_of_rows(size):
+    K, label, bounds, gradient = problem(size + 3)
+    part = np.arange(3, size + 3) if size < 60 else np.arange(size)
+    K = K[np.ix_(part, part)]
+    state = begin(K, label[part], bounds[part], gradient[part])
+    run(state, K, tol=1e-5)
+    alpha = state.alpha[:, :size].T
+    psi = naive.multiclass_violations(gradient[part] - K @ alpha, label[part], bounds[part], alpha)
+    assert psi.max() <= 1.01e-5
+    assert not state.alpha[:, size:].any()
+
+
+def test_a_state_made_again_goes_on_to_the_same_bits(method):
+    K, label, bounds, gradient = problem()
+    whole = begin(K, label, bounds, gradient)
+    run(whole, K, method=method, tol=1e-6)
+    state = begin(K, label, bounds, gradient)
+    while run(state, K, method=method, tol=1e-6, steps=7)[0] == simplex.STEPS_SPENT:
+        again = begin(
+            K, label, bounds, state.gradient[:, :30].T.copy(), state.alpha[:, :30].T.copy()
+        )
+        again.counters[:] = state.counters
+        state = again
+    np.testing.assert_array_equal(state.alpha, whole.alpha)
+    assert state.counters[0] == whole.counters[0]
+
+
+def test_what_cannot_move_any_more_is_said():
+    """A violation that float64 does not resolve beside the coefficients."""
+    gradient = np.array([[1e-9, 0.0]])
+    alpha = np.array([[-1e12, 1e12]])
+    state = simplex.make_state(alpha, gradient, np.array([1e13]), np.array([1]), np.array([1.0]))
+    assert run(state, np.array([[1.0]]), tol=1e-12)[0] == simplex.STALLED
+
+
+def test_violations_name_what_is_not_in_memory():
+    K, label, bounds, gradient = problem()
+    state = begin(K, label, bounds, gradient)
+    run(state, K, tol=1e-3, steps=40)
+    slots = np.full(30, -1, np.int32)
+    slots[[4, 7]] = 0, 1
+    score, quiet = np.empty(30), np.empty(30, np.bool_)
+    simplex.violations(state, slots, simplex.NO_COOLING, score, quiet)
+    alpha = state.alpha[:, :30].T
+    psi = naive.multiclass_violations(gradient - K @ alpha, label, bounds, alpha)
+    assert np.isneginf(score[[4, 7]]).all()
+    rest = np.setdiff1d(np.arange(30), [4, 7])
+    found = np.where(np.isneginf(score), 0, score)
+    np.testing.assert_allclose(found[rest], psi[rest], rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(quiet, state.violation[:30] == 0)
+    height = simplex.level(state, simplex.LOG, 0.0)
+    assert psi[rest].max() > height > psi[rest].min()
+    simplex.violations(state, slots, simplex.LOG, score, quiet)
+    np.testing.assert_array_equal(np.isfinite(score[rest]), psi[rest] > height)

@@ -1,0 +1,295 @@
+"""SimplexDual: scores, choices and steps of row problems, against definitions."""
+
+import naive
+import numpy as np
+import pytest
+
+from bigsvm.cache.resident import RowBuffer
+from bigsvm.core import simplex
+from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual, Violations
+from bigsvm.duals.subproblem import Progress, SubProblem
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.kernels import RBF
+from bigsvm.tiles import KernelTiles
+
+N, K_CLASSES, C = 60, 5, 2.0
+
+
+@pytest.fixture(params=[1 << 18, 35], ids=["in one scan", "in scans of 7 rows"])
+def scans(request, monkeypatch):
+    monkeypatch.setattr("bigsvm.duals.simplex.SCAN_ROWS", request.param)
+
+
+def formulation(n=N, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    label = rng.integers(K_CLASSES, size=n).astype(np.int32)
+    label[:K_CLASSES] = np.arange(K_CLASSES)
+    weights = rng.choice([0.5, 1.0, 3.0], n)
+    weights[11] = 0.0
+    return CrammerSinger(
+        label=label, n_classes=K_CLASSES, C=C, sample_weight=options.pop("weights", weights),
+        **options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def point():
+    """A feasible point with rows of all kinds: 0, at a bound, and free; its outputs; K."""
+    problem = formulation()
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, 3)).astype(np.float32)
+    K = naive.kernel_matrix(X, X, "rbf", gamma=0.5)
+    bounds = problem.bounds(slice(None))
+    alpha = np.zeros((N, K_CLASSES))
+    for i in range(0, N, 2):
+        y, c = problem.label[i], bounds[i]
+        eta = rng.dirichlet(np.ones(K_CLASSES)) * c if i % 4 else np.zeros(K_CLASSES)
+        if i % 4 == 0:
+            eta[(y + 1 + i % 3) % K_CLASSES] = c
+        alpha[i] = c * (np.arange(K_CLASSES) == y) - eta
+    return problem, X, K, alpha, K @ alpha
+
+
+def gradient_of(problem, outputs):
+    return np.eye(K_CLASSES)[problem.label] - outputs
+
+
+@pytest.mark.usefixtures("scans")
+def test_a_point_stands_where_its_definitions_say(point):
+    problem, _, K, alpha, outputs = point
+    bounds = problem.bounds(slice(None))
+    at = SimplexDual(problem).optimality(alpha, outputs)
+    psi = naive.multiclass_violations(gradient_of(problem, outputs), problem.label, bounds, alpha)
+    assert at.gap == pytest.approx(psi.max())
+    dual, primal = naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, alpha)
+    assert at.objective == pytest.approx(dual)
+    assert at.duality_gap == pytest.approx(primal - dual)
+    assert at.n_support == np.count_nonzero(alpha.any(axis=1)) == 30
+    assert at.n_bounded == 15
+    assert at.n_free == 15
+    assert at.thresholds == ()
+
+
+@pytest.mark.usefixtures("scans")
+def test_chosen_rows_stand_where_they_stand_among_all(point):
+    problem, _, _, alpha, outputs = point
+    rows = np.array([50, 3, 20, 44, 11])
+    dual = SimplexDual(problem)
+    at = dual.optimality(alpha[rows], outputs[rows], rows=rows)
+    part = SimplexDual(problem.take(rows)).optimality(alpha[rows], outputs[rows])
+    assert at == part
+    assert dual.n_bounded(alpha[rows], rows) == at.n_bounded == 2
+
+
+def test_the_duality_gap_is_a_sum_over_rows_none_of_which_is_negative(point):
+    problem, _, _, alpha, outputs = point
+    dual = SimplexDual(problem)
+    gaps = [
+        dual.optimality(alpha[[i]], outputs[[i]], rows=np.array([i])).duality_gap for i in range(N)
+    ]
+    assert min(gaps) > -1e-12
+    assert sum(gaps) == pytest.approx(dual.optimality(alpha, outputs).duality_gap)
+
+
+def test_a_point_that_cannot_move_has_no_gap():
+    problem = formulation(weights=np.where(np.arange(N) < 2, 1.0, 0.0))
+    rows = np.arange(5, 20)
+    at = SimplexDual(problem).optimality(np.zeros((15, 5)), np.zeros((15, 5)), rows=rows)
+    assert at == Violations(0.0, 0, 0, 0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.usefixtures("scans")
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_outputs_that_left_float32_are_refused_with_their_row(point, value):
+    problem, _, _, alpha, outputs = point
+    outputs[37, 2] = value
+    with pytest.raises(DataError, match="row 37 are too large for float32"):
+        SimplexDual(problem).optimality(alpha, outputs)
+    rows = np.array([4, 37])
+    with pytest.raises(DataError, match="row 37 are"):
+        SimplexDual(problem).optimality(alpha[rows], outputs[rows], rows=rows)
+
+
+def test_outputs_and_gradient_lead_to_one_another(point):
+    problem, _, _, alpha, outputs = point
+    rows = np.array([5, 1, 58])
+    dual = SimplexDual(problem)
+    gradient = dual.gradient(alpha[rows], outputs[rows], rows)
+    np.testing.assert_array_equal(gradient, gradient_of(problem, outputs)[rows])
+    np.testing.assert_allclose(
+        dual.outputs_from(gradient, alpha[rows], rows), outputs[rows], atol=1e-15
+    )
+
+
+def scores_of(problem, alpha, outputs):
+    """How far each row is from being optimal, less than 0 for one that could be pushed so far."""
+    gradient, scores = gradient_of(problem, outputs), np.full(N, -np.inf)
+    free = np.zeros(N, bool)
+    for i, bound in enumerate(problem.bounds(slice(None))):
+        upper = bound * (np.arange(K_CLASSES) == problem.label[i])
+        room = alpha[i] < upper
+        free[i] = room.sum() > 1
+        if room.any():
+            others = gradient[i] if free[i] else gradient[i][~room]
+            scores[i] = gradient[i][room].max() - others.min()
+    return scores, free
+
+
+@pytest.mark.usefixtures("scans")
+@pytest.mark.parametrize("capacity", [20, 36, 48])
+def test_free_rows_then_the_worst_then_the_nearest_are_chosen(point, capacity):
+    problem, _, _, alpha, outputs = point
+    dual = SimplexDual(problem)
+    at = dual.optimality(alpha, outputs)
+    scores, free = scores_of(problem, alpha, outputs)
+    chosen = dual.select(
+        alpha, outputs, at, capacity=capacity, smallest=8, fill=1.5, tol=1e-3,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert len(chosen) == capacity
+    assert (np.diff(chosen) > 0).all()
+    assert int(np.argmax(scores)) in chosen
+    if 2 * free.sum() <= capacity:
+        assert set(np.flatnonzero(free)) <= set(chosen)
+    wanted = free | (scores > 1e-3)
+    if capacity >= wanted.sum():
+        assert set(np.flatnonzero(wanted)) <= set(chosen)
+        left = np.setdiff1d(np.flatnonzero(~wanted), chosen)
+        taken = np.setdiff1d(chosen, np.flatnonzero(wanted))
+        assert scores[taken].min() >= scores[left].max() - 1e-6
+
+
+def test_rows_close_to_violating_are_active_too(point):
+    problem, _, _, alpha, outputs = point
+    dual = SimplexDual(problem)
+    at = dual.optimality(alpha, outputs)
+    scores, free = scores_of(problem, alpha, outputs)
+    near = free | (scores > -0.3)
+    chosen = dual.select(
+        alpha, outputs, at, capacity=len(scores), smallest=2, fill=1.0, tol=10.0, band=(0, N),
+        margin=0.3, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert set(chosen) == set(np.flatnonzero(near))
+    assert len(chosen) < N - 1
+
+
+@pytest.mark.usefixtures("scans")
+def test_doubtful_are_rows_at_0_that_errors_may_hide_a_violation_of(point):
+    problem, _, _, alpha, outputs = point
+    scores, _ = scores_of(problem, alpha, outputs)
+    psi = np.maximum(scores, 0)
+    at_0 = ~alpha.any(axis=1) & (problem.bounds(slice(None)) > 0)
+    for error in (0.0, 0.2, 0.7):
+        found = SimplexDual(problem).doubtful(alpha, outputs, tol=0.5, error=error)
+        limit = 0.5 - 2 * error
+        expected = at_0 & ((psi if limit >= 0 else psi + 1) > limit)
+        assert found.tolist() == np.flatnonzero(expected).tolist()
+
+
+# -- steps on a working set ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiles():
+    with KernelTiles(RBF(gamma=0.5)) as tiles:
+        yield tiles
+
+
+def sub_problem(point, tiles, *, slots=N, solver="exact", cooling="log", **options):
+    problem, X, _, alpha, outputs = point
+    dual = SimplexDual(problem, RowSolver.from_name(solver), Cooling.from_name(cooling))
+    start = options.pop("start", (alpha, gradient_of(problem, outputs)))
+    return SubProblem(
+        dual, tiles, X, np.arange(N), *start, buffer=RowBuffer(4096 * slots), **options
+    )
+
+
+@pytest.mark.parametrize("solver", ["exact", "fixed-point"])
+def test_a_working_set_is_solved_from_anywhere(point, tiles, solver):
+    problem, _, K, _, _ = point
+    work = sub_problem(point, tiles, solver=solver)
+    assert work.advance(tol=1e-6, max_steps=10**6) is Progress.CONVERGED
+    assert work.gap <= 1e-6
+    bounds = problem.bounds(slice(None))
+    dual, primal = naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, work.alpha)
+    assert primal - dual < 1e-4 * primal
+    np.testing.assert_allclose(work.gradient, gradient_of(problem, K @ work.alpha), atol=2e-5)
+
+
+@pytest.mark.parametrize("solver", ["exact", "fixed-point"])
+def test_resumed_with_fewer_rows_in_memory_it_gives_the_same_bits(point, tiles, solver):
+    whole = sub_problem(point, tiles, solver=solver)
+    while whole.advance(tol=1e-6) is Progress.STEPS_SPENT:
+        pass
+    work, pieces = sub_problem(point, tiles, solver=solver, slots=40), 0
+    while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
+        pieces += 1
+        work = sub_problem(
+            point, tiles, solver=solver, slots=20, start=(work.alpha.copy(), work.gradient.copy()),
+            last=work.last, steps=work.steps,
+        )  # fmt: skip
+    assert pieces > 3
+    np.testing.assert_array_equal(work.alpha, whole.alpha)
+    assert work.steps == whole.steps
+
+
+def test_slices_are_bounded_by_what_their_steps_look_at(point, tiles, monkeypatch):
+    monkeypatch.setattr("bigsvm.duals.simplex.SLICE_WORK", 10 * 64 * K_CLASSES)
+    work = sub_problem(point, tiles)
+    work.cache.ensure(np.arange(N), stamp=0)
+    assert work.advance(tol=1e-6) is Progress.STEPS_SPENT
+    assert work.steps == 10
+
+
+def test_the_next_most_violating_rows_are_fetched_together(point, tiles):
+    work = sub_problem(point, tiles)
+    psi, _ = scores_of(point[0], point[3], point[4])
+    wanted, quiet = work._most_wanted(17, 0.0)
+    assert wanted[0] == 17
+    # Those above the first level: the others may never be wanted.
+    expected = [i for i in np.argsort(-psi) if psi[i] > 0.999 and i != 17]
+    assert 5 < len(wanted) < np.count_nonzero(psi > 0)
+    assert wanted[1:].tolist() == expected[: len(wanted) - 1]
+    np.testing.assert_array_equal(quiet, psi <= 0)
+
+
+# -- names and refusals --------------------------------------------------------------------------
+
+
+def test_names_have_the_core_s_numbers():
+    assert {s.name: int(s) for s in RowSolver} == {
+        "EXACT": simplex.EXACT, "FIXED_POINT": simplex.FIXED_POINT,
+    }  # fmt: skip
+    numbers = (simplex.NO_COOLING, simplex.LOG, simplex.EXP, simplex.LINEAR)
+    assert [int(Cooling.from_name(name)) for name in (None, "log", "exp", "linear")] == [*numbers]
+    assert RowSolver.from_name("fixed_point") is RowSolver.FIXED_POINT
+    with pytest.raises(ParameterError, match="subproblem is 'sorted'; it must be exact or"):
+        RowSolver.from_name("sorted")
+    with pytest.raises(ParameterError, match="cooling is 'slow'; it must be log, exp, linear or"):
+        Cooling.from_name("slow")
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_a_c_that_is_none_is_refused(value):
+    with pytest.raises(ParameterError, match="C is"):
+        CrammerSinger(label=np.array([0, 1], np.int32), n_classes=2, C=value)
+
+
+def test_one_class_is_refused():
+    label = np.array([0, 0, 1], np.int32)
+    for weights, chosen in [(None, [0, 1]), (np.array([1.0, 1.0, 0.0]), [0, 1, 2]), (None, [])]:
+        part = label[np.array(chosen, np.int64)]
+        with pytest.raises(DataError, match="are of one class; two classes or more"):
+            CrammerSinger(label=part, n_classes=3, C=1.0, sample_weight=weights)
+
+
+def test_its_shapes():
+    problem = formulation(fit_intercept=True)
+    assert problem.zeros(7).shape == (7, K_CLASSES)
+    assert (problem.n_outputs, problem.offset, len(problem)) == (K_CLASSES, 1.0, N)
+    assert formulation().offset == 0.0
+    part = problem.take(np.array([3, 11, 4]))
+    assert part.label.tolist() == problem.label[[3, 11, 4]].tolist()
+    weights = problem.sample_weight
+    assert part.bounds(slice(None)).tolist() == [C * weights[3], 0.0, C * weights[4]]
+    assert problem.weighted(np.ones(N)).bounds(slice(None)).tolist() == [C] * N

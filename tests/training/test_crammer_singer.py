@@ -1,0 +1,358 @@
+"""Crammer and Singer's machine in the outer loop: against dense problems, and as any other run."""
+
+import tracemalloc
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import LinearSVC
+
+from bigsvm.budget import plan_training
+from bigsvm.data.store import open_store
+from bigsvm.data.write import write_store
+from bigsvm.kernels import make_kernel
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
+
+from .problems import classes_of_blobs, gram, multiclass
+from .test_decomposition import StopAt
+
+SOLVERS = ("exact", "fixed_point")
+
+
+def dense(result, n):
+    """All coefficients, (n, k)."""
+    alpha = np.zeros((n, result.alpha.shape[1]))
+    alpha[result.support] = result.alpha.toarray()
+    return alpha
+
+
+def assert_is_feasible(alpha, label, bounds):
+    upper = bounds[:, None] * np.eye(alpha.shape[1])[label]
+    assert (alpha <= upper).all()
+    np.testing.assert_allclose(alpha.sum(axis=1), 0, atol=1e-12 * max(bounds))
+
+
+def assert_same_bits(a, b):
+    np.testing.assert_array_equal(a.support, b.support)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(a.alpha, name), getattr(b.alpha, name))
+    assert a.certificate.gap == b.certificate.gap
+    assert a.certificate.objective == b.certificate.objective
+
+
+KERNELS = {
+    "rbf": ({"gamma": 0.5}, make_kernel("rbf", gamma=0.5)),
+    "poly": (
+        {"gamma": 0.3, "coef0": 1.0, "degree": 2},
+        make_kernel("poly", gamma=0.3, coef0=1.0, degree=2),
+    ),
+    "linear": ({}, make_kernel("linear")),
+}
+
+
+@pytest.mark.parametrize("subproblem", SOLVERS)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("C", [0.05, 1.0, 20.0])
+def test_a_dense_problem_has_the_same_optimum(C, kernel, subproblem):
+    """With weights, one of which is 0; the rows are more than a working set."""
+    n, k = 60, 4
+    X, label = classes_of_blobs(n, k)
+    weights = np.random.default_rng(1).choice([0.5, 1.0, 3.0], n)
+    weights[5] = 0.0
+    parameters, given = KERNELS[kernel]
+    K = naive.kernel_matrix(X, X, kernel, **parameters)
+    oracle = naive.crammer_singer(K, label, k, C * weights)
+    expected, _ = naive.multiclass_objectives(K, label, k, C * weights, oracle)
+    result = multiclass(
+        X, label, C=C, kernel=given, subproblem=subproblem, sample_weight=weights,
+        working_set=40, tol=1e-5,
+    ).run()  # fmt: skip
+    assert result.certificate.converged
+    alpha = dense(result, n)
+    assert_is_feasible(alpha, label, C * weights)
+    assert not alpha[5].any()
+    found, primal = naive.multiclass_objectives(K, label, k, C * weights, alpha)
+    assert found == pytest.approx(expected, rel=1e-6)
+    # Each row's share of the gap is at most C_i ψ_i.
+    assert primal - found <= C * weights.sum() * 1e-5
+    certificate = result.certificate
+    assert certificate.objective == pytest.approx(found, rel=1e-9)
+    assert certificate.duality_gap == pytest.approx(primal - found, abs=1e-8 * found)
+    assert certificate.duality_gap >= 0
+    psi = naive.multiclass_violations(np.eye(k)[label] - K @ alpha, label, C * weights, alpha)
+    assert certificate.gap == pytest.approx(psi.max(), rel=1e-3, abs=1e-9)
+    assert certificate.gap <= 1e-5
+    assert certificate.n_support == np.count_nonzero(alpha.any(axis=1))
+    assert result.thresholds == ()
+
+
+@pytest.mark.slow  # the oracle's linear systems have 3000 unknowns
+@pytest.mark.parametrize("subproblem", SOLVERS)
+def test_a_dense_problem_of_3000_variables_has_the_same_optimum(subproblem):
+    X, label = classes_of_blobs(300, 10)
+    K, bounds = gram(X), np.full(300, 5.0)
+    oracle = naive.crammer_singer(K, label, 10, bounds)
+    expected, _ = naive.multiclass_objectives(K, label, 10, bounds, oracle)
+    result = multiclass(X, label, C=5.0, subproblem=subproblem, working_set=200, tol=1e-4).run()
+    assert result.certificate.objective == pytest.approx(expected, rel=1e-6)
+
+
+def test_both_solvers_and_all_schedules_end_at_one_optimum():
+    X, label = classes_of_blobs(400, 5)
+    found = [
+        multiclass(X, label, C=3.0, tol=1e-7, subproblem=solver, cooling=cooling).run()
+        for solver, cooling in [
+            ("exact", "log"), ("exact", None), ("exact", "exp"), ("exact", "linear"),
+            ("fixed_point", "log"),
+        ]
+    ]  # fmt: skip
+    for other in found[1:]:
+        assert other.certificate.objective == pytest.approx(found[0].certificate.objective)
+        np.testing.assert_allclose(dense(other, 400), dense(found[0], 400), atol=1e-5)
+    # The contraction leaves no traces of rounding among the coefficients.
+    assert found[0].certificate.n_support == found[4].certificate.n_support
+
+
+def test_two_classes_are_the_classifier_without_bias_and_twice_its_c():
+    """M₁ = −M₂ = w / 2, so that ½(|M₁|² + |M₂|²) + C Σ ξ = ½ (½ |w|² + 2 C Σ ξ)."""
+    n, C = 120, 1.5
+    X, label = classes_of_blobs(n, 2)
+    K, sign = gram(X), np.where(label == 0, 1.0, -1.0)
+    result = multiclass(X, label, C=C, tol=1e-7).run()
+    alpha = dense(result, n)
+    np.testing.assert_allclose(alpha[:, 0], -alpha[:, 1], atol=1e-12)
+    # Without bias the dual has no sum: a variable more, with no kernel values, takes it up.
+    free = np.pad(K, (0, 1))
+    lower, upper = np.where(sign > 0, 0.0, -2 * C), np.where(sign > 0, 2 * C, 0.0)
+    binary = naive.solve(
+        free, np.append(sign, 0.0), np.append(lower, -1e9), np.append(upper, 1e9), np.zeros(n + 1),
+        tol=1e-7,
+    )  # fmt: skip
+    np.testing.assert_allclose(2 * alpha[:, 0], binary[:n], atol=1e-5)
+    objective = naive.objective(K, sign, binary[:n])
+    assert result.certificate.objective == pytest.approx(0.5 * objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_linear_machine_of_liblinear_has_the_same_functions(weighted):
+    """½ Σ |M_r|² + C Σ ξ_i there as well: its C is this one's."""
+    n, k, C = 300, 4, 0.3
+    X, label = classes_of_blobs(n, k)
+    weights = np.random.default_rng(0).choice([0.5, 2.0], n) if weighted else None
+    result = multiclass(
+        X, label, C=C, kernel=make_kernel("linear"), sample_weight=weights, tol=1e-6
+    ).run()
+    reference = LinearSVC(
+        multi_class="crammer_singer", C=C, fit_intercept=False, tol=1e-8, max_iter=10**6
+    )
+    reference.fit(X.astype(np.float64), label, sample_weight=weights)
+    functions = dense(result, n).T @ X.astype(np.float64)
+    # Of equal functions for all classes nothing depends; the least norm has none.
+    expected = reference.coef_ - reference.coef_.mean(axis=0)
+    np.testing.assert_allclose(functions, expected, atol=2e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("working_set", [80, 400])
+def test_a_kernel_of_k_plus_1_has_biases(working_set):
+    X, label = classes_of_blobs(150, 3)
+    bounds = np.full(150, 4.0)
+    oracle = naive.crammer_singer(gram(X) + 1, label, 3, bounds)
+    expected, _ = naive.multiclass_objectives(gram(X) + 1, label, 3, bounds, oracle)
+    result = multiclass(
+        X, label, C=4.0, fit_intercept=True, tol=1e-5, working_set=working_set
+    ).run()
+    assert result.certificate.objective == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(dense(result, 150).sum(axis=0), oracle.sum(axis=0), atol=1e-3)
+
+
+def test_a_row_twice_is_a_row_with_weight_2():
+    X, label = classes_of_blobs(200, 3)
+    twice = np.arange(0, 200, 3)
+    weights = np.ones(200)
+    weights[twice] = 2.0
+    settings = {"C": 2.0, "tol": 1e-7}
+    weighted = multiclass(X, label, sample_weight=weights, **settings).run()
+    repeated = multiclass(
+        np.concatenate([X, X[twice]]), np.concatenate([label, label[twice]]), **settings
+    ).run()
+    assert repeated.certificate.objective == pytest.approx(weighted.certificate.objective)
+    alpha = dense(repeated, 200 + len(twice))
+    alpha[twice] += alpha[200:]
+    np.testing.assert_allclose(alpha[:200], dense(weighted, 200), atol=1e-5)
+
+
+@pytest.fixture
+def many_phases(monkeypatch):
+    """Small enough that scopes, active rows, working sets, slices and pieces are several."""
+    for name, value in {
+        "training.sweep.EVALUATIONS_AT_ONCE": 2e4,
+        "training.certify.EXACT_EVALUATIONS": 0,
+        "training.certify.ROWS_AT_ONCE": 450,
+        "training.start.FIRST_SCOPE": 300,
+        "training.start.DIRECT_ROWS": 0,
+        "training.choice.DIRECT_ROWS": 0,
+        "training.choice.SMALLEST_SET": 100,
+        "training.choice.BAND": (0.6, 0.7),
+        "duals.simplex.SLICE_WORK": 1 << 19,
+        "duals.simplex.SCAN_ROWS": 100,
+    }.items():
+        monkeypatch.setattr(f"bigsvm.{name}", value)
+
+
+def moments_of(run):
+    """Where a run is each time it looks up: its phase, and whether within a pass, a working set."""
+    found = []
+
+    def look():
+        count, state = run.count, run.state
+        halved = bool(len(state.working)) and count.sub_steps > 0 and int(state.pair[0]) > 0
+        found.append((str(count.phase), count.rows_done > 0, halved, count.scope))
+        return False
+
+    return found, look
+
+
+@pytest.mark.usefixtures("many_phases")
+@pytest.mark.parametrize("subproblem", SOLVERS)
+def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, subproblem):
+    """In passes and working sets, at their first, middle and last moment of each kind."""
+    X, label = classes_of_blobs(1200, 4, overlap=0.8)
+    settings = {
+        "C": 5.0, "working_set": 300, "active_rows": 700, "subproblem": subproblem, "tol": 0.03,
+    }  # fmt: skip
+    observed = multiclass(X, label, limits=Limits(interrupted=lambda: probe()), **settings)
+    moments, probe = moments_of(observed)
+    whole = observed.run()
+    assert whole.certificate.converged
+    assert whole.certificate.n_sweeps > 2
+    kinds = {}
+    for at, kind in enumerate(moments, start=1):
+        kinds.setdefault(kind, []).append(at)
+    assert {phase for phase, *_ in kinds} >= {"solve", "sweep", "grow"}
+    assert {(phase, within) for phase, within, *_ in kinds} >= {("sweep", True), ("grow", True)}
+    # In the middle of a working set, once its level had been halved.
+    assert any(halved for _, _, halved, _ in kinds)
+    assert {scope for *_, scope in kinds} == {300, 525, 1200}
+    chosen = {ats[place] for ats in kinds.values() for place in (0, len(ats) // 2, -1)}
+    for first in sorted(chosen):
+        for moment in (first, 5, 1, -1):
+            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
+                limits = Limits(interrupted=StopAt(moment))
+                run = multiclass(X, label, checkpoint=checkpoint, limits=limits, **settings)
+                result = run.run()
+            if result.certificate.converged:
+                break
+            assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        assert_same_bits(result, whole)
+
+
+def test_few_slots_and_blocks_do_not_change_the_bits():
+    X, label = classes_of_blobs(700, 4)
+    settings = {"C": 5.0, "working_set": 300, "active_rows": 400}
+    reference = multiclass(X, label, **settings).run()
+    scarce = multiclass(X, label, slots=40, block_bytes=1 << 20, **settings).run()
+    assert_same_bits(scarce, reference)
+    assert scarce.certificate.row_misses > reference.certificate.row_misses
+
+
+def test_a_start_is_added_up_and_gone_on_from():
+    X, label = classes_of_blobs(600, 4)
+    settings = {"C": 5.0, "working_set": 150, "active_rows": 200, "tol": 1e-3}
+    cold = multiclass(X, label, **settings).run()
+    start = dense(cold, 600)
+    warm = multiclass(X, label, start=start, **settings).run()
+    assert warm.certificate.converged
+    assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter
+    assert warm.certificate.objective >= cold.certificate.objective * (1 - 1e-9)
+
+
+def test_a_store_is_streamed_to_the_optimum_of_its_rows_in_memory(tmp_path):
+    X, label = classes_of_blobs(1500, 5)
+    settings = {"C": 2.0, "working_set": 500, "active_rows": 800}
+    rows = write_store(tmp_path / "s.zarr", X, label.astype(float)).rows
+    order = open_store(tmp_path / "s.zarr").original_rows()
+    result = multiclass(rows, label[order], **settings).run()
+    reference = multiclass(X, label, **settings).run()
+    assert result.certificate.converged
+    assert result.certificate.objective == pytest.approx(reference.certificate.objective, rel=1e-5)
+    assert result.certificate.bytes_read >= 2 * X.nbytes
+
+
+class Arrays:
+    """Looks at the bytes of all arrays at every twentieth look of a run up from its work."""
+
+    def __init__(self):
+        self.most = self.looks = 0
+
+    def __call__(self):
+        self.looks += 1
+        if self.looks % 20:
+            return False
+        arrays = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
+        traces = tracemalloc.take_snapshot().filter_traces([arrays]).traces
+        self.most = max(self.most, sum(trace.size for trace in traces))
+        return False
+
+
+def test_a_store_larger_than_its_memory_is_trained_within_it(tmp_path, monkeypatch):
+    n, k, memory = 4000, 8, 7_500_000
+    monkeypatch.setattr("bigsvm.data.schema.CHUNK_BYTES", 1 << 16)
+    monkeypatch.setattr("bigsvm.data.writer._SHARD_BYTES", 1 << 19)
+    monkeypatch.setattr("bigsvm.data.writer._BLOCK_BYTES", 1 << 19)
+    X, label = classes_of_blobs(n, k, d=500, overlap=0.5)
+    assert X.nbytes > memory
+    write_store(tmp_path / "s.zarr", X, label.astype(float))
+    del X
+    store = open_store(tmp_path / "s.zarr")
+    rows = store.rows
+    plan = plan_training(
+        memory, n_rows=n, n_columns=500, bytes_per_row=rows.bytes_per_row,
+        row_alignment=rows.row_alignment, threads=1, n_outputs=k,
+    )  # fmt: skip
+    assert plan.active_rows < n / 4
+    arrays = Arrays()
+    tracemalloc.start()
+    try:
+        run = multiclass(
+            rows, label[store.original_rows()], gamma=1e-3, C=0.2, tol=0.1, plan=plan,
+            limits=Limits(interrupted=arrays),
+        )  # fmt: skip
+        certificate = run.run().certificate
+    finally:
+        tracemalloc.stop()
+    assert certificate.converged
+    assert certificate.bytes_read > 2 * 4 * 500 * n
+    assert 2 * 8 * n * k < arrays.most < memory
+
+
+def test_sparse_rows_are_as_good():
+    X, label = classes_of_blobs(500, 4)
+    X[np.abs(X) < 0.5] = 0
+    settings = {"C": 2.0, "tol": 1e-6}
+    of_dense = multiclass(X, label, **settings).run()
+    of_sparse = multiclass(sp.csr_array(X), label, **settings).run()
+    assert of_sparse.certificate.objective == pytest.approx(of_dense.certificate.objective)
+
+
+@pytest.mark.parametrize("most", [1, 300])
+def test_out_of_steps_it_says_so_with_a_duality_gap(most):
+    X, label = classes_of_blobs(500, 4)
+    result = multiclass(X, label, C=5.0, working_set=100, limits=Limits(max_iter=most)).run()
+    assert result.certificate.stop_reason is StopReason.MAX_ITER
+    assert result.certificate.n_iter == most
+    alpha = dense(result, 500)
+    found, primal = naive.multiclass_objectives(gram(X), label, 4, np.full(500, 5.0), alpha)
+    assert result.certificate.duality_gap == pytest.approx(primal - found, rel=1e-6)
+    assert result.certificate.duality_gap > 0.1
+
+
+def test_a_zero_row_of_a_linear_kernel_is_wrong_and_no_trouble():
+    X, label = classes_of_blobs(200, 3)
+    X -= X.mean(axis=0)
+    X[7] = 0
+    result = multiclass(sp.csr_array(X), label, C=2.0, kernel=make_kernel("linear"), tol=1e-5).run()
+    assert result.certificate.converged
+    assert dense(result, 200)[7, label[7]] == 2.0
