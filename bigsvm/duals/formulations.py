@@ -79,7 +79,9 @@ class Formulation(ABC):
     n_faces: ClassVar[int] = 1
     """Variables of a row: its alpha is (n,), or (n, 2)."""
     offset: ClassVar[float] = 0.0
-    """Added to every kernel value: with 1 the bias is one of the weights, and no sum is bound."""
+    """Added to every kernel value: with 1 the bias is one of the weights."""
+    sums_are_bound: ClassVar[bool] = True
+    """Whether variables of a group add up to a constant. If not, thresholds are 0."""
 
     sample_weight: NDArray[np.float64] | None = None
 

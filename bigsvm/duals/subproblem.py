@@ -80,7 +80,7 @@ class SubProblem:
         self.size = len(working_set)
         self._dual, self._formulation = dual, dual.formulation
         # A variable more, without a row: where no sum is bound, it takes up the rest.
-        self._n_slack = int(dual.formulation.offset != 0)
+        self._n_slack = int(not dual.formulation.sums_are_bound)
         rows = rows_at(rows)
         sparse = not isinstance(rows.rows, np.ndarray)
         self.columns = Columns(tiles, rows, sparse_partners=sparse)

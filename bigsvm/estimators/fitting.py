@@ -16,7 +16,7 @@ from bigsvm.budget import available_processors, parse_bytes, plan_training
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
-from bigsvm.duals.ball import L2SVC, BallDual
+from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
@@ -208,7 +208,7 @@ def _run(
             "listener": hooks.listener,
         }
         dual, watch = BoxDual(variables.formulation, rule), None
-        if isinstance(variables.formulation, L2SVC):
+        if isinstance(variables.formulation, BallFormulation):
             dual = ball_dual(variables.source, variables.formulation, tiles, parameters, rule)
             if start is None and SampledSearch.is_next(checkpoint):
                 search = SampledSearch(
@@ -220,11 +220,15 @@ def _run(
                 if not (parameters.certify and reason in ENDS):
                     return search.result(reason)
                 start, watch = search.alpha(), search.watch
-        return Decomposition(
+        result = Decomposition(
             variables.source, dual, tiles, plan,
             tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
             whole=whole, disk=disk, start=start, watch=watch, **saved,
         ).run()  # fmt: skip
+        objective = result.certificate.objective
+        if isinstance(dual, BallDual) and result.certificate.converged and objective:
+            dual.energy(0.5 / objective, is_exact=True)
+        return result
 
 
 def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> NDArray[np.float64]:
