@@ -16,6 +16,7 @@ from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
 import bigsvm
 from bigsvm import KernelExpansion
+from bigsvm.cache.costs import Decision
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, ParameterError
@@ -263,12 +264,12 @@ def test_an_optimum_beyond_what_the_ridge_allows_is_none(moons):
 
 # -- stores ---------------------------------------------------------------------------------------
 
-LITTLE = {"C": 30.0, "gamma": 0.05, "memory": "12MB", "n_jobs": 1, "ball_tol": 1e-8}
+LITTLE = {"C": 30.0, "gamma": 0.005, "memory": "12MB", "n_jobs": 1, "ball_tol": 1e-8}
 
 
 @pytest.fixture(scope="module")
 def cloud():
-    return np.random.default_rng(0).normal(size=(4000, 12)).astype(np.float32)
+    return np.random.default_rng(0).normal(size=(4000, 128)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -282,8 +283,9 @@ def store(cloud, tmp_path_factory):
 def test_a_store_has_the_optimum_of_its_rows(store, cloud, solver):
     model = bigsvm.L2OneClassSVM(solver=solver, **LITTLE).fit(store)
     assert model.converged_
-    assert model.certificate_["bytes_read"] > 0
-    K = rbf_kernel(cloud.astype(np.float64), gamma=0.05)
+    # More than once: its rows are not kept.
+    assert model.certificate_["bytes_read"] > 2 * cloud.nbytes
+    K = rbf_kernel(cloud.astype(np.float64), gamma=0.005)
     best = 0.5 * naive.l2_svc(K + np.eye(4000) / 30).sum()
     assert model.objective_ == pytest.approx(best, rel=1e-6)
     inside = model.predict(store).compute() == 1
@@ -308,3 +310,19 @@ def test_a_kernel_matrix(moons):
     np.testing.assert_allclose(
         model.fit(K).decision_function(K), rbf.decision_function(moons), atol=1e-5
     )
+
+
+def test_kernel_rows_on_disk_are_those_of_other_formulations(tmp_path, monkeypatch):
+    """Plain K, as C-SVC has it: nothing is added where there is no bias."""
+    keep = Decision(1.0, 0.5, 0.5, True, "as the test says")
+    monkeypatch.setattr("bigsvm.cache.disk.decide", lambda **seconds: keep)
+    X, y = make_moons(1500, noise=0.3, random_state=0)
+    options = {
+        "gamma": 1.0, "working_set": "all", "memory": "2MB", "n_jobs": 1, "disk_cache": "100MB",
+        "cache_dir": tmp_path,
+    }  # fmt: skip
+    bigsvm.SVC(**options).fit(X, y)
+    model = bigsvm.L2OneClassSVM(ball_tol=1e-8, **options).fit(X)
+    assert model.certificate_["row_reads"] > 0
+    best = 0.5 * naive.l2_svc(rbf_kernel(X, gamma=1.0) + np.eye(1500)).sum()
+    assert model.objective_ == pytest.approx(best, rel=1e-6)
