@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bigsvm.data.store import open_store
     from bigsvm.data.write import write_store
     from bigsvm.estimators.l2_svc import L2SVC
-    from bigsvm.estimators.one_class import OneClassSVM
+    from bigsvm.estimators.one_class import L2OneClassSVM, OneClassSVM
     from bigsvm.estimators.path import C_path
     from bigsvm.estimators.svc import SVC, NuSVC
     from bigsvm.estimators.svr import SVR, NuSVR
@@ -27,6 +27,7 @@ __all__ = [
     "C_path",
     "Kernel",
     "KernelExpansion",
+    "L2OneClassSVM",
     "NuSVC",
     "NuSVR",
     "OneClassSVM",
@@ -44,6 +45,7 @@ _HOMES = {
     "NuSVC": "bigsvm.estimators.svc",
     "SVR": "bigsvm.estimators.svr",
     "NuSVR": "bigsvm.estimators.svr",
+    "L2OneClassSVM": "bigsvm.estimators.one_class",
     "OneClassSVM": "bigsvm.estimators.one_class",
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",

@@ -53,6 +53,7 @@ class FormulationName(StrEnum):
     NU_SVC = "nu-svc"
     L2_SVC = "l2-svc"
     ONE_CLASS = "one-class"
+    L2_ONE_CLASS = "l2-one-class"
     EPS_SVR = "eps-svr"
     NU_SVR = "nu-svr"
 
@@ -65,7 +66,7 @@ class Loss(StrEnum):
 
 
 class SolverName(StrEnum):
-    """How l2-svc finds its ball among the points of a core set."""
+    """How l2-svc and l2-one-class find their ball among the points of a core set."""
 
     PAIRWISE = "pairwise"
     MFW = "mfw"
@@ -127,14 +128,15 @@ _PARAMETERS = {
 }
 """Options of the command, and what `Run` calls them."""
 
+_BALLS = ("l2-svc", "l2-one-class")
 _USED_BY = {
-    "c": ("c-svc", "l2-svc", "eps-svr", "nu-svr"),
+    "c": ("c-svc", *_BALLS, "eps-svr", "nu-svr"),
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
     "class_weight": ("c-svc", "nu-svc", "l2-svc"),
     "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr"),
-    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), ("l2-svc",)),
+    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), _BALLS),
 }
 """Formulations in which an option means something."""
 
@@ -157,7 +159,9 @@ def command(
     formulation: Annotated[
         FormulationName, typer.Option("--formulation", help="What is trained.")
     ] = FormulationName.C_SVC,
-    c: Annotated[float, typer.Option("--C", help="Penalty of the loss; not for nu-svc.")] = 1.0,
+    c: Annotated[
+        float, typer.Option("--C", help="Penalty of the loss; not for nu-svc, one-class.")
+    ] = 1.0,
     nu: Annotated[
         float, typer.Option("--nu", help="Of nu-svc, one-class, nu-svr: share of support vectors.")
     ] = 0.5,
@@ -166,24 +170,25 @@ def command(
     ] = 0.1,
     loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
     solver: Annotated[
-        SolverName, typer.Option("--solver", help="Of l2-svc: steps of the search in samples.")
+        SolverName,
+        typer.Option("--solver", help="Of balls (l2-…): steps of the search in samples."),
     ] = SolverName.PAIRWISE,
     sampling: Annotated[
         str,
         typer.Option(
             "--sampling",
             metavar="ROWS|SHARE|all",
-            help="Of l2-svc: rows of a sample.",
+            help="Of balls (l2-…): rows of a sample.",
         ),
     ] = "60",
     ball_tol: Annotated[
         float,
-        typer.Option("--ball-tol", help="Of l2-svc: the ball is found within this of its radius."),
+        typer.Option("--ball-tol", help="Of balls (l2-…): found within this share of the radius."),
     ] = 1e-6,
     certify: Annotated[
         bool,
         typer.Option(
-            "--certify/--no-certify", help="Of l2-svc: whether full sweeps prove the tolerance."
+            "--certify/--no-certify", help="Of balls (l2-…): whether sweeps prove the tolerance."
         ),
     ] = True,
     gamma: Annotated[

@@ -69,7 +69,7 @@ def polish_rows(
     begin = np.concatenate(formulation.split(alpha, rows))
     groups = np.repeat([segment.group for segment in segments], len(rows))
     n = len(begin)
-    if formulation.offset:  # no sum is bound: a variable without a row takes up the rest
+    if not formulation.sums_are_bound:  # a variable without a row takes up the rest
         of_variables = np.pad(of_variables, (0, 1))
         begin, groups = np.append(begin, 0.0), np.append(groups, 0)
         box = Box(

@@ -21,7 +21,7 @@ from bigsvm.training import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMULATIONS = ("c-svc", "nu-svc", "l2-svc", "one-class", "eps-svr", "nu-svr")
+FORMULATIONS = ("c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-svr", "nu-svr")
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
 WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")

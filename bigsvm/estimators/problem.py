@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.duals.ball import L2SVC
+from bigsvm.duals.ball import L2SVC, L2OneClass
 from bigsvm.duals.formulations import (
     CSVC,
     Classification,
@@ -49,6 +49,8 @@ def make_problem(
     problem: Formulation
     if p.formulation == "one-class":
         problem = OneClass(nu=p.nu, n_rows=n_rows, sample_weight=weights)
+    elif p.formulation == "l2-one-class":
+        problem = L2OneClass(C=p.C, n_rows=n_rows, sample_weight=weights)
     elif labels is None:
         raise DataError(f"{p.formulation} needs a label or a target for each row")
     elif p.formulation == "eps-svr":

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from bigsvm import __version__
 from bigsvm.budget import available_processors, parse_bytes, plan_training
 from bigsvm.cache.disk_cache import DiskCache
-from bigsvm.duals.ball import L2SVC, BallDual
+from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.variance import weighted_variance
@@ -123,7 +123,7 @@ class Trainer:
             "listener": listener,
         }
         dual, watch = BoxDual(variables.formulation, rule), None
-        if isinstance(variables.formulation, L2SVC):
+        if isinstance(variables.formulation, BallFormulation):
             dual = ball_dual(source, variables.formulation, self._tiles, parameters, rule)
             if start is None and SampledSearch.is_next(saver):
                 search = SampledSearch(
@@ -135,11 +135,15 @@ class Trainer:
                 if not (parameters.certify and reason in ENDS):
                     return search.result(reason)
                 start, watch = search.alpha(), search.watch
-        return Decomposition(
+        result = Decomposition(
             source, dual, self._tiles, plan,
             tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
             whole=whole, disk=disk, start=start, watch=watch, **saved,
         ).run()  # fmt: skip
+        objective = result.certificate.objective
+        if isinstance(dual, BallDual) and result.certificate.converged and objective:
+            dual.energy(0.5 / objective, is_exact=True)
+        return result
 
 
 def make_plan(

@@ -241,8 +241,8 @@ class KernelExpansion:
     @property
     def kind(self) -> str:
         """The formulation of LIBSVM whose models predict like this one."""
-        like_c_svc = ("c-svc squared hinge", "l2-svc")
-        return "c-svc" if self.formulation in like_c_svc else self.formulation
+        like = {"c-svc squared hinge": "c-svc", "l2-svc": "c-svc", "l2-one-class": "one-class"}
+        return like.get(self.formulation, self.formulation)
 
     @property
     def doubt(self) -> str | None:
@@ -252,10 +252,11 @@ class KernelExpansion:
         not much larger, decision values are as wrong as they are large.
         """
         rho, gap = self.certificate.get("rho"), self.certificate.get("gap")
-        if self.formulation == "l2-svc" and self.certificate.get("converged") and (gap or 0) > 1:
+        balls = {"l2-svc": "margins", "l2-one-class": "rho"}
+        if self.formulation in balls and self.certificate.get("converged") and (gap or 0) > 1:
             return (
                 f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
-                "margins; lower ball_tol"
+                f"{balls[self.formulation]}; lower ball_tol"
             )
         if not self.certificate.get("converged") or rho is None or gap is None:
             return None

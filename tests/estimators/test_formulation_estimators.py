@@ -32,6 +32,7 @@ def waves():
         bigsvm.L2SVC(),
         bigsvm.NuSVC(nu=0.2),  # more is infeasible on the data of some checks
         bigsvm.OneClassSVM(),
+        bigsvm.L2OneClassSVM(),
         bigsvm.SVR(),
         bigsvm.NuSVR(),
     ]
