@@ -111,12 +111,19 @@ def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
     assert found.reasons == ("converged",)
 
 
+def test_the_first_empty_sample_ends_searches_for_a_while():
+    before = search.EMPTY
+    with frank_wolfe_common.first_empty_sample_ends():
+        assert search.EMPTY == 0
+    assert search.EMPTY == before > 0
+
+
 def outcome(sampled, certified, *, n_certified=13, name="a1a"):
     y = np.array([-1.0, 1.0])
     return frank_wolfe_tables.Outcome(
         Parts(name, np.zeros((2, 3)), y, np.zeros((2, 3)), y, ""),
         frank_wolfe_tables.Setting(0.1, 120.0, 2),
-        frank_wolfe_tables.Chosen(4.0, 81.0, n_certified),
+        frank_wolfe_tables.Chosen(4.0, 0.1, 81.0, n_certified, 13),
         sampled,
         certified,
     )
