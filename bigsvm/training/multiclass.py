@@ -64,6 +64,8 @@ class OneVsOne(NamedTuple):
     intercepts : (n_pairs,) float64
     rho : (n_pairs,) float64
         By which nu-svc has divided coefficients and intercept; NaN for the others.
+    gaps : (n_pairs,) float64
+        KKT gap of each; NaN where it is not known.
     certificate : Certificate
         Sums over the pairs, and the worst gap; converged only if all pairs are.
     pairs : dict
@@ -74,6 +76,7 @@ class OneVsOne(NamedTuple):
     coefficients: sp.csr_array
     intercepts: NDArray[np.float64]
     rho: NDArray[np.float64]
+    gaps: NDArray[np.float64]
     certificate: Certificate
     pairs: dict[str, Any]
 
@@ -239,6 +242,7 @@ class PairTraining:
             coefficients,
             records["intercept"].copy(),
             records["rho"].copy(),
+            records["gap"].copy(),
             certificate,
             self._table(reasons),
         )
