@@ -51,8 +51,8 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
         if self.warm_start and are_many_classes(labels):
             raise ParameterError(
-                "warm_start is True, but y has more than two classes, which start anew; set it to "
-                "False"
+                "warm_start is True, which is for two classes (Only binary classification is "
+                "supported with it), but y has more; set it to False"
             )
         return super()._start(labels)
 
@@ -61,7 +61,7 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
             # So that a saved model says the same.
             model = replace(model, rule=self._rule(model.rule))
         super()._adopt(model)
-        self.classes_ = np.asarray(model.classes)
+        self.classes_ = _label_array(model.classes)
 
     def _rule(self, trained: str) -> str:
         """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""
@@ -198,6 +198,12 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.calibration is None and not self.warm_start
         return tags
+
+
+def _label_array(classes: Any) -> NDArray[Any]:
+    """Labels of a model as an array; NumPy makes floats of whole numbers around 2**63."""
+    whole = all(isinstance(label, int) for label in classes) and max(classes) >= 2**63
+    return np.asarray(classes, np.uint64 if whole else None)
 
 
 def _values_of_pairs(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:

@@ -270,8 +270,8 @@ class Pairs:
         self.classes, self.codes = encode_classes(labels, source.n_rows)
         if parameters.calibration is not None:
             raise ParameterError(
-                f"calibration is {parameters.calibration!r}, which is for two classes, not for "
-                f"{len(self.classes)}; leave it out"
+                f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
+                f"classification is supported with it), not for {len(self.classes)}; leave it out"
             )
         counted = self.codes if self.weights is None else self.codes[self.weights > 0]
         self.class_weight = class_weights(parameters.class_weight, self.classes, counted)
