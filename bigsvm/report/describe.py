@@ -199,7 +199,7 @@ _OF_KERNELS = {
 
 
 def certificate_lines(
-    certificate: Mapping[str, Any], classes: Sequence[float] | Sequence[str] | None
+    certificate: Mapping[str, Any], classes: Sequence[float] | Sequence[str] | None = None
 ) -> Lines:
     """Why training stopped, what it proved, and what it cost.
 
@@ -207,8 +207,8 @@ def certificate_lines(
     ----------
     certificate : mapping
         Of a model.
-    classes : sequence or None
-        The model's.
+    classes : sequence, optional
+        The model's, to name those of the worst pair.
     """
     if not certificate:
         return [("certificate", "none")]
@@ -216,6 +216,9 @@ def certificate_lines(
     idle = certificate.get("cpu_idle")
     uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
+    bounded = f"of them {count(certificate['n_bounded'])} bounded"
+    if "pairs" in certificate:
+        bounded = f"shared by the pairs; {count(certificate['n_bounded'])} coefficients are bounded"
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),
@@ -225,7 +228,7 @@ def certificate_lines(
         ("duality gap", number(certificate["duality_gap"], 4)),
         (
             "support vectors",
-            f"{count(certificate['n_support'])}, of them {count(certificate['n_bounded'])} bounded",
+            f"{count(certificate['n_support'])}, {bounded}",
         ),
         (
             "cost",

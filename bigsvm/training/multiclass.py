@@ -155,10 +155,10 @@ class PairTraining:
         # The batch before, and all that its pairs have freed.
         give_back_freed_memory()
         rows = self._classes.hold(batch, self._look)
-        for number, (first, second) in zip(
-            numbers[left].tolist(), batch.pairs[left].tolist(), strict=True
-        ):
-            self._one(number, (first, second), rows.pair(first, second))
+        # One by one: half a million pairs as Python's lists would take 100 MB.
+        for place in left:
+            first, second = batch.pairs[place].tolist()
+            self._one(int(numbers[place]), (first, second), rows.pair(first, second))
 
     def _one(self, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, or go on with it."""
