@@ -39,8 +39,9 @@ fitted = classifier().fit(X, y)
 assert fitted.converged_
 assert fitted.certificate_["pairs"]["n_pairs"] == k * (k - 1) // 2
 trained = peak()
-assert (fitted.predict(X) == y).mean() > 0.99
-assert fitted.decision_function(X).shape == (len(y), k)
+some = slice(None, None, 10)
+assert (fitted.predict(X[some]) == y[some]).mean() > 0.99
+assert fitted.decision_function(X[some]).shape == (len(y[some]), k)
 print(trained - before, peak() - before)
 """
 
