@@ -71,6 +71,9 @@ def test_the_guide_is_shell_and_python_and_runs(folder):
         "scaled.zarr",
         "test-scaled.zarr",
         "model.safetensors",
+        "digits.safetensors",
+        "digits.model",
+        "graph.safetensors",
         "run",
         "dask.zarr",
     }
@@ -90,6 +93,16 @@ def test_predictions_are_in_the_order_of_the_text(folder):
     assert [value > 0 for value in values] == [label == "1" for label in predicted]
     assert right / len(truth) == json.loads((folder / "predicted.json").read_text())["accuracy"]
     assert right / len(truth) > 0.9
+
+
+def test_ten_digits_are_told_apart(folder):
+    predicted = (folder / "digits.txt").read_text().split()
+    truth = [line.split()[0] for line in (folder / "digits-test.libsvm").read_text().splitlines()]
+    assert sum(p == t for p, t in zip(predicted, truth, strict=True)) / len(truth) > 0.9
+    rules = [
+        KernelExpansion.load(folder / f"{name}.safetensors").rule for name in ("digits", "graph")
+    ]
+    assert rules == ["ovo", "ddag"]
 
 
 def test_probabilities_suit_the_labels(folder):

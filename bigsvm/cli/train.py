@@ -74,6 +74,13 @@ class SolverName(StrEnum):
     CVM = "cvm"
 
 
+class Multiclass(StrEnum):
+    """How more than two classes are told apart by functions of pairs."""
+
+    OVO = "ovo"
+    DDAG = "ddag"
+
+
 class CalibrationMethod(StrEnum):
     """How decision values become probabilities."""
 
@@ -113,6 +120,7 @@ _PARAMETERS = {
     "coef0": "coef0",
     "tol": "tol",
     "class_weight": "class_weight",
+    "multiclass": "multiclass",
     "calibration": "calibration",
     "selection": "selection",
     "working_set": "working_set",
@@ -134,7 +142,7 @@ _USED_BY = {
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
-    "class_weight": ("c-svc", "nu-svc", "l2-svc"),
+    **dict.fromkeys(("class_weight", "multiclass"), ("c-svc", "nu-svc", "l2-svc")),
     "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr"),
     **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), _BALLS),
 }
@@ -213,10 +221,17 @@ def command(
             help="Factor of C for a class; LABEL:WEIGHT may be repeated.",
         ),
     ] = None,
+    multiclass: Annotated[
+        Multiclass,
+        typer.Option(
+            "--multiclass", help="Of more than two classes: votes of all pairs, or a graph of them."
+        ),
+    ] = Multiclass.OVO,
     calibration: Annotated[
         CalibrationMethod | None,
         typer.Option(
-            "--calibration", help="Hold out a tenth of the rows, and fit probabilities on them."
+            "--calibration",
+            help="Of two classes: hold out a tenth of the rows, and fit probabilities on them.",
         ),
     ] = None,
     memory: Memory = "1GB",
@@ -272,6 +287,8 @@ def command(
 ) -> None:
     """Train a model on a store of any size, within a memory budget.
 
+    Of more than two classes, a function is trained for each pair of them, on its rows alone.
+
     Training ends when a sweep over all rows certifies the tolerance. Ctrl-C and SIGTERM end it
     within about a second: the run is saved to the checkpoint, and the model so far is written,
     marked as not converged. A second signal ends it at once.
@@ -301,6 +318,7 @@ def command(
         "coef0": coef0,
         "tol": tol,
         "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
+        "multiclass": multiclass.value,
         "calibration": None if calibration is None else calibration.value,
         "selection": selection.value,
         "working_set": working_set.value,
@@ -400,7 +418,12 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
 
 
 def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:
-    from bigsvm.report.describe import calibration_record, calibration_text, certificate_lines
+    from bigsvm.report.describe import (
+        calibration_record,
+        calibration_text,
+        certificate_lines,
+        classes_text,
+    )
     from bigsvm.report.resources import peak_rss_bytes
 
     peak = peak_rss_bytes()
@@ -411,6 +434,8 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
             "n_rows": n_rows,
             "n_features": model.n_features,
             "classes": None if model.classes is None else list(model.classes),
+            "rule": model.rule,
+            "n_functions": model.n_functions,
             "calibration": calibration_record(model),
             "peak_rss_bytes": peak,
         }
@@ -418,7 +443,8 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
         return
     lines = [
         ("model", path),
-        *certificate_lines(model.certificate),
+        ("classes", classes_text(model)),
+        *certificate_lines(model.certificate, model.classes),
         ("probabilities", calibration_text(model)),
         ("peak memory", show_bytes(peak)),
     ]

@@ -14,7 +14,6 @@ from bigsvm.budget import parse_bytes
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.fitting import provenance_of
 from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
 from bigsvm.estimators.problem import (
     check_weights,
@@ -30,6 +29,7 @@ from bigsvm.estimators.running import (
     limits_of,
     make_plan,
     open_checkpoint,
+    provenance_of,
 )
 from bigsvm.estimators.variables import make_variables
 from bigsvm.training import events
@@ -266,12 +266,13 @@ class Pairs:
                 f"{parameters.formulation} has no classes, so no pairs of them; choose one of "
                 f"{', '.join(WITH_CLASSES)}"
             )
-        if parameters.calibration is not None:
-            raise ParameterError(
-                f"calibration is {parameters.calibration!r}, which is for two classes; leave it out"
-            )
         self.weights = check_weights(sample_weight, source.n_rows)
         self.classes, self.codes = encode_classes(labels, source.n_rows)
+        if parameters.calibration is not None:
+            raise ParameterError(
+                f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
+                f"classification is supported with it), not for {len(self.classes)}; leave it out"
+            )
         counted = self.codes if self.weights is None else self.codes[self.weights > 0]
         self.class_weight = class_weights(parameters.class_weight, self.classes, counted)
         known = {"c-svc": {"C": parameters.C}, "l2-svc": {"C": parameters.C}}

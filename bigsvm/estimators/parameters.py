@@ -25,6 +25,8 @@ FORMULATIONS = ("c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-s
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
 WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
+REDUCTIONS = ("ovo", "ddag")
+"""Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
 
 _NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")
 _SIZE = ((Real, str), "a number of bytes, or a size like '4GB'")
@@ -34,7 +36,9 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("checkpoint_every", "max_seconds"), _NUMBER),
     **dict.fromkeys(("seed", "max_iter"), _WHOLE),
     **dict.fromkeys(("threads", "kernel_rows"), ((Integral, _NONE), "a whole number or None")),
-    **dict.fromkeys(("formulation", "loss", "selection", "solver", "working_set"), _WORD),
+    **dict.fromkeys(
+        ("formulation", "loss", "selection", "solver", "working_set", "multiclass"), _WORD
+    ),
     "sampling": ((Real, str), "a number of rows, a share of them, or 'all'"),
     "certify": ((bool, np.bool_), "True or False"),
     **dict.fromkeys(("memory", "disk_cache"), _SIZE),
@@ -79,6 +83,7 @@ class TrainingParameters:
     coef0: float = 0.0
     tol: float = 1e-3
     class_weight: Mapping[float, float] | str | None = None
+    multiclass: str = "ovo"
     calibration: str | None = None
     selection: str = "auto"
     working_set: str = "auto"
@@ -116,6 +121,7 @@ class TrainingParameters:
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
             ("loss", self.loss, LOSSES),
+            ("multiclass", self.multiclass, REDUCTIONS),
         ):
             if word not in known:
                 raise ParameterError(f"{name} is {word!r}; it must be one of {', '.join(known)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -139,6 +139,14 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
             f"({listed}{', …' if len(classes) > 5 else ''}); two are needed"
         )
     return classes, (labels == classes[1]).astype(np.int8)
+
+
+def are_many_classes(labels: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
+    """Whether labels have more than two distinct values, without sorting them."""
+    if labels is None or labels.ndim != 1 or not len(labels):
+        return False
+    others = labels[labels != labels[0]]
+    return bool(len(others) and (others != others[0]).any())
 
 
 def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int32]]:

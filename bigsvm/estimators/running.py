@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -26,7 +26,7 @@ from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -325,6 +325,27 @@ def fingerprint_of(
         "class weights": repr(class_weights),
         "kernel": repr(kernel),
         "bigsvm": _this_version(),
+    }
+
+
+def provenance_of(
+    parameters: TrainingParameters,
+    source: RowSource,
+    class_weights: Iterable[float] | None,
+    fingerprint: dict[str, str],
+) -> dict[str, Any]:
+    """List where a model comes from, as JSON can say it."""
+    unlimited = parameters.max_seconds == float("inf")
+    return {
+        "bigsvm": __version__,
+        "parameters": {
+            **asdict(parameters),
+            "max_seconds": None if unlimited else parameters.max_seconds,
+            "class_weight": None if class_weights is None else list(class_weights),
+        },
+        "data": fingerprint["data"],
+        "n_rows": source.n_rows,
+        "first_index": source.first_index,
     }
 
 

@@ -212,6 +212,37 @@ class KernelExpansion:
         self._stream(source, reduce, threads, block_bytes, on_progress)
         return codes
 
+    def class_values(
+        self, source: RowSource, *, threads: int = 1, block_bytes: int = PREDICTION_BLOCKS
+    ) -> NDArray[np.float64]:
+        """Values of the classes, (n_rows, k) float64, streamed as by `decide`.
+
+        Of functions of pairs the votes, and less than half a vote for what the pairs are sure of
+        (`votes.one_vs_rest_values`); of functions of one class each, these.
+
+        Parameters
+        ----------
+        source, threads, block_bytes
+            As for `decision_function`.
+
+        Raises
+        ------
+        DataError
+            As for `decision_function`.
+        ParameterError
+            The model is not one of many classes.
+        """
+        if self.rule is None:
+            raise ParameterError("the model has one function; its values are decision_function's")
+        n_classes, of_pairs = len(self.classes or ()), self.rule in votes.OF_PAIRS
+        found = np.empty((source.n_rows, n_classes))
+
+        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            found[rows] = votes.one_vs_rest_values(values, n_classes) if of_pairs else values
+
+        self._stream(source, reduce, threads, block_bytes, None)
+        return found
+
     def _stream(
         self,
         source: RowSource,
@@ -251,7 +282,14 @@ class KernelExpansion:
         LIBSVM's tolerance is one of the undivided dual: where rho, which nobody knows before, is
         not much larger, decision values are as wrong as they are large.
         """
-        rho, gap = self.certificate.get("rho"), self.certificate.get("gap")
+        pair = self.certificate.get("pairs", {}).get("least_sure")
+        if pair is not None and self.classes is not None:
+            first, second = (self.classes[code] for code in pair["classes"])
+            alone = self._doubt(pair["rho"], pair["gap"])
+            return None if alone is None else f"classes {first!r} and {second!r}: {alone}"
+        return self._doubt(self.certificate.get("rho"), self.certificate.get("gap"))
+
+    def _doubt(self, rho: float | None, gap: float | None) -> str | None:
         balls = {"l2-svc": "margins", "l2-one-class": "rho"}
         if self.formulation in balls and self.certificate.get("converged") and (gap or 0) > 1:
             return (
