@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from many_classes_common import METHODS, PROBLEMS
+from many_classes_common import METHODS, PROBLEMS, WHO
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
@@ -65,6 +65,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
     speed = commands.add_parser("speed")
     speed.add_argument("--rows", type=int, default=60_000)
+    speed.add_argument("--who", nargs="+", choices=WHO, default=list(WHO))
     speed.add_argument("--repeats", type=int, default=3)
     speed.add_argument("--C", type=float, default=8.0)
     speed.add_argument("--gamma", type=float, help="default: 1 / the average squared distance")

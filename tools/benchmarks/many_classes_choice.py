@@ -31,6 +31,21 @@ COARSE_GAMMA = (0.25, 1.0, 4.0, 16.0)
 FINE = (0.5, 1.0, 2.0)
 
 
+def grids(options: argparse.Namespace) -> str:
+    """Say what is tried."""
+
+    def listed(values: Sequence[float]) -> str:
+        return ", ".join(f"{value:g}" for value in values)
+
+    coarse, fine = options.validated
+    return (
+        f"coarse grid, of at most {coarse} rows: C {listed(COARSE_C)}; gamma "
+        f"{listed(COARSE_GAMMA)} / the average squared distance\n"
+        f"fine grid, of at most {fine} rows: both times {listed(FINE)}\n"
+        f"{options.folds} folds, seed {options.seed}, tol {options.tol:g}"
+    )
+
+
 class Choice(NamedTuple):
     """A chosen point, and how it was chosen.
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 METHODS = ("crammer-singer", "ovr", "ovo")
+WHO = ("ovo", "sklearnex", "ovr", "separate", "crammer-singer")
+"""Who takes part in `speed`; see there."""
 TINY_ROWS = 300
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import Check, machine, table, verdicts
 from frank_wolfe_common import Contestant, Fit, Parts, fit, say
-from many_classes_choice import COARSE_C, COARSE_GAMMA, FINE, Choice, Kept
+from many_classes_choice import Choice, Kept, grids
 from many_classes_common import PROBLEMS, estimator, few_of_each, is_there, read
 
 if TYPE_CHECKING:
@@ -136,21 +136,6 @@ def checks(name: str, outcomes: dict[str, Outcome]) -> list[Check]:
         converged = all(one.converged for one in outcome.fits)
         found.append(Check(f"{name}: {method} converged", str(converged), "True", converged))
     return found
-
-
-def grids(options: argparse.Namespace) -> str:
-    """Say what is tried."""
-
-    def listed(values: Sequence[float]) -> str:
-        return ", ".join(f"{value:g}" for value in values)
-
-    coarse, fine = options.validated
-    return (
-        f"coarse grid, of at most {coarse} rows: C {listed(COARSE_C)}; gamma "
-        f"{listed(COARSE_GAMMA)} / the average squared distance\n"
-        f"fine grid, of at most {fine} rows: both times {listed(FINE)}\n"
-        f"{options.folds} folds, seed {options.seed}, tol {options.tol:g}"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
