@@ -268,6 +268,7 @@ def is_built(method):
     return "multiclass" in inspect.signature(bigsvm.SVC).parameters
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("method", ["crammer-singer", "ovo"])
 def test_estimators_are_trained_and_say_what_the_tables_show(method):
     if not is_built(method):
@@ -378,6 +379,19 @@ def test_labels_may_be_as_little_worse_as_promised(accuracy, holds):
 def test_who_is_not_installed_is_not_held_against_anybody():
     found = many_classes_speed.checks([answers(ovo=1.0, ovr=1.0)])
     assert [check.name for check in found] == ["ovr converged", "ovo converged"]
+
+
+@pytest.mark.slow
+def test_speed_of_tiny_data_from_end_to_end(folder, capsys):
+    write(folder, "mnist", 90, largest=255)
+    given = ["--who", "separate", "--rows", "60", "--repeats", "2", "--threads", "1"]
+    assert many_classes.main(["speed", *given]) == 0
+    printed = capsys.readouterr()
+    assert "mnist: 60 rows x 3, 3 classes, 90 to test on; values divided by 255" in printed.out
+    assert "[" in cells(printed.out, "separate")[0]
+    assert cells(printed.out, "separate")[1] == "-"
+    assert cells(printed.out, "separate converged") == ["True", "True", "holds"]
+    assert printed.err.count("separate: ") == 2
 
 
 def digits(n=60, k=3, C=2.0):
