@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -30,11 +30,15 @@ from bigsvm.kernels import Precomputed
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
     from bigsvm.models import KernelExpansion
+
+    Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
 
 SAME_NAMES = frozenset(
     {
@@ -162,21 +166,59 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.support_ = model.support
         of_matrix = isinstance(model.kernel, Precomputed)
         self.support_vectors_ = np.empty((0, 0)) if of_matrix else model.support_vectors
-        self.dual_coef_ = model.coefficients[None, :]
-        self.intercept_ = np.array([model.intercept])
+        self.intercept_ = self._intercepts(model)
         self.certificate_ = dict(model.certificate)
         for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
             setattr(self, f"{name}_", self.certificate_[name])
         self.n_support_ = self._count_support(model)
         self.n_features_in_ = model.n_features
-        if self.kernel == "linear":
-            self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
+
+    # Not attributes, which would take memory of their own where there are many functions.
+
+    @property
+    def dual_coef_(self) -> NDArray[np.float64]:
+        """Coefficients of the support vectors, (1, n_support)."""
+        coefficients: NDArray[np.float64] = self.model_.coefficients[None, :]
+        return coefficients
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Coefficients of the columns, (1, n_features); of the linear kernel only."""
+        self._check_linear()
+        return np.asarray(self.dual_coef_ @ self.model_.support_vectors).reshape(1, -1)
+
+    def _check_linear(self) -> None:
+        if self.model_.kernel.name != "linear":
+            raise AttributeError("coef_ is there with the linear kernel only")
+
+    def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
+        """Show intercepts as scikit-learn does."""
+        return np.array([model.intercept])
 
     def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
         """Support vectors, as scikit-learn counts them."""
         return np.array([len(model.support)], np.int32)
 
     def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
+        """Map the values of the model's one function, (n,), lazily where X is."""
+        return self._evaluate(
+            X,
+            lambda model, rows, threads: map_values(model.decision_function(rows, threads=threads)),
+            np.empty(0, dtype),
+        )
+
+    def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any]) -> Any:
+        """Evaluate the model at all rows, lazily where X is.
+
+        Parameters
+        ----------
+        X
+            As `fit` takes it.
+        evaluate : callable
+            Given the model, rows and threads, returns (n,) or (n, m).
+        of_none : (0,) or (0, m) array
+            What that is of no rows.
+        """
         model = self.model_
         if isinstance(X, str | os.PathLike | Store):
             rows = (X if isinstance(X, Store) else open_store(X)).rows
@@ -187,16 +229,19 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             X = as_row_source(X).as_dask()
         if is_dask_array(X):
             model.check_columns(X.shape[1])
+            wide = {}
+            if of_none.ndim > 1:
+                wide = {"new_axis": 1, "chunks": (X.chunks[0], of_none.shape[1:])}
             return X.map_blocks(
-                _block_values, model=model, map_values=map_values,
-                drop_axis=1, dtype=dtype, meta=np.empty(0, dtype),
+                _block_values, model=model, evaluate=evaluate, of_none=of_none,
+                drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
             )  # fmt: skip
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=[np.float32, np.float64], reset=False,
         )  # fmt: skip
         threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
-        return map_values(model.decision_function(as_row_source(X), threads=threads))
+        return evaluate(model, as_row_source(X), threads)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -303,8 +348,6 @@ def _is_lazy(X: Any) -> bool:
     return is_dask_array(X) or is_zarr_array(X)
 
 
-def _block_values(rows: Any, model: KernelExpansion, map_values: Any) -> Any:
+def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:
     """Values of one block of a Dask array; on one thread, as Dask runs many at once."""
-    if rows.shape[0] == 0:
-        return map_values(np.empty(0))
-    return map_values(model.decision_function(as_row_source(rows)))
+    return evaluate(model, as_row_source(rows), 1) if rows.shape[0] else of_none
