@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm import __version__
 from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
@@ -25,6 +24,7 @@ from bigsvm.estimators.running import (
     limits_of,
     make_plan,
     open_checkpoint,
+    provenance_of,
 )
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.kernels import Kernel, Precomputed
@@ -32,8 +32,6 @@ from bigsvm.models import KernelExpansion
 from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
@@ -209,27 +207,6 @@ def _model(
         },
         provenance=provenance,
     )
-
-
-def provenance_of(
-    parameters: TrainingParameters,
-    source: RowSource,
-    class_weights: Iterable[float] | None,
-    fingerprint: dict[str, str],
-) -> dict[str, Any]:
-    """List where a model comes from, as JSON can say it."""
-    unlimited = parameters.max_seconds == float("inf")
-    return {
-        "bigsvm": __version__,
-        "parameters": {
-            **asdict(parameters),
-            "max_seconds": None if unlimited else parameters.max_seconds,
-            "class_weight": None if class_weights is None else list(class_weights),
-        },
-        "data": fingerprint["data"],
-        "n_rows": source.n_rows,
-        "first_index": source.first_index,
-    }
 
 
 def _fingerprint(
