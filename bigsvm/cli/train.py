@@ -55,6 +55,7 @@ class FormulationName(StrEnum):
     ONE_CLASS = "one-class"
     EPS_SVR = "eps-svr"
     NU_SVR = "nu-svr"
+    CRAMMER_SINGER = "crammer-singer"
 
 
 class Loss(StrEnum):
@@ -71,6 +72,22 @@ class SolverName(StrEnum):
     MFW = "mfw"
     FW = "fw"
     CVM = "cvm"
+
+
+class Subproblem(StrEnum):
+    """How crammer-singer solves for the variables of a row."""
+
+    EXACT = "exact"
+    FIXED_POINT = "fixed-point"
+
+
+class CoolingName(StrEnum):
+    """How crammer-singer lowers the level above which rows are worked on."""
+
+    LOG = "log"
+    EXP = "exp"
+    LINEAR = "linear"
+    NONE = "none"
 
 
 class CalibrationMethod(StrEnum):
@@ -106,6 +123,9 @@ _PARAMETERS = {
     "sampling": "sampling",
     "ball_tol": "ball_tol",
     "certify": "certify",
+    "subproblem": "subproblem",
+    "cooling": "cooling",
+    "fit_intercept": "fit_intercept",
     "gamma": "gamma",
     "kernel": "kernel",
     "degree": "degree",
@@ -128,12 +148,14 @@ _PARAMETERS = {
 """Options of the command, and what `Run` calls them."""
 
 _USED_BY = {
-    "c": ("c-svc", "l2-svc", "eps-svr", "nu-svr"),
+    "c": ("c-svc", "l2-svc", "eps-svr", "nu-svr", "crammer-singer"),
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
-    "class_weight": ("c-svc", "nu-svc", "l2-svc"),
-    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr"),
+    "class_weight": ("c-svc", "nu-svc", "l2-svc", "crammer-singer"),
+    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
+    "selection": ("c-svc", "nu-svc", "l2-svc", "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
     **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), ("l2-svc",)),
 }
 """Formulations in which an option means something."""
@@ -186,6 +208,25 @@ def command(
             "--certify/--no-certify", help="Of l2-svc: whether full sweeps prove the tolerance."
         ),
     ] = True,
+    subproblem: Annotated[
+        Subproblem,
+        typer.Option(
+            "--subproblem", help="Of crammer-singer: how the variables of a row are solved for."
+        ),
+    ] = Subproblem.EXACT,
+    cooling: Annotated[
+        CoolingName,
+        typer.Option(
+            "--cooling", help="Of crammer-singer: how the level of violations worked on comes down."
+        ),
+    ] = CoolingName.LOG,
+    fit_intercept: Annotated[
+        bool,
+        typer.Option(
+            "--fit-intercept/--no-fit-intercept",
+            help="Of crammer-singer: whether each function has a bias, one of its weights.",
+        ),
+    ] = False,
     gamma: Annotated[
         str,
         typer.Option(
@@ -278,6 +319,7 @@ def command(
       bigsvm train --resume run
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
+      bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
     """
     weights = parse_class_weight(class_weight or [])
     values: dict[str, Any] = {
@@ -287,6 +329,9 @@ def command(
         "sampling": parse_sampling(sampling),
         "ball_tol": ball_tol,
         "certify": certify,
+        "subproblem": subproblem.value,
+        "cooling": cooling.value,
+        "fit_intercept": fit_intercept,
         "C": c,
         "nu": nu,
         "epsilon": epsilon,

@@ -4,9 +4,9 @@ The coefficients α_i of a row of Crammer and Singer's machine are C_i τ_i, and
 
     η_i = e_{y_i} − τ_i        η_i ≥ 0, Σ_r η_ir = 1
 
-is a distribution over the classes the row could be taken for: all on its label where it is no
-support vector, all on another one where the machine, having seen the label, takes it for that.
-‖τ_i‖, from 0 to √2, says how far it is from the label.
+is a distribution over the classes the row could be taken for: all on its label where no other class
+comes nearer than the margin of 1, which is no support vector; all on another one where that one
+does so in spite of all that C allows. ‖τ_i‖, from 0 to √2, says how far it is from the label.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bigsvm.models.expansion import KernelExpansion
 
 SAME_DOUBT = 1e-6
-"""Doubts that differ by less are one: of all rows that are taken for another class it is √2."""
+"""Doubts that differ by less are one: of all rows with η on one other class they are √2."""
 
 
 class Doubtful(NamedTuple):
@@ -108,7 +108,7 @@ def most_doubtful(
     count: int,
     *,
     threads: int = 1,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Doubtful:
     """Rows with the largest ‖τ‖; of equal ones, those that the machine is most wrong on first.
 
@@ -122,7 +122,7 @@ def most_doubtful(
         How many, at most.
     threads : int
     on_progress : callable, optional
-        Told the rows evaluated.
+        Told the rows evaluated, and how many there are; what it raises ends the pass.
 
     Raises
     ------
@@ -151,7 +151,9 @@ def most_doubtful(
         margin[span] = values[each, codes[span]] - others.max(axis=1)
 
     rows = ChosenRows(source, model.support[places])
-    model.decide(rows, keep=keep, threads=threads, on_progress=on_progress)
+    model.decide(
+        rows, keep=keep, threads=threads, on_progress=lambda done: on_progress(done, len(places))
+    )
     steps = np.round(doubt[places] / SAME_DOUBT)
     worst = np.lexsort((margin, -steps))[:count]
     places = places[worst]
