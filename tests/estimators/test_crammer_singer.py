@@ -32,14 +32,8 @@ def dense(fitted, n):
     return alpha
 
 
-PRECISION = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "values within tol, not to seven digits"
-    for kind in ("dense", "sparse")
-}
-"""What these check is tested here, to the tolerance: a weight of 2 is the row twice."""
-
-
-@parametrize_with_checks([CrammerSingerSVC()], expected_failed_checks=lambda _: PRECISION)
+# No expected failures, the equivalence of weights and repetitions among them.
+@parametrize_with_checks([CrammerSingerSVC()])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
