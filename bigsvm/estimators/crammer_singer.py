@@ -53,7 +53,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         How the variables of one row are solved for: by sorting, or by the paper's fixed point
         iteration (section 5). They end at the same model.
     cooling : {"log", "exp", "linear"} or None
-        How the level comes down above which rows are worked on (section 6.3); None works at `tol`
+        How the level comes down above which rows are worked on (section 6); None works at `tol`
         from the start.
     tol : float, default 1e-3
         Largest violation ψ of any row at which training has converged, in units of the margin.

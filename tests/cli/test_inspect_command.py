@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_a_killed_run_ends_at_the_same_bits(tmp_path):
         before = set(run.glob("generation-*"))
         child = start(*command)
         while child.poll() is None and not set(run.glob("generation-*")) - before:
-            pass
+            time.sleep(0.005)
         child.kill()
         child.communicate()
         killed += child.returncode == -signal.SIGKILL
