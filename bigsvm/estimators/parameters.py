@@ -146,9 +146,12 @@ class TrainingParameters:
                 "None"
             )
         if self.calibration is not None and self.formulation not in WITH_CLASSES:
+            lacks = "classes to have probabilities of"
+            if self.formulation in CLASSIFIERS:
+                lacks = f"probabilities, as {_listed(WITH_CLASSES)} of two classes have"
             raise ParameterError(
-                f"calibration is {self.calibration!r}, which is for {_listed(WITH_CLASSES)}; "
-                f"{self.formulation} has no two classes to have probabilities of: leave it out"
+                f"calibration is {self.calibration!r}, but {self.formulation} has no {lacks}; "
+                "leave it out"
             )
         check_nu(self.nu)
         check_epsilon(self.epsilon)

@@ -88,7 +88,7 @@ def test_libsvm_has_no_such_models(folder, tmp_path):
     [
         ((*FORMULATION, "--nu", "0.2"), "--nu is for"),
         ((*FORMULATION, "--selection", "hmg"), "--selection is for"),
-        ((*FORMULATION, "--calibration", "sigmoid"), "crammer-singer has no two classes"),
+        ((*FORMULATION, "--calibration", "sigmoid"), "crammer-singer has no probabilities"),
         (("--cooling", "exp"), "--cooling is for crammer-singer"),
         (("--subproblem", "exact"), "--subproblem is for crammer-singer"),
         (("--fit-intercept",), "--fit-intercept is for crammer-singer"),
