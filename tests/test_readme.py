@@ -113,6 +113,12 @@ def test_probabilities_suit_the_labels(folder):
     assert sum(of_the_truth) / len(truth) > 0.9
 
 
+def test_the_labels_that_were_made_wrong_are_the_most_doubtful(folder):
+    listed = json.loads((folder / "doubtful.json").read_text())["doubtful"]
+    assert len(listed) == 100
+    assert {3, 200, 512} <= {one["row"] for one in listed[:6]}
+
+
 def test_the_model_is_that_of_a_converged_run(folder):
     assert KernelExpansion.load(folder / "model.safetensors").certificate["converged"] is True
 

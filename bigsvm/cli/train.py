@@ -56,6 +56,7 @@ class FormulationName(StrEnum):
     L2_ONE_CLASS = "l2-one-class"
     EPS_SVR = "eps-svr"
     NU_SVR = "nu-svr"
+    CRAMMER_SINGER = "crammer-singer"
 
 
 class Loss(StrEnum):
@@ -79,6 +80,22 @@ class Multiclass(StrEnum):
 
     OVO = "ovo"
     DDAG = "ddag"
+
+
+class Subproblem(StrEnum):
+    """How crammer-singer solves for the variables of a row."""
+
+    EXACT = "exact"
+    FIXED_POINT = "fixed-point"
+
+
+class CoolingName(StrEnum):
+    """How crammer-singer lowers the level above which rows are worked on."""
+
+    LOG = "log"
+    EXP = "exp"
+    LINEAR = "linear"
+    NONE = "none"
 
 
 class CalibrationMethod(StrEnum):
@@ -114,6 +131,9 @@ _PARAMETERS = {
     "sampling": "sampling",
     "ball_tol": "ball_tol",
     "certify": "certify",
+    "subproblem": "subproblem",
+    "cooling": "cooling",
+    "fit_intercept": "fit_intercept",
     "gamma": "gamma",
     "kernel": "kernel",
     "degree": "degree",
@@ -138,12 +158,15 @@ _PARAMETERS = {
 
 _BALLS = ("l2-svc", "l2-one-class")
 _USED_BY = {
-    "c": ("c-svc", *_BALLS, "eps-svr", "nu-svr"),
+    "c": ("c-svc", *_BALLS, "eps-svr", "nu-svr", "crammer-singer"),
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
-    **dict.fromkeys(("class_weight", "multiclass"), ("c-svc", "nu-svc", "l2-svc")),
-    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr"),
+    "class_weight": ("c-svc", "nu-svc", "l2-svc", "crammer-singer"),
+    "multiclass": ("c-svc", "nu-svc", "l2-svc"),
+    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
+    "selection": ("c-svc", "nu-svc", *_BALLS, "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
     **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), _BALLS),
 }
 """Formulations in which an option means something."""
@@ -199,6 +222,25 @@ def command(
             "--certify/--no-certify", help="Of balls (l2-…): whether sweeps prove the tolerance."
         ),
     ] = True,
+    subproblem: Annotated[
+        Subproblem,
+        typer.Option(
+            "--subproblem", help="Of crammer-singer: how the variables of a row are solved for."
+        ),
+    ] = Subproblem.EXACT,
+    cooling: Annotated[
+        CoolingName,
+        typer.Option(
+            "--cooling", help="Of crammer-singer: how the level of violations worked on comes down."
+        ),
+    ] = CoolingName.LOG,
+    fit_intercept: Annotated[
+        bool,
+        typer.Option(
+            "--fit-intercept/--no-fit-intercept",
+            help="Of crammer-singer: whether each function has a bias, one of its weights.",
+        ),
+    ] = False,
     gamma: Annotated[
         str,
         typer.Option(
@@ -300,6 +342,7 @@ def command(
       bigsvm train --resume run
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
+      bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
     """
     weights = parse_class_weight(class_weight or [])
     values: dict[str, Any] = {
@@ -309,6 +352,9 @@ def command(
         "sampling": parse_sampling(sampling),
         "ball_tol": ball_tol,
         "certify": certify,
+        "subproblem": subproblem.value,
+        "cooling": cooling.value,
+        "fit_intercept": fit_intercept,
         "C": c,
         "nu": nu,
         "epsilon": epsilon,

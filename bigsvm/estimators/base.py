@@ -43,6 +43,7 @@ SAME_NAMES = frozenset(
         "C", "nu", "epsilon", "loss", "kernel", "degree", "gamma", "coef0", "tol", "class_weight",
         "multiclass", "calibration", "selection", "working_set", "memory", "disk_cache",
         "checkpoint_every", "max_iter", "solver", "sampling", "ball_tol", "certify",
+        "fit_intercept", "subproblem", "cooling",
     }
 )  # fmt: skip
 """Parameters of estimators that `TrainingParameters` calls the same."""

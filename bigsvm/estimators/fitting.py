@@ -12,6 +12,7 @@ from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
+from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of
@@ -28,6 +29,7 @@ from bigsvm.estimators.running import (
     open_checkpoint,
     provenance_of,
 )
+from bigsvm.estimators.simplex import train_crammer_singer
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.kernels import Kernel, Precomputed
 from bigsvm.models import KernelExpansion
@@ -91,6 +93,8 @@ def train_model(
     held_out = None
     if parameters.calibration is not None:
         held_out, sample_weight = hold_out(source, labels, sample_weight)
+    if parameters.formulation == CrammerSinger.name:
+        return train_crammer_singer(source, labels, sample_weight, parameters, hooks, start=start)
     classes, formulation = make_problem(parameters, source.n_rows, labels, sample_weight)
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels

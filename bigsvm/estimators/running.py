@@ -24,6 +24,7 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
+from bigsvm.training.sweep import VALUES_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.duals.dual import Dual
     from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.estimators.variables import Variables
     from bigsvm.training.events import Listener
     from bigsvm.training.result import Certificate, TrainingResult
     from bigsvm.training.saving import Saver
+    from bigsvm.training.watch import Watch
 
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
@@ -102,26 +105,10 @@ class Trainer:
             A feasible point to start from.
         """
         parameters, source = self._parameters, variables.source
-        whole = parameters.working_set == "all"
-        disk = None
-        if whole and parameters.disk_cache_bytes():
-            disk = DiskCache(
-                parameters.cache_dir or tempfile.gettempdir(),
-                capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=_of_kernel_rows(
-                    source, self._kernel, offset=variables.formulation.offset
-                ),
-            )
         rule = SelectionRule.from_name(
-            parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
+            parameters.selection,
+            rows_are_scarce=parameters.working_set == "all" and plan.holds_few_rows(SCARCE),
         )
-        saved: dict[str, Any] = {
-            "seed": parameters.seed,
-            "limits": limits,
-            "checkpoint": None,
-            "saver": saver,
-            "listener": listener,
-        }
         dual, watch = BoxDual(variables.formulation, rule), None
         if isinstance(variables.formulation, BallFormulation):
             dual = ball_dual(source, variables.formulation, self._tiles, parameters, rule)
@@ -129,21 +116,64 @@ class Trainer:
                 search = SampledSearch(
                     source, dual, self._tiles, plan,
                     ball_tol=parameters.ball_tol, sampling=parameters.sampling,
-                    certify=parameters.certify, **saved,
+                    certify=parameters.certify, seed=parameters.seed, limits=limits,
+                    checkpoint=None, saver=saver, listener=listener,
                 )  # fmt: skip
                 reason = search.run()
                 if not (parameters.certify and reason in ENDS):
                     return search.result(reason)
                 start, watch = search.alpha(), search.watch
-        result = Decomposition(
-            source, dual, self._tiles, plan,
-            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
-            whole=whole, disk=disk, start=start, watch=watch, **saved,
-        ).run()  # fmt: skip
+        result = self.decompose(
+            source, dual, plan,
+            saver=saver, limits=limits, listener=listener, start=start, watch=watch,
+        )  # fmt: skip
         objective = result.certificate.objective
         if isinstance(dual, BallDual) and result.certificate.converged and objective:
             dual.energy(0.5 / objective, is_exact=True)
         return result
+
+    def decompose(
+        self,
+        source: RowSource,
+        dual: Dual[Any],
+        plan: TrainingPlan,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: Listener,
+        start: NDArray[np.float64] | None = None,
+        watch: Watch | None = None,
+    ) -> TrainingResult:
+        """Run the outer loop, whatever the family of the problem.
+
+        Parameters
+        ----------
+        source : RowSource
+            In the order to train in.
+        dual : Dual
+            Of these rows.
+        plan, saver, limits, listener
+            As for `train`.
+        start : (n,) or (n, …) float64, optional
+            A feasible point to start from.
+        watch : Watch, optional
+            Of a search that has led there.
+        """
+        parameters = self._parameters
+        whole = parameters.working_set == "all"
+        disk = None
+        if whole and parameters.disk_cache_bytes():
+            disk = DiskCache(
+                parameters.cache_dir or tempfile.gettempdir(),
+                capacity_bytes=parameters.disk_cache_bytes(),
+                fingerprint=_of_kernel_rows(source, self._kernel, offset=dual.formulation.offset),
+            )
+        return Decomposition(
+            source, dual, self._tiles, plan,
+            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
+            whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
+            saver=saver, listener=listener,
+        ).run()  # fmt: skip
 
 
 def make_plan(
@@ -153,6 +183,7 @@ def make_plan(
     resident_bytes: float,
     n_rows: int | None = None,
     row_alignment: int | None = None,
+    n_outputs: int = 1,
 ) -> TrainingPlan:
     """Divide the memory for training on a source, or on some rows of it.
 
@@ -164,18 +195,25 @@ def make_plan(
         What else is in memory for the whole run.
     n_rows, row_alignment : int, optional
         Of the rows that are trained on, where they are not the source's.
+    n_outputs : int
+        Functions that are trained together.
 
     Raises
     ------
     MemoryBudgetError
     """
+    n_rows = source.n_rows if n_rows is None else n_rows
+    if n_outputs > 1:
+        # What a sweep adds to some rows, and their values with that, until these are replaced.
+        resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
     plan = plan_training(
         parse_bytes(parameters.memory),
-        n_rows=source.n_rows if n_rows is None else n_rows,
+        n_rows=n_rows,
         n_columns=source.n_columns,
         bytes_per_row=source.bytes_per_row,
         row_alignment=source.row_alignment if row_alignment is None else row_alignment,
         threads=parameters.threads or available_processors(),
+        n_outputs=n_outputs,
         resident_bytes=int(resident_bytes),
         packed=not parameters.takes_kernel_matrix,
         whole=parameters.working_set == "all",

@@ -68,6 +68,9 @@ class KernelExpansion:
         What the training data were scaled by, and prediction scales rows by that are not scaled.
     calibration : Calibration or None
         Makes probabilities of the second class from decision values.
+    bounds : (n_support,) float64 or None
+        Of crammer-singer, C · weight of each support vector: its coefficients are between minus
+        this and this, and how near tells how much its label is to be doubted.
     certificate : dict
         Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
     provenance : dict
@@ -90,6 +93,7 @@ class KernelExpansion:
     rule: str | None = None
     scaler: Scaler | None = None
     calibration: Calibration | None = None
+    bounds: NDArray[np.float64] | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -105,6 +109,10 @@ class KernelExpansion:
                 f"coefficients {found[0]}, intercepts {found[1]} and {found[2]} support vectors; "
                 f"with the rule {self.rule} of {n_classes} classes, and as many rows in support, "
                 f"they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
+            )
+        if self.bounds is not None and self.bounds.shape != self.support.shape:
+            raise ParameterError(
+                f"bounds {self.bounds.shape} of {len(self.support)} support vectors; one for each"
             )
         if self.rule is not None and self.calibration is not None:
             raise ParameterError("a calibration of many classes; there are those of two only")

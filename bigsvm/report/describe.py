@@ -232,7 +232,7 @@ def certificate_lines(
         ),
         (
             "cost",
-            f"{certificate['n_sweeps']} sweeps, {count(certificate['n_iter'])} pair steps, "
+            f"{certificate['n_sweeps']} sweeps, {count(certificate['n_iter'])} steps, "
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
             f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
         ),

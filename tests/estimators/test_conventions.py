@@ -18,6 +18,7 @@ KINDS = {
     "hinge": (bigsvm.SVC(gamma=1.0), {"C": [1e-3, 10.0]}),
     "squared hinge": (bigsvm.SVC(gamma=1.0, loss="squared_hinge"), {"C": [1e-3, 10.0]}),
     "nu-svc": (bigsvm.NuSVC(gamma=1.0), {"nu": [0.95, 0.2]}),
+    "crammer-singer": (bigsvm.CrammerSingerSVC(gamma=1.0), {"C": [1e-3, 10.0]}),
     "l2-svc": (bigsvm.L2SVC(gamma=1.0), {"C": [1e-3, 10.0]}),
     "one-class": (bigsvm.OneClassSVM(gamma=1.0), {"nu": [0.9, 0.1]}),
     "l2-one-class": (bigsvm.L2OneClassSVM(gamma=1.0), {"C": [1e-3, 1e3]}),

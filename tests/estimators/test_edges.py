@@ -460,7 +460,8 @@ def test_class_weights_without_classes_are_refused(formulation):
     for weights in ("balanced", {1.0: 2.0}):
         given = TrainingParameters(formulation=formulation, class_weight=weights)
         with pytest.raises(
-            ParameterError, match=f"c-svc, nu-svc and l2-svc; {formulation} has no classes"
+            ParameterError,
+            match=f"c-svc, nu-svc, l2-svc and crammer-singer; {formulation} has no classes",
         ):
             given.check()
     TrainingParameters(formulation="nu-svc", class_weight="balanced").check()

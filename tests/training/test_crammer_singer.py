@@ -196,7 +196,7 @@ def many_phases(monkeypatch):
         "training.choice.DIRECT_ROWS": 0,
         "training.choice.SMALLEST_SET": 100,
         "training.choice.BAND": (0.6, 0.7),
-        "duals.simplex.SLICE_WORK": 1 << 19,
+        "duals.row_steps.SLICE_WORK": 1 << 19,
         "duals.simplex.SCAN_ROWS": 100,
     }.items():
         monkeypatch.setattr(f"bigsvm.{name}", value)
