@@ -177,7 +177,7 @@ def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> 
 
 def _model(
     result: TrainingResult,
-    variables: Variables,
+    variables: Variables[Formulation],
     source: RowSource,
     formulation: Formulation,
     kernel: Kernel,

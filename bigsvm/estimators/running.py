@@ -12,7 +12,12 @@ import xxhash
 from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
-from bigsvm.budget import available_processors, parse_bytes, plan_training
+from bigsvm.budget import (
+    ACTIVE_OUTPUT_BYTES,
+    available_processors,
+    parse_bytes,
+    plan_training,
+)
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.duals.ball import L2SVC, BallDual
 from bigsvm.duals.box import BoxDual, SelectionRule
@@ -32,12 +37,14 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.duals.dual import Dual
     from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.estimators.variables import Variables
     from bigsvm.training.events import Listener
     from bigsvm.training.result import Certificate, TrainingResult
     from bigsvm.training.saving import Saver
+    from bigsvm.training.watch import Watch
 
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
@@ -80,7 +87,7 @@ class Trainer:
 
     def train(
         self,
-        variables: Variables,
+        variables: Variables[Formulation],
         plan: TrainingPlan,
         *,
         saver: Saver,
@@ -102,43 +109,56 @@ class Trainer:
             A feasible point to start from.
         """
         parameters, source = self._parameters, variables.source
+        dual, watch = self.dual(source, variables.formulation, plan), None
+        saved: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
+        if isinstance(dual, BallDual) and start is None and SampledSearch.is_next(saver):
+            search = SampledSearch(
+                source, dual, self._tiles, plan,
+                ball_tol=parameters.ball_tol, sampling=parameters.sampling,
+                certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
+            )  # fmt: skip
+            reason = search.run()
+            if not (parameters.certify and reason in ENDS):
+                return search.result(reason)
+            start, watch = search.alpha(), search.watch
+        return self.run(source, dual, plan, start=start, watch=watch, **saved)
+
+    def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
+        """Make the dual of a problem of one function."""
+        parameters = self._parameters
+        scarce = parameters.working_set == "all" and plan.holds_few_rows(SCARCE)
+        rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
+        if isinstance(formulation, L2SVC):
+            return ball_dual(source, formulation, self._tiles, parameters, rule)
+        return BoxDual(formulation, rule)
+
+    def run(
+        self,
+        source: RowSource,
+        dual: Dual[Any],
+        plan: TrainingPlan,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: Listener,
+        start: NDArray[np.float64] | None = None,
+        watch: Watch | None = None,
+    ) -> TrainingResult:
+        """Take a dual of any kind to its optimum; parameters as for `train` and `Decomposition`."""
+        parameters = self._parameters
         whole = parameters.working_set == "all"
         disk = None
         if whole and parameters.disk_cache_bytes():
             disk = DiskCache(
                 parameters.cache_dir or tempfile.gettempdir(),
                 capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=_of_kernel_rows(
-                    source, self._kernel, offset=variables.formulation.offset
-                ),
+                fingerprint=_of_kernel_rows(source, self._kernel, offset=dual.formulation.offset),
             )
-        rule = SelectionRule.from_name(
-            parameters.selection, rows_are_scarce=whole and plan.holds_few_rows(SCARCE)
-        )
-        saved: dict[str, Any] = {
-            "seed": parameters.seed,
-            "limits": limits,
-            "checkpoint": None,
-            "saver": saver,
-            "listener": listener,
-        }
-        dual, watch = BoxDual(variables.formulation, rule), None
-        if isinstance(variables.formulation, L2SVC):
-            dual = ball_dual(source, variables.formulation, self._tiles, parameters, rule)
-            if start is None and SampledSearch.is_next(saver):
-                search = SampledSearch(
-                    source, dual, self._tiles, plan,
-                    ball_tol=parameters.ball_tol, sampling=parameters.sampling,
-                    certify=parameters.certify, **saved,
-                )  # fmt: skip
-                reason = search.run()
-                if not (parameters.certify and reason in ENDS):
-                    return search.result(reason)
-                start, watch = search.alpha(), search.watch
         return Decomposition(
             source, dual, self._tiles, plan,
-            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
-            whole=whole, disk=disk, start=start, watch=watch, **saved,
+            tol=parameters.ball_tol if parameters.formulation == L2SVC.name else parameters.tol,
+            whole=whole, disk=disk, start=start, watch=watch,
+            seed=parameters.seed, limits=limits, saver=saver, listener=listener,
         ).run()  # fmt: skip
 
 
@@ -149,6 +169,8 @@ def make_plan(
     resident_bytes: float,
     n_rows: int | None = None,
     row_alignment: int | None = None,
+    n_outputs: int = 1,
+    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
 ) -> TrainingPlan:
     """Divide the memory for training on a source, or on some rows of it.
 
@@ -160,6 +182,8 @@ def make_plan(
         What else is in memory for the whole run.
     n_rows, row_alignment : int, optional
         Of the rows that are trained on, where they are not the source's.
+    n_outputs, active_output_bytes : int
+        As `plan_training` has them.
 
     Raises
     ------
@@ -172,6 +196,8 @@ def make_plan(
         bytes_per_row=source.bytes_per_row,
         row_alignment=source.row_alignment if row_alignment is None else row_alignment,
         threads=parameters.threads or available_processors(),
+        n_outputs=n_outputs,
+        active_output_bytes=active_output_bytes,
         resident_bytes=int(resident_bytes),
         packed=not parameters.takes_kernel_matrix,
         whole=parameters.working_set == "all",
@@ -252,7 +278,9 @@ class Decision(NamedTuple):
     certificate: Certificate
 
 
-def decision_of(variables: Variables, formulation: Formulation, result: TrainingResult) -> Decision:
+def decision_of(
+    variables: Variables[Formulation], formulation: Formulation, result: TrainingResult
+) -> Decision:
     """Read the decision function, of rows again instead of variables, off a result."""
     support, alpha = variables.spread(formulation, result.support, result.alpha)
     finished = formulation.finish(result.thresholds)
