@@ -54,6 +54,7 @@ class ColumnSteps(Steps):
     ) -> None:
         k = len(duals)
         self._turn = self._round = self._stalled = self._stamp = 0
+        self._n_finished = 0
         each = np.tile(np.array([-1, -1, 0], np.int64), (k, 1))
         if last is not None and len(last) == 3 * k + 3:
             each = last[:-3].reshape(k, 3)
@@ -128,17 +129,22 @@ class ColumnSteps(Steps):
                 left -= column.n_done - before
                 if status in (smo.NEED_ROW, smo.STEPS_SPENT):
                     return status, row
-                self._stalled |= int(status == smo.STALLED and goal <= tol)
                 self._turn += 1
+                if goal <= tol:
+                    self._stalled |= int(status == smo.STALLED)
+                    self._n_finished = self._turn
             if goal <= tol:
                 return (smo.STALLED if self._stalled else smo.CONVERGED), -1
             self._turn, self._round = 0, self._round + 1
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
-        """Add up by how much a row violates in the columns; quiet are those quiet in all."""
+        """Add up by how much a row violates in the columns; quiet are those quiet in all.
+
+        Columns that have reached their goal ask for nothing.
+        """
         score[:], quiet[:] = 0.0, True
         one, still = np.empty_like(score), np.empty_like(quiet)
-        for column in self._columns:
+        for column in self._columns[self._n_finished :]:
             column.violations(slots, one, still)
             score += np.maximum(one, 0.0)
             quiet &= still

@@ -101,7 +101,11 @@ class Choice:
 
     def first_slots(self, size: int) -> int | None:
         """Kernel rows of a working set that are in memory at first; None for all that fit."""
-        return None if self._whole else max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
+        return (
+            None
+            if self._whole or self._dual.formulation.n_outputs > 1
+            else max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
+        )
 
     def active_tol(self, scope: int, at: Standing) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved."""
