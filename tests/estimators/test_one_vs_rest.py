@@ -153,7 +153,7 @@ def test_what_is_refused(labels, options, error, words):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    X, y = clouds(n=6000, k=8, d=200)
+    X, y = clouds(n=6000, k=8, d=300)
     path = tmp_path_factory.mktemp("store") / "clouds.zarr"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "CHUNK_BYTES", 1 << 15)
@@ -161,7 +161,7 @@ def store(tmp_path_factory):
 
 
 def test_a_store_larger_than_memory_is_as_its_rows(store):
-    memory, X = 4_500_000, store.rows.read(0, store.rows.n_rows)
+    memory, X = 7_000_000, store.rows.read(0, store.rows.n_rows)
     assert X.nbytes > memory
     y, options = store.labels(), {"C": 2.0, "gamma": 0.002, "tol": 1e-3}
     found = train(store.rows, y, memory=memory, **options).functions
@@ -175,7 +175,7 @@ def test_memory_for_all_functions_is_refused_with_the_numbers(store):
     """Eight functions fit; a function for each row does not."""
     labels, before = np.arange(store.rows.n_rows), store.rows.bytes_read
     with pytest.raises(MemoryBudgetError, match=r"and 6000 functions .* give at least about"):
-        train(store.rows, labels, memory=50_000_000)
+        train(store.rows, labels, memory=8_000_000)
     assert store.rows.bytes_read == before
 
 
@@ -226,12 +226,13 @@ def test_another_problem_is_refused_by_name(tmp_path, change, words):
     ({"max_iter": 20}, "max_iter"), ({"max_seconds": 1e-9}, "time_limit"),
 ])  # fmt: skip
 def test_limits_are_of_all_functions(tmp_path, limit, reason):
-    X, y = clouds()
-    found = train(X, y, checkpoint=str(tmp_path), **limit)
+    X, y = clouds(n=800)
+    found = train(X, y, checkpoint=str(tmp_path), tol=1e-3, **limit)
     assert found.functions.certificate.stop_reason == reason
-    assert found.functions.certificate.n_iter <= 20
-    assert np.isfinite(values(found, X, X)).all()
-    assert train(X, y, checkpoint=str(tmp_path)).functions.certificate.converged
+    assert found.functions.certificate.n_iter == limit.get("max_iter", 0)
+    assert np.isfinite(found.functions.intercepts).all()
+    ended = train(X, y, checkpoint=str(tmp_path), tol=1e-3)
+    assert ended.functions.certificate.converged
 
 
 PROGRAM = """
@@ -239,7 +240,7 @@ import pickle, sys
 sys.path.insert(0, sys.argv[1])
 from one_vs_one import clouds
 from test_one_vs_rest import train
-X, y = clouds(n=2500, k=8, spread=0.5)
+X, y = clouds(n=1000, k=6, spread=0.7)
 print("started", flush=True)
 found = train(X, y, C=10.0, tol=1e-3, checkpoint=sys.argv[2], checkpoint_every=0.1).functions
 with open(sys.argv[3], "wb") as file:
