@@ -51,6 +51,7 @@ class MakeColumn(Protocol):
 
     def __call__(
         self,
+        *,
         sign: Signs,
         class_weight: tuple[float, float],
         sample_weight: NDArray[np.float64] | None,
@@ -87,7 +88,11 @@ class OneVsRest(Problem):
     def columns(self) -> tuple[Classification, ...]:
         """The problem of each column."""
         return tuple(
-            self.make(OneClassSigns(self.label, c), weights, self.sample_weight)
+            self.make(
+                sign=OneClassSigns(self.label, c),
+                class_weight=weights,
+                sample_weight=self.sample_weight,
+            )
             for c, weights in enumerate(self.class_weight)
         )
 

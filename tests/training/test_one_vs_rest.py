@@ -30,12 +30,11 @@ KINDS = {
 def columns(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="auto", **options):
     """A run of all columns with a small working set."""
     k = int(label.max()) + 1
-
-    def make(sign, class_weight, sample_weight):
-        return KINDS[kind](sign=sign, class_weight=class_weight, sample_weight=sample_weight)
-
     formulation = OneVsRest(
-        label=label, class_weight=sides or ((1.0, 1.0),) * k, make=make, sample_weight=sample_weight
+        label=label,
+        class_weight=sides or ((1.0, 1.0),) * k,
+        make=KINDS[kind],
+        sample_weight=sample_weight,
     )
     chosen = SelectionRule.from_name(rule)
     duals = tuple(
