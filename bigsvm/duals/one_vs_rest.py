@@ -299,9 +299,18 @@ class OneVsRestDual(Dual[ColumnsAt]):
     ) -> Values | None:
         """Alpha of the columns that are small enough for it; the others stay as they are."""
         better = None
+        held: dict[bytes, Values] = {}
+
+        def shared(rows: NDArray[np.int64]) -> Values:
+            """Kernel values of the last column, where it has asked for the same: often all."""
+            if rows.tobytes() not in held:
+                held.clear()
+                held[rows.tobytes()] = gram(rows)
+            return held[rows.tobytes()]
+
         for c, dual in enumerate(self.duals):
             found = dual.newton(
-                alpha[:, c], outputs[:, c], at.columns[c], tol=tol, gram=gram, look=look
+                alpha[:, c], outputs[:, c], at.columns[c], tol=tol, gram=shared, look=look
             )
             if found is not None:
                 better = alpha.copy() if better is None else better
