@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from bigsvm.data.scaling import scale_store
     from bigsvm.data.store import open_store
     from bigsvm.data.write import write_store
+    from bigsvm.estimators.crammer_singer import CrammerSingerSVC
     from bigsvm.estimators.l2_svc import L2SVC
-    from bigsvm.estimators.one_class import OneClassSVM
+    from bigsvm.estimators.one_class import L2OneClassSVM, OneClassSVM
     from bigsvm.estimators.path import C_path
     from bigsvm.estimators.svc import SVC, NuSVC
     from bigsvm.estimators.svr import SVR, NuSVR
@@ -25,8 +26,10 @@ __all__ = [
     "SVC",
     "SVR",
     "C_path",
+    "CrammerSingerSVC",
     "Kernel",
     "KernelExpansion",
+    "L2OneClassSVM",
     "NuSVC",
     "NuSVR",
     "OneClassSVM",
@@ -39,11 +42,13 @@ __all__ = [
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
     "C_path": "bigsvm.estimators.path",
+    "CrammerSingerSVC": "bigsvm.estimators.crammer_singer",
     "L2SVC": "bigsvm.estimators.l2_svc",
     "SVC": "bigsvm.estimators.svc",
     "NuSVC": "bigsvm.estimators.svc",
     "SVR": "bigsvm.estimators.svr",
     "NuSVR": "bigsvm.estimators.svr",
+    "L2OneClassSVM": "bigsvm.estimators.one_class",
     "OneClassSVM": "bigsvm.estimators.one_class",
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",

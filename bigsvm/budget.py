@@ -189,8 +189,8 @@ def plan_training(
     elif gram >= SMALLEST_GRAM and for_rows > 0:
         active = int(min(n_rows, for_rows / row_bytes))
         size, widest = (min(active, _most_variables(gram, share)) for share in SHARE_HELD)
-    # Nothing smaller than the whole problem needs more than its square.
-    gram = max(min(gram, 4 * _padded(widest) * widest), 0)
+    # Nothing smaller than the whole problem needs more than its square, if that is not too small.
+    gram = max(min(gram, max(4 * _padded(widest) * widest, SMALLEST_GRAM)), 0)
     projected = {
         "state of the rows": state,
         "scratch of threads and reader": scratch,

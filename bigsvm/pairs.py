@@ -54,6 +54,22 @@ def pair_functions(
     return made
 
 
+def support_classes(functions: sp.csr_array, n_classes: int) -> Integers:
+    """Class of each support vector, (n_support,) int64: the one its first coefficient pulls to.
+
+    Parameters
+    ----------
+    functions : (n_support, k (k - 1) / 2) CSR float64
+        Not 0 in every row.
+    n_classes : int
+    """
+    first, second = np.triu_indices(n_classes, 1)
+    entry = functions.indptr[:-1]
+    pair = functions.indices[entry]
+    classes: Integers = np.where(functions.data[entry] > 0, second[pair], first[pair])
+    return classes
+
+
 def libsvm_coefficients(
     functions: sp.csr_array, n_classes: int
 ) -> tuple[Integers, Integers, NDArray[np.float64]]:

@@ -86,8 +86,8 @@ def test_a_plan_adds_up(problem, factor):
     # The kernel rows hold what the solver cannot do without, and nothing that it cannot use.
     assert plan.working_set <= plan.widest_set <= plan.active_rows
     padded = -(-plan.widest_set // 1024) * 1024
-    assert plan.gram_bytes // (4 * padded) >= min(4, plan.widest_set)
-    assert plan.gram_bytes <= 4 * padded * plan.working_set
+    assert plan.gram_bytes // (4 * padded) >= 4
+    assert plan.gram_bytes <= 4 * padded * max(plan.working_set, 4)
 
 
 @settings(max_examples=300)

@@ -71,6 +71,9 @@ def test_the_guide_is_shell_and_python_and_runs(folder):
         "scaled.zarr",
         "test-scaled.zarr",
         "model.safetensors",
+        "digits.safetensors",
+        "digits.model",
+        "graph.safetensors",
         "run",
         "dask.zarr",
     }
@@ -92,12 +95,28 @@ def test_predictions_are_in_the_order_of_the_text(folder):
     assert right / len(truth) > 0.9
 
 
+def test_ten_digits_are_told_apart(folder):
+    predicted = (folder / "digits.txt").read_text().split()
+    truth = [line.split()[0] for line in (folder / "digits-test.libsvm").read_text().splitlines()]
+    assert sum(p == t for p, t in zip(predicted, truth, strict=True)) / len(truth) > 0.9
+    rules = [
+        KernelExpansion.load(folder / f"{name}.safetensors").rule for name in ("digits", "graph")
+    ]
+    assert rules == ["ovo", "ddag"]
+
+
 def test_probabilities_suit_the_labels(folder):
     head, *lines = (folder / "probabilities.txt").read_text().splitlines()
     assert head == "labels 0 1"
     truth = [line.split()[0] for line in (folder / "test.libsvm").read_text().splitlines()]
     of_the_truth = [float(line.split()[1 + int(t)]) for line, t in zip(lines, truth, strict=True)]
     assert sum(of_the_truth) / len(truth) > 0.9
+
+
+def test_the_labels_that_were_made_wrong_are_the_most_doubtful(folder):
+    listed = json.loads((folder / "doubtful.json").read_text())["doubtful"]
+    assert len(listed) == 100
+    assert {3, 200, 512} <= {one["row"] for one in listed[:6]}
 
 
 def test_the_model_is_that_of_a_converged_run(folder):

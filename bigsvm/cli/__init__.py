@@ -1,4 +1,4 @@
-"""The command line: ``bigsvm convert | scale | info | train | predict | export | demo``.
+"""The command line: ``bigsvm convert | scale | info | train | predict | inspect | export | demo``.
 
 Exit codes: 0 done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad
 input; 130 and 143 stopped by SIGINT (Ctrl-C) and SIGTERM.
@@ -13,7 +13,7 @@ import typer.core
 
 from bigsvm import __version__
 from bigsvm.allocator import share_freed_memory
-from bigsvm.cli import convert, demo, export, info, predict, scale, train
+from bigsvm.cli import convert, demo, export, info, inspect, predict, scale, train
 from bigsvm.cli.signals import Interrupted
 from bigsvm.errors import BigsvmError
 
@@ -82,6 +82,7 @@ app.command("scale")(scale.command)
 app.command("info")(info.command)
 app.command("train")(train.command)
 app.command("predict")(predict.command)
+app.command("inspect")(inspect.command)
 app.command("export")(export.command)
 app.command("demo")(demo.command)
 

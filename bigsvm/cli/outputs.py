@@ -49,11 +49,26 @@ def check_predictions_path(path: Path, *, source: str, model: Path) -> None:
     DataError
     """
     _check_place(path, "predictions", DataError)
+    _check_no_input(path, source, model, "--output")
+
+
+def check_image_path(path: Path, *, source: str, model: Path) -> None:
+    """Refuse a path that no image can be written to, and what it is made of.
+
+    Raises
+    ------
+    DataError
+    """
+    _check_place(path, "image", DataError)
+    _check_no_input(path, source, model, "--image")
+
+
+def _check_no_input(path: Path, source: str, model: Path, option: str) -> None:
     resolved = path.resolve()
     for needed in (Path(source).resolve(), model.resolve()):
         if needed in (resolved, *resolved.parents):
             raise DataError(
-                f"{path} is part of the input, so it is not replaced; give another --output"
+                f"{path} is part of the input, so it is not replaced; give another {option}"
             )
 
 

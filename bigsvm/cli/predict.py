@@ -120,7 +120,7 @@ def command(
                 # A kernel matrix in LIBSVM's text has a number in front.
                 numbered = trained.kernel.name == "precomputed" and rows.rows.first_index == 0
                 trained = widened(trained, rows.rows.n_columns - numbered)
-            names = [-1.0, 1.0] if trained.formulation == "one-class" else trained.classes
+            names = [-1.0, 1.0] if trained.kind == "one-class" else trained.classes
             labels = rows.labels()
             with _room_for_values(
                 trained, rows.rows.n_rows, output if decision_function else None

@@ -15,7 +15,7 @@ from bigsvm.errors import CheckpointError
 from bigsvm.files import replace_synced
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
-from bigsvm.report.text import number
+from bigsvm.report.text import count, number
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
@@ -147,7 +147,10 @@ def run_record(directory: Path) -> dict[str, Any]:
         progress = {"generation": manifest["generation"]}
         progress |= {
             name: values.get(name)
-            for name in ("n_sweeps", "phase", "rows_done", "n_iter", "seconds", "gap", "objective")
+            for name in (
+                *("n_sweeps", "phase", "rows_done", "n_iter", "seconds", "gap", "objective"),
+                *("n_pairs", "n_finished"),
+            )
         }
         if 0 <= run.parameters.get("max_iter", -1) <= values["n_iter"]:
             reason = StopReason.MAX_ITER
@@ -178,8 +181,12 @@ def run_lines(directory: Path) -> Lines:
     if progress is None:
         lines += [("progress", "nothing saved yet")]
     else:
+        pairs = None
+        if progress["n_pairs"] is not None:
+            pairs = f"{count(progress['n_finished'])} of {count(progress['n_pairs'])} done"
         lines += [
             ("checkpoint", f"generation {progress['generation']}"),
+            ("pairs of classes", pairs),
             ("sweeps", f"{progress['n_sweeps']} complete"),
             ("best KKT gap", f"{number(progress['gap'], 4)} (of complete sweeps)"),
             ("dual objective", number(progress["objective"], 10)),

@@ -53,8 +53,10 @@ class FormulationName(StrEnum):
     NU_SVC = "nu-svc"
     L2_SVC = "l2-svc"
     ONE_CLASS = "one-class"
+    L2_ONE_CLASS = "l2-one-class"
     EPS_SVR = "eps-svr"
     NU_SVR = "nu-svr"
+    CRAMMER_SINGER = "crammer-singer"
 
 
 class Loss(StrEnum):
@@ -65,12 +67,36 @@ class Loss(StrEnum):
 
 
 class SolverName(StrEnum):
-    """How l2-svc finds its ball among the points of a core set."""
+    """How l2-svc and l2-one-class find their ball among the points of a core set."""
 
     PAIRWISE = "pairwise"
     MFW = "mfw"
     FW = "fw"
     CVM = "cvm"
+
+
+class Multiclass(StrEnum):
+    """How more than two classes are told apart by functions of two."""
+
+    OVO = "ovo"
+    DDAG = "ddag"
+    OVR = "ovr"
+
+
+class Subproblem(StrEnum):
+    """How crammer-singer solves for the variables of a row."""
+
+    EXACT = "exact"
+    FIXED_POINT = "fixed-point"
+
+
+class CoolingName(StrEnum):
+    """How crammer-singer lowers the level above which rows are worked on."""
+
+    LOG = "log"
+    EXP = "exp"
+    LINEAR = "linear"
+    NONE = "none"
 
 
 class CalibrationMethod(StrEnum):
@@ -106,12 +132,16 @@ _PARAMETERS = {
     "sampling": "sampling",
     "ball_tol": "ball_tol",
     "certify": "certify",
+    "subproblem": "subproblem",
+    "cooling": "cooling",
+    "fit_intercept": "fit_intercept",
     "gamma": "gamma",
     "kernel": "kernel",
     "degree": "degree",
     "coef0": "coef0",
     "tol": "tol",
     "class_weight": "class_weight",
+    "multiclass": "multiclass",
     "calibration": "calibration",
     "selection": "selection",
     "working_set": "working_set",
@@ -127,14 +157,18 @@ _PARAMETERS = {
 }
 """Options of the command, and what `Run` calls them."""
 
+_BALLS = ("l2-svc", "l2-one-class")
 _USED_BY = {
-    "c": ("c-svc", "l2-svc", "eps-svr", "nu-svr"),
+    "c": ("c-svc", *_BALLS, "eps-svr", "nu-svr", "crammer-singer"),
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
-    "class_weight": ("c-svc", "nu-svc", "l2-svc"),
-    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr"),
-    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), ("l2-svc",)),
+    "class_weight": ("c-svc", "nu-svc", "l2-svc", "crammer-singer"),
+    "multiclass": ("c-svc", "nu-svc", "l2-svc"),
+    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
+    "selection": ("c-svc", "nu-svc", *_BALLS, "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
+    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), _BALLS),
 }
 """Formulations in which an option means something."""
 
@@ -157,7 +191,9 @@ def command(
     formulation: Annotated[
         FormulationName, typer.Option("--formulation", help="What is trained.")
     ] = FormulationName.C_SVC,
-    c: Annotated[float, typer.Option("--C", help="Penalty of the loss; not for nu-svc.")] = 1.0,
+    c: Annotated[
+        float, typer.Option("--C", help="Penalty of the loss; not for nu-svc, one-class.")
+    ] = 1.0,
     nu: Annotated[
         float, typer.Option("--nu", help="Of nu-svc, one-class, nu-svr: share of support vectors.")
     ] = 0.5,
@@ -166,26 +202,46 @@ def command(
     ] = 0.1,
     loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
     solver: Annotated[
-        SolverName, typer.Option("--solver", help="Of l2-svc: steps of the search in samples.")
+        SolverName,
+        typer.Option("--solver", help="Of balls (l2-…): steps of the search in samples."),
     ] = SolverName.PAIRWISE,
     sampling: Annotated[
         str,
         typer.Option(
             "--sampling",
             metavar="ROWS|SHARE|all",
-            help="Of l2-svc: rows of a sample.",
+            help="Of balls (l2-…): rows of a sample.",
         ),
     ] = "60",
     ball_tol: Annotated[
         float,
-        typer.Option("--ball-tol", help="Of l2-svc: the ball is found within this of its radius."),
+        typer.Option("--ball-tol", help="Of balls (l2-…): found within this share of the radius."),
     ] = 1e-6,
     certify: Annotated[
         bool,
         typer.Option(
-            "--certify/--no-certify", help="Of l2-svc: whether full sweeps prove the tolerance."
+            "--certify/--no-certify", help="Of balls (l2-…): whether sweeps prove the tolerance."
         ),
     ] = True,
+    subproblem: Annotated[
+        Subproblem,
+        typer.Option(
+            "--subproblem", help="Of crammer-singer: how the variables of a row are solved for."
+        ),
+    ] = Subproblem.EXACT,
+    cooling: Annotated[
+        CoolingName,
+        typer.Option(
+            "--cooling", help="Of crammer-singer: how the level of violations worked on comes down."
+        ),
+    ] = CoolingName.LOG,
+    fit_intercept: Annotated[
+        bool,
+        typer.Option(
+            "--fit-intercept/--no-fit-intercept",
+            help="Of crammer-singer: whether each function has a bias, one of its weights.",
+        ),
+    ] = False,
     gamma: Annotated[
         str,
         typer.Option(
@@ -208,10 +264,19 @@ def command(
             help="Factor of C for a class; LABEL:WEIGHT may be repeated.",
         ),
     ] = None,
+    multiclass: Annotated[
+        Multiclass,
+        typer.Option(
+            "--multiclass",
+            help="Of more than two classes: votes of all pairs, a graph of them, or each class "
+            "against the rest.",
+        ),
+    ] = Multiclass.OVO,
     calibration: Annotated[
         CalibrationMethod | None,
         typer.Option(
-            "--calibration", help="Hold out a tenth of the rows, and fit probabilities on them."
+            "--calibration",
+            help="Of two classes: hold out a tenth of the rows, and fit probabilities on them.",
         ),
     ] = None,
     memory: Memory = "1GB",
@@ -267,6 +332,8 @@ def command(
 ) -> None:
     """Train a model on a store of any size, within a memory budget.
 
+    Of more than two classes, a function is trained for each pair of them, on its rows alone.
+
     Training ends when a sweep over all rows certifies the tolerance. Ctrl-C and SIGTERM end it
     within about a second: the run is saved to the checkpoint, and the model so far is written,
     marked as not converged. A second signal ends it at once.
@@ -278,6 +345,7 @@ def command(
       bigsvm train --resume run
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
+      bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
     """
     weights = parse_class_weight(class_weight or [])
     values: dict[str, Any] = {
@@ -287,6 +355,9 @@ def command(
         "sampling": parse_sampling(sampling),
         "ball_tol": ball_tol,
         "certify": certify,
+        "subproblem": subproblem.value,
+        "cooling": cooling.value,
+        "fit_intercept": fit_intercept,
         "C": c,
         "nu": nu,
         "epsilon": epsilon,
@@ -296,6 +367,7 @@ def command(
         "coef0": coef0,
         "tol": tol,
         "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
+        "multiclass": multiclass.value,
         "calibration": None if calibration is None else calibration.value,
         "selection": selection.value,
         "working_set": working_set.value,
@@ -395,7 +467,12 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
 
 
 def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:
-    from bigsvm.report.describe import calibration_record, calibration_text, certificate_lines
+    from bigsvm.report.describe import (
+        calibration_record,
+        calibration_text,
+        certificate_lines,
+        classes_text,
+    )
     from bigsvm.report.resources import peak_rss_bytes
 
     peak = peak_rss_bytes()
@@ -406,6 +483,8 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
             "n_rows": n_rows,
             "n_features": model.n_features,
             "classes": None if model.classes is None else list(model.classes),
+            "rule": model.rule,
+            "n_functions": model.n_functions,
             "calibration": calibration_record(model),
             "peak_rss_bytes": peak,
         }
@@ -413,7 +492,8 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
         return
     lines = [
         ("model", path),
-        *certificate_lines(model.certificate),
+        ("classes", classes_text(model)),
+        *certificate_lines(model.certificate, model.classes),
         ("probabilities", calibration_text(model)),
         ("peak memory", show_bytes(peak)),
     ]

@@ -44,6 +44,7 @@ class Problem(IntEnum):
     EMPTY_LINE = 9
     COMMENT = 10
     QID = 11
+    LABEL_ROUNDED = 12
 
 
 class Count(IntEnum):
@@ -316,7 +317,8 @@ def parse(
             at = start
             break
         labels[n_rows] = value
-        if quality == 0:
+        # A whole number as large as that may not be the one that is written.
+        if quality == 0 or abs(value) >= _EXACT:
             fixups[n_fixups, 0] = start
             fixups[n_fixups, 1] = at
             fixups[n_fixups, 2] = -1 - n_rows

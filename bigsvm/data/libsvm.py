@@ -101,12 +101,15 @@ class _Chunk(NamedTuple):
 def _fix_up(
     text: bytes, fixups: NDArray[np.int64], rows: TextRows, largest: float
 ) -> tuple[Problem, int]:
-    """Read the numbers `core.parse` was not certain of; the first that is too large, if any."""
+    """Read the numbers `core.parse` was not certain of; the first that is no float64, if any."""
     for start, end, place in fixups.tolist():
         value = float(text[start:end])
         if place < 0:
             if np.isinf(value):
                 return Problem.LABEL, start
+            digits = text[start:end].lstrip(b"+-0")
+            if digits.isdigit() and int(digits) != abs(value):
+                return Problem.LABEL_ROUNDED, start
             rows.labels[-1 - place] = value
         elif abs(value) >= largest:
             return Problem.RANGE, start
@@ -188,6 +191,11 @@ def _describe(
             return f"no label before {shown}; every line starts with a number (0 if it is unknown)"
         case Problem.LABEL if "," in token:
             return f"several labels, {shown}; multilabel data must be split into one file per label"
+        case Problem.LABEL_ROUNDED:
+            return (
+                f"label {shown} is a whole number that float64 does not hold; renumber the labels, "
+                "or write a target with a decimal point"
+            )
         case Problem.INDEX if token.startswith("-") or token.startswith("+"):
             return f"index {shown} has a sign; indices are whole numbers from 0 or 1, without sign"
         case Problem.INDEX:

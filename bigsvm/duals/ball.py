@@ -1,40 +1,73 @@
-"""The L2-SVM as a minimal enclosing ball (frank-wolfe.txt; Tsang, Kwok & Cheung 2005).
+"""Minimal enclosing balls: the L2-SVM, and where most rows are.
 
-    minimise R(a) = aᵀK̃a    Σ a = 1, a ≥ 0     K̃_ij = y_i y_j (K_ij + 1) + δ_ij / C_i
+    minimise R(a) = aᵀK̃a    Σ a = 1, a ≥ 0
 
-The centre of the ball around the points of K̃ is the weight vector, and its squared radius is
-``D − R`` where the diagonal of K̃ is D everywhere. Of other diagonals D is the largest, and steps
-and stopping rule are still those of the dual itself (frank-wolfe.txt, section 4.4).
+of points with ``K̃_ij = ⟨p_i, p_j⟩`` (frank-wolfe.txt; Tsang, Kwok & Cheung 2005). The centre of
+their ball is ``w = Σ a_i p_i``, and its squared radius is ``D − R`` where the diagonal of K̃ is D
+everywhere. Of other diagonals D is the largest, and steps and stopping rule are still those of the
+dual itself (frank-wolfe.txt, section 4.4). Any positive C_i will do; there are two kinds of points:
 
-With ``α = t y a`` and the best t, 1 / R, the a of least R maximises ``Σ|α| − ½ αᵀ(K + 1 + 1/C)α``:
-the dual of the classifier with squared hinge loss, penalty C / 2, and a bias that is one of the
-weights. Both have the same decision function, and in the second no sum is bound, so that any
-working set can be solved by itself. Sampled searches take the first form, certified training the
-second. A gap of the first is R times that in units of the margin:
+    classes      K̃_ij = y_i y_j (K_ij + 1) + δ_ij / C_i
+    one class    K̃_ij = K_ij + δ_ij / C_i, as if all y_i were 1, and no bias
 
-    R − min_i (K̃a)_i  =  R · (max_i y_i g_i + αᵀ(K + 1 + 1/C)α / Σ|α| − 1)
+**One class.** ``min ½|w|² − ρ + Σ C_i/2 ξ_i²`` subject to ``w·φ_i ≥ ρ − ξ_i`` has, a being the
+multipliers of these constraints, ``w = Σ a_i φ_i``, ``ξ_i = a_i / C_i`` and, of ρ, ``Σ a = 1``;
+what is left is ``max −½ aᵀK̃a``. Rows with weight have ``(K̃a)_i = ρ``, so that ρ = R: a row x is
+inside where ``Σ a_i k(x_i, x) ≥ R``, and those with weight are outside, by ξ_i. Where k(x, x) is
+the same κ for all x (rbf, laplacian), this is SVDD, ``min r² + Σ C_i/4 ξ_i²`` subject to
+``|φ_i − c|² ≤ r² + ξ_i``: its dual is ``max Σ a_i K_ii − aᵀK̃a`` on the same simplex, with ``c = w``
+and ``r² = κ − 2R + aᵀKa``, and ``|φ(x) − c| ≤ r`` is the same ``Σ a_i k(x_i, x) ≥ R``.
+
+**Without a sum.** The simplex is cut out of a cone, on which R is quadratic. With ``α = t y a`` and
+the best t, 1 / R, the a of least R maximises ``Σ|α| − ½ αᵀ(K + offset + 1/C)α``, α having the sign
+of y. Of two classes that is the dual of the classifier with squared hinge loss, penalty C / 2, and
+a bias that is one of the weights; of one class that of ``min ½|w|² + Σ C_i/2 max(0, 1 − w·φ_i)²``,
+in which ρ has become 1: the decision value is ``Σ α_i k(x_i, x) − 1``, in units of ρ. Either form
+has the same decision function, and in the second no sum is bound, so that any working set can be
+solved by itself. Sampled searches take the first form, certified training the second. A gap of the
+first is R times that in units of the margin, or of ρ:
+
+    R − min_i (K̃a)_i  =  R · (max_i y_i g_i + αᵀ(K + offset + 1/C)α / Σ|α| − 1)
+
+**Regression** (CVR; Tsang, Kwok & Zurada 2006) has a linear term, ``aᵀK̃a − pᵀa`` with p = 2/C
+(z, −z), which on the simplex is a change of the kernel by rank two, ``K̃_ij − (p_i + p_j) / 2``,
+that sampled steps could take. It has no such cone: R may be 0 or less, how much more on each entry
+makes it positive (``¼ pᵀK̃⁻¹p`` does) nobody knows before, and targets would be in kernel rows that
+are to be plain K, so that certified training would keep the sum, as it does of ν-SVR; that is
+another dual than this one, and is not here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from abc import abstractmethod
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from bigsvm.core import ball, smo
 from bigsvm.duals.box import BoxDual, Optimality
-from bigsvm.duals.formulations import Box, Classification, Finished, Segment, check_positive
-from bigsvm.errors import ParameterError
+from bigsvm.duals.formulations import (
+    Box,
+    Classification,
+    Finished,
+    Formulation,
+    Segment,
+    check_positive,
+)
+from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.duals.problem import Selection
+    from bigsvm.duals.problem import Selection, Values
 
 LOOK = 256
 """Pair steps between two looks at the Frank-Wolfe gap, each of which costs as much as two steps."""
+ROUNDING = 1e-4
+"""Share of D by which float32 may make R too small: sums of 1000 products lose 6e-5 at worst."""
 PAIRS_TOL = 0.1
 """Share of the goal at which pairs that differ by so little are not moved any more."""
 
@@ -63,14 +96,57 @@ class Solver(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class L2SVC(Classification):
+class BallFormulation(Formulation):
+    """The points of a ball: a row has one variable, on the side of its y, with ridge 1 / C_i.
+
+    Attributes
+    ----------
+    C : float
+        Of a row of weight 1.
+    """
+
+    sums_are_bound = False
+
+    C: float
+
+    @property
+    @abstractmethod
+    def largest_penalty(self) -> float:
+        """Largest C_i of rows of weight 1."""
+
+    @abstractmethod
+    def signs(self, rows: Selection) -> Values:
+        """Return y of `rows`, (m,) float64."""
+
+    @abstractmethod
+    def penalties(self, rows: Selection) -> Values:
+        """C_i of `rows`, (m,)."""
+
+    @abstractmethod
+    def movable_by_class(self) -> tuple[NDArray[np.bool_], ...]:
+        """Which rows of each class have a variable, (n,) each."""
+
+    def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
+        """Which of `rows` have a weight whose ridge float64 holds, (m,)."""
+        return self.penalties(rows) > 1.0 / np.finfo(np.float64).max
+
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
+        bound = np.where(self.has_variable(rows), self.penalties(rows), 0.0)
+        sign = self.signs(rows)
+        far = np.where(bound > 0, np.inf, 0.0)
+        box = Box(sign, np.where(sign > 0, 0.0, -far), np.where(sign > 0, far, 0.0))
+        ridge = np.divide(1.0, bound, out=np.zeros_like(bound), where=bound > 0)
+        return (Segment(box, ridge),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2SVC(BallFormulation, Classification):
     """The classifier of squared hinge loss with a penalised bias: ridge 1 / C_i, no upper bound.
 
     `C` is that of the ball, ``C/2 Σ ξ²``: twice that of LIBLINEAR's squared hinge.
     """
 
     name = "l2-svc"
-    C: float
 
     def __post_init__(self) -> None:
         check_positive("C", self.C)
@@ -80,25 +156,60 @@ class L2SVC(Classification):
     def offset(self) -> float:
         return 1.0
 
-    def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
-        """Which of `rows` have a weight whose ridge float64 holds, (m,)."""
-        return self.bounds(rows, self.C) > 1.0 / np.finfo(np.float64).max
+    @property
+    def largest_penalty(self) -> float:
+        return self.C * max(self.class_weight)
+
+    def signs(self, rows: Selection) -> Values:
+        return self.sign[rows].astype(np.float64)
+
+    def penalties(self, rows: Selection) -> Values:
+        return self.bounds(rows, self.C)
 
     def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         movable = self.has_variable(slice(None))
         sign = self.per_row
         return (sign < 0) & movable, (sign > 0) & movable
 
-    def segments(self, rows: Selection) -> tuple[Segment, ...]:
-        bound = np.where(self.has_variable(rows), self.bounds(rows, self.C), 0.0)
-        sign = self.sign[rows].astype(np.float64)
-        far = np.where(bound > 0, np.inf, 0.0)
-        box = Box(sign, np.where(sign > 0, 0.0, -far), np.where(sign > 0, far, 0.0))
-        ridge = np.divide(1.0, bound, out=np.zeros_like(bound), where=bound > 0)
-        return (Segment(box, ridge),)
-
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
         return Finished(1.0, 0.0, {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2OneClass(BallFormulation):
+    """Where most rows are, by squared losses: C_i = C · weight, decision values in units of ρ."""
+
+    name = "l2-one-class"
+
+    n_rows: int
+
+    def __post_init__(self) -> None:
+        check_positive("C", self.C)
+        if not self.has_variable(slice(None)).any():
+            raise DataError("no row has a positive weight; one at least is needed")
+
+    @property
+    def per_row(self) -> NDArray[np.int8]:
+        return np.broadcast_to(np.int8(1), self.n_rows)
+
+    @property
+    def largest_penalty(self) -> float:
+        return self.C
+
+    def signs(self, rows: Selection) -> Values:
+        return self.per_row[rows].astype(np.float64)
+
+    def penalties(self, rows: Selection) -> Values:
+        return self.C * self.weights(rows)
+
+    def movable_by_class(self) -> tuple[NDArray[np.bool_], ...]:
+        return (self.has_variable(slice(None)),)
+
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+        return replace(self, n_rows=len(rows), sample_weight=self._weights_of(rows))
+
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:
+        return Finished(1.0, -1.0, {})
 
 
 @dataclass(frozen=True)
@@ -107,8 +218,9 @@ class BallDual(BoxDual):
 
     Parameters
     ----------
-    formulation, rule
-        As `BoxDual` has them.
+    formulation : BallFormulation
+    rule : SelectionRule
+        As `BoxDual` has it.
     solver : Solver
         Of sampled searches.
     largest : float
@@ -119,15 +231,9 @@ class BallDual(BoxDual):
     """The gap is one of all rows together, to which those left out add little. Seconds with 0.5 and
     0.85: mnist 14.1 and 13.2 (C 8), 9.2 and 8.5 (C 64), a9a 5.3 and 5.0, w8a 0.53 and 0.49."""
 
+    formulation: BallFormulation
     solver: Solver = Solver.PAIRWISE
     largest: float = 2.0
-
-    @property
-    def classes(self) -> Classification:
-        """The formulation, of which it is known that it has classes."""
-        if not isinstance(self.formulation, Classification):
-            raise TypeError(f"{self.formulation.name} has no classes")
-        return self.formulation
 
     def optimality(
         self,
@@ -168,6 +274,27 @@ class BallDual(BoxDual):
     def goal_on_simplex(self, tol: float, energy: float) -> float:
         """Give that of a on the simplex, where ``R = energy``: ``(ε + ε²/2)(D − R)``."""
         return (tol + 0.5 * tol * tol) * self.squared_radius(energy)
+
+    @functools.cached_property
+    def _least(self) -> float:
+        """``1 / Σ C_i``: what the ridge alone makes of R at least."""
+        return 1.0 / float(self.formulation.penalties(slice(None)).sum())
+
+    def energy(self, found: float, *, is_exact: bool = False) -> float:
+        """Give the R that was found, of which rounding leaves no less than the ridge makes of it.
+
+        Raises
+        ------
+        ParameterError
+            It is less by more than rounding.
+        """
+        if not found >= 0.5 * self._least - (0.0 if is_exact else ROUNDING * self.largest):
+            raise ParameterError(
+                "the kernel is not positive semidefinite on these rows, and the ball of "
+                f"{self.formulation.name} has no centre; take another kernel, other parameters of "
+                "it, or a smaller C"
+            )
+        return max(found, self._least)
 
     def squared_radius(self, energy: float) -> float:
         """``D − R``, of which rounding leaves no less than nothing."""

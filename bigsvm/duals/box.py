@@ -259,8 +259,8 @@ class BoxDual(Dual[Optimality]):
             threshold = sum(extremes) / max(len(extremes), 1)
             if n_free[g]:
                 threshold = free_sum[g] / n_free[g]
-            if self.formulation.offset:
-                threshold = 0.0  # the bias is one of the weights
+            if not self.formulation.sums_are_bound:
+                threshold = 0.0
             found.append(Extremes(max_up[g], min_low[g], threshold))
         slack = sum(
             part.slack(found[part.group].threshold) for part in self._parts(alpha, outputs, rows)

@@ -26,7 +26,7 @@ def project(formulation: Formulation, alpha: NDArray[np.float64]) -> NDArray[np.
         np.clip(part, box.lower, box.upper)
         for (box, _, _), part in formulation.with_alpha(alpha, rows)
     ]
-    if formulation.sums(rows) is None and not formulation.offset:
+    if formulation.sums_are_bound and formulation.sums(rows) is None:
         rising = sum(float(part[part > 0].sum()) for part in parts)
         falling = -sum(float(part[part < 0].sum()) for part in parts)
         both = min(rising, falling)

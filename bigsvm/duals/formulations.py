@@ -66,14 +66,13 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Formulation(Problem):
-    """A problem whose variables live in boxes; see the module's docstring.
-
-    Where there is an offset, no sum is bound.
-    """
+    """A problem whose variables live in boxes; see the module's docstring."""
 
     n_groups: ClassVar[int] = 1
     n_faces: ClassVar[int] = 1
     """Variables of a row: its alpha is (n,), or (n, 2)."""
+    sums_are_bound: ClassVar[bool] = True
+    """Whether variables of a group add up to a constant. If not, thresholds are 0."""
 
     @abstractmethod
     def segments(self, rows: Selection) -> tuple[Segment, ...]:

@@ -50,7 +50,7 @@ class PairSteps(Steps):
     ) -> None:
         self._formulation, self._advance, self._size = formulation, advance, len(rows)
         # A variable more, without a row: where no sum is bound, it takes up the rest.
-        self.n_slack = int(formulation.offset != 0)
+        self.n_slack = int(not formulation.sums_are_bound)
         segments = formulation.segments(rows)
         self.state = smo.make_state(
             self._with_slack(np.stack(formulation.split(alpha, rows)), 0.0),

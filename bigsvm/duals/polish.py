@@ -69,7 +69,7 @@ def polish_rows(
     begin = np.concatenate(formulation.split(alpha, rows))
     groups = np.repeat([segment.group for segment in segments], len(rows))
     n = len(begin)
-    if formulation.offset:  # no sum is bound: a variable without a row takes up the rest
+    if not formulation.sums_are_bound:  # a variable without a row takes up the rest
         of_variables = np.pad(of_variables, (0, 1))
         begin, groups = np.append(begin, 0.0), np.append(groups, 0)
         box = Box(
@@ -77,6 +77,44 @@ def polish_rows(
         )
     parts = polish(of_variables, box, begin, groups=groups, look=look)[:n]
     return formulation.join(list(parts.reshape(len(segments), len(rows))))
+
+
+def polish_simplexes(
+    own: NDArray[np.bool_],
+    bounds: NDArray[np.float64],
+    gram: NDArray[np.float64],
+    alpha: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    *,
+    look: Callable[[], None],
+) -> NDArray[np.float64]:
+    """Polish rows that have k variables of sum 0 each, all others staying as they are.
+
+    Parameters
+    ----------
+    own : (m, k) bool
+        The class of each row, whose variable is at most the row's bound; others are at most 0.
+    bounds : (m,) float64
+    gram : (m, m) float64
+        Kernel values among the rows.
+    alpha, gradient : (m, k) float64
+        A feasible point, and the gradient there.
+    look : callable
+        Called between two parts of the work; raises to end it.
+    """
+    m, k = alpha.shape
+    box = Box(
+        (gradient + gram @ alpha).ravel(),
+        np.full(m * k, -np.inf),
+        np.where(own, bounds[:, None], 0.0).ravel(),
+    )
+    of_variables = np.kron(gram, np.eye(k)).astype(np.float64, copy=False)
+    groups = np.repeat(np.arange(m), k)
+    found = polish(of_variables, box, alpha.ravel(), groups=groups, look=look).reshape(m, k)
+    # Sums are 0 up to rounding, of which nothing is to stay where all others are 0.
+    nothing = ~(found.any(axis=1, where=~own))
+    found[nothing] = 0.0
+    return found
 
 
 def polish(

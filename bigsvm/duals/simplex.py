@@ -27,22 +27,20 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from bigsvm.core import simplex
-from bigsvm.duals.dual import Dual, Steps
+from bigsvm.duals.dual import Dual
 from bigsvm.duals.formulations import check_positive
 from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
 from bigsvm.duals.problem import Problem
+from bigsvm.duals.row_steps import RowSteps
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from bigsvm.duals.problem import Selection, Values
-
-SLICE_WORK = 1 << 28
-"""Values that the steps of one slice look at, whatever the number of classes: a tenth of a second
-or two."""
 
 
 class RowSolver(IntEnum):
@@ -211,6 +209,22 @@ class _Part(NamedTuple):
         most: Values = np.where(self.room, self.gradient, -np.inf).max(axis=1)
         return most
 
+    @property
+    def is_free(self) -> NDArray[np.bool_]:
+        """Which can move either way."""
+        free: NDArray[np.bool_] = self.room.sum(axis=1) > 1
+        return free
+
+    @property
+    def score(self) -> Values:
+        """Largest gradient with room less the smallest: ψ, or below 0 by how much none is.
+
+        A row all at its bounds may only rise in one class, from which the others are so far.
+        """
+        others = np.where(self.room, np.inf, self.gradient).min(axis=1)
+        score: Values = self.most - np.where(self.is_free, self.least, others)
+        return score
+
 
 @dataclass(frozen=True)
 class SimplexDual(Dual[Violations]):
@@ -257,7 +271,7 @@ class SimplexDual(Dual[Violations]):
                 )
             places, least = np.arange(len(part.label)), part.least
             gap = max(gap, float((part.most - least).max(initial=0.0)))
-            support, free = part.alpha.any(axis=1), part.room.sum(axis=1) > 1
+            support, free = part.alpha.any(axis=1), part.is_free
             n_support += int(support.sum())
             n_free += int(free.sum())
             n_bounded += int((support & ~free).sum())
@@ -302,11 +316,8 @@ class SimplexDual(Dual[Violations]):
         free = np.zeros(n, np.bool_)
         worst, largest = [0], -np.inf
         for part in self._parts(alpha, outputs, rows):
-            # A row all at its bounds may only rise in one class, from which the others are so far.
-            others = np.where(part.room, np.inf, part.gradient).min(axis=1)
-            is_free = part.room.sum(axis=1) > 1
-            score = part.most - np.where(is_free, part.least, others)
-            scores[part.span], free[part.span] = score, is_free
+            score = part.score
+            scores[part.span], free[part.span] = score, part.is_free
             if score.max() > largest:
                 largest, worst = float(score.max()), [part.span.start + int(score.argmax())]
         return pick(
@@ -325,7 +336,11 @@ class SimplexDual(Dual[Violations]):
         last: NDArray[np.int64] | None = None,
         n_done: int = 0,
     ) -> RowSteps:
-        return RowSteps(self, alpha, gradient, rows, diagonal=diagonal, last=last, n_done=n_done)
+        return RowSteps(
+            alpha, gradient, self.formulation.bounds(rows), self.formulation.label[rows],
+            solver=int(self.solver), cooling=int(self.cooling),
+            diagonal=diagonal, last=last, n_done=n_done,
+        )  # fmt: skip
 
     def doubtful(
         self, alpha: Values, outputs: Values, *, tol: float, error: float
@@ -336,87 +351,27 @@ class SimplexDual(Dual[Violations]):
             chosen[part.span] = violates & ~part.alpha.any(axis=1)
         return np.flatnonzero(chosen)
 
-
-class RowSteps(Steps):
-    """The state of row steps, laid out for `bigsvm.core.simplex`.
-
-    Parameters
-    ----------
-    dual : SimplexDual
-    alpha, gradient : (m, k) float64
-    rows : (m,) int64
-    diagonal : (m,) float64
-    last : (2,) int64, optional
-    n_done : int
-    """
-
-    def __init__(
+    def newton(
         self,
-        dual: SimplexDual,
         alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
-        *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None,
-        n_done: int,
-    ) -> None:
-        self._dual, self._size = dual, len(rows)
-        formulation = dual.formulation
-        self.state = simplex.make_state(
-            alpha, gradient, formulation.bounds(rows),
-            formulation.label[rows].astype(np.int64), diagonal,
-        )  # fmt: skip
-        self.state.counters[0] = n_done
-        if last is not None:
-            self.state.counters[2] = max(last[0], 0)
-
-    @property
-    def alpha(self) -> Values:
-        """(m, k) float64."""
-        return self.state.alpha[:, : self._size].T
-
-    @property
-    def gradient(self) -> Values:
-        """(m, k) float64."""
-        return self.state.gradient[:, : self._size].T
-
-    @property
-    def gap(self) -> float:
-        """Largest ψ."""
-        return float(self.state.violation.max())
-
-    @property
-    def n_done(self) -> int:
-        """Rows solved for."""
-        return int(self.state.counters[0])
-
-    @property
-    def stamp(self) -> int:
-        """Of the last use of a kernel row."""
-        return int(self.state.counters[1])
-
-    @property
-    def last(self) -> NDArray[np.int64]:
-        """How often the level has been halved, and −1."""
-        return np.array([self.state.counters[2], -1], np.int64)
-
-    def advance(
-        self,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
+        outputs: Values,
+        at: Violations,
         *,
         tol: float,
-        max_steps: int,
-    ) -> tuple[int, int]:
-        """Solve for one row after the other; see `bigsvm.core.simplex.run`."""
-        return simplex.run(
-            self.state, rows, slots, used,
-            method=int(self._dual.solver), cooling=int(self._dual.cooling), tol=tol,
-            max_steps=min(max_steps, max(1, SLICE_WORK // self.state.alpha.size)),
+        gram: Callable[[NDArray[np.int64]], Values],
+        look: Callable[[], None],
+    ) -> Values | None:
+        # Rows that are settled, with or without a coefficient, stay so.
+        near = np.zeros(len(alpha), np.bool_)
+        for part in self._parts(alpha, outputs, None):
+            near[part.span] = part.score > -2 * max(tol, at.gap)
+        rows = np.flatnonzero(near)
+        if not 0 < alpha[rows].size <= MOST_ROWS:
+            return None
+        own = np.arange(alpha.shape[1]) == self.formulation.label[rows][:, None]
+        better = alpha.copy()
+        better[rows] = polish_simplexes(
+            own, self.formulation.bounds(rows), gram(rows), alpha[rows],
+            self.gradient(alpha[rows], outputs[rows], rows), look=look,
         )  # fmt: skip
-
-    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
-        """By ψ, where it is above the level; quiet are rows that do not violate."""
-        simplex.violations(self.state, slots, int(self._dual.cooling), score, quiet)
+        return better

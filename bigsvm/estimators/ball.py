@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowSource
-    from bigsvm.duals.ball import L2SVC
+    from bigsvm.duals.ball import BallFormulation
     from bigsvm.duals.box import SelectionRule
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.tiles import KernelTiles
@@ -26,7 +26,7 @@ SAMPLE = 4096
 
 def ball_dual(
     source: RowSource,
-    formulation: L2SVC,
+    formulation: BallFormulation,
     tiles: KernelTiles,
     parameters: TrainingParameters,
     rule: SelectionRule,
@@ -37,7 +37,7 @@ def ball_dual(
         rows, _ = _sample(source, None, parameters.seed)
         columns = Columns(tiles, rows, sparse_partners=source.is_sparse)
         diagonal = float(tiles.diagonal(columns).max())
-    largest = diagonal + 1.0 / (formulation.C * max(formulation.class_weight))
+    largest = diagonal + 1.0 / formulation.largest_penalty
     return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest)
 
 

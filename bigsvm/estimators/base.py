@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -30,17 +28,22 @@ from bigsvm.kernels import Precomputed
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
     from bigsvm.models import KernelExpansion
 
+    Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
+
 SAME_NAMES = frozenset(
     {
         "C", "nu", "epsilon", "loss", "kernel", "degree", "gamma", "coef0", "tol", "class_weight",
-        "calibration", "selection", "working_set", "memory", "disk_cache", "checkpoint_every",
-        "max_iter", "solver", "sampling", "ball_tol", "certify",
+        "multiclass", "calibration", "selection", "working_set", "memory", "disk_cache",
+        "checkpoint_every", "max_iter", "solver", "sampling", "ball_tol", "certify",
+        "fit_intercept", "subproblem", "cooling",
     }
 )  # fmt: skip
 """Parameters of estimators that `TrainingParameters` calls the same."""
@@ -75,7 +78,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
         """
         source, labels, weights = self._training_data(X, y, sample_weight)
-        start = getattr(self, "model_", None) if self.warm_start else None
+        start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
         del labels
@@ -113,6 +116,10 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             max_seconds=float("inf") if self.max_time is None else self.max_time,
             **{name: value for name, value in given.items() if name in SAME_NAMES},
         )
+
+    def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
+        """Give the model to go on from, if there is to be one."""
+        return getattr(self, "model_", None) if self.warm_start else None
 
     def _check_labels(self, y: Any) -> None:
         """Refuse labels that this kind of estimator cannot learn."""
@@ -162,21 +169,59 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.support_ = model.support
         of_matrix = isinstance(model.kernel, Precomputed)
         self.support_vectors_ = np.empty((0, 0)) if of_matrix else model.support_vectors
-        self.dual_coef_ = model.coefficients[None, :]
-        self.intercept_ = np.array([model.intercept])
+        self.intercept_ = self._intercepts(model)
         self.certificate_ = dict(model.certificate)
         for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
             setattr(self, f"{name}_", self.certificate_[name])
         self.n_support_ = self._count_support(model)
         self.n_features_in_ = model.n_features
-        if self.kernel == "linear":
-            self.coef_ = np.asarray(self.dual_coef_ @ model.support_vectors).reshape(1, -1)
+
+    # Not attributes, which would take memory of their own where there are many functions.
+
+    @property
+    def dual_coef_(self) -> NDArray[np.float64]:
+        """Coefficients of the support vectors, (1, n_support)."""
+        coefficients: NDArray[np.float64] = self.model_.coefficients[None, :]
+        return coefficients
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Coefficients of the columns, (1, n_features); of the linear kernel only."""
+        self._check_linear()
+        return np.asarray(self.dual_coef_ @ self.model_.support_vectors).reshape(1, -1)
+
+    def _check_linear(self) -> None:
+        if self.model_.kernel.name != "linear":
+            raise AttributeError("coef_ is there with the linear kernel only")
+
+    def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
+        """Show intercepts as scikit-learn does."""
+        return np.array([model.intercept])
 
     def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
         """Support vectors, as scikit-learn counts them."""
         return np.array([len(model.support)], np.int32)
 
     def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
+        """Map the values of the model's one function, (n,), lazily where X is."""
+        return self._evaluate(
+            X,
+            lambda model, rows, threads: map_values(model.decision_function(rows, threads=threads)),
+            np.empty(0, dtype),
+        )
+
+    def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any]) -> Any:
+        """Evaluate the model at all rows, lazily where X is.
+
+        Parameters
+        ----------
+        X
+            As `fit` takes it.
+        evaluate : callable
+            Given the model, rows and threads, returns (n,) or (n, m).
+        of_none : (0,) or (0, m) array
+            What that is of no rows.
+        """
         model = self.model_
         if isinstance(X, str | os.PathLike | Store):
             rows = (X if isinstance(X, Store) else open_store(X)).rows
@@ -187,95 +232,24 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             X = as_row_source(X).as_dask()
         if is_dask_array(X):
             model.check_columns(X.shape[1])
+            wide = {}
+            if of_none.ndim > 1:
+                wide = {"new_axis": 1, "chunks": (X.chunks[0], of_none.shape[1:])}
             return X.map_blocks(
-                _block_values, model=model, map_values=map_values,
-                drop_axis=1, dtype=dtype, meta=np.empty(0, dtype),
+                _block_values, model=model, evaluate=evaluate, of_none=of_none,
+                drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
             )  # fmt: skip
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=[np.float32, np.float64], reset=False,
         )  # fmt: skip
         threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
-        return map_values(model.decision_function(as_row_source(X), threads=threads))
+        return evaluate(model, as_row_source(X), threads)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == Precomputed.name
         tags.input_tags.sparse = not tags.input_tags.pairwise
-        return tags
-
-
-def _is_calibrated(estimator: Classifier) -> bool:
-    if estimator.calibration is None:
-        raise AttributeError(
-            "calibration is None; probabilities need calibration='sigmoid' or 'isotonic'"
-        )
-    return True
-
-
-class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
-    """Two classes, told apart by the sign of the decision function."""
-
-    def _check_labels(self, y: Any) -> None:
-        check_classification_targets(y)
-
-    def _adopt(self, model: KernelExpansion) -> None:
-        super()._adopt(model)
-        self.classes_ = np.asarray(model.classes)
-
-    def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
-        positive = int(np.count_nonzero(model.coefficients > 0))
-        return np.array([len(model.support) - positive, positive], np.int32)
-
-    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
-        """Signed distances, (n,): positive is ``classes_[1]``.
-
-        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
-        """
-        return self._values(X)
-
-    def predict(self, X: Any) -> NDArray[Any] | da.Array:
-        """Labels by the sign of the decision function, (n,), lazy where that is.
-
-        A calibration changes none of them: near the threshold a label may have the smaller
-        probability of the two.
-        """
-        check_is_fitted(self)
-        classes = self.classes_
-        return self._stream(X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype)
-
-    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
-        """Probabilities of the classes, (n, 2), in the order of `classes_`.
-
-        By the calibration, and so only where the parameter of that name is set. Lazy where
-        `decision_function` is.
-        """
-        return self._probabilities(X, _both)
-
-    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
-        """Logarithms of `predict_proba`; that of 0 is -inf."""
-        return self._probabilities(X, _both_logarithms)
-
-    def _probabilities(self, X: Any, of_both: Any) -> Any:
-        check_is_fitted(self)
-        calibration = self.model_.calibration
-        if calibration is None:
-            raise ParameterError(
-                f"calibration is {self.calibration!r}, but the model was trained without; fit again"
-            )
-        positive = self._stream(X, calibration.probability, np.float64)
-        if not is_dask_array(positive):
-            return of_both(positive)
-        return positive.map_blocks(
-            of_both, new_axis=1, chunks=(positive.chunks[0], (2,)),
-            dtype=np.float64, meta=np.empty((0, 2)),
-        )  # fmt: skip
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         return tags
 
 
@@ -288,23 +262,10 @@ def _path(name: str, given: Any) -> str | None:
     return str(os.fspath(given))
 
 
-def _both(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities of both classes, (n, 2), from that of the second."""
-    return np.stack([1 - positive, positive], axis=1)
-
-
-def _both_logarithms(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        logarithms: NDArray[np.float64] = np.log(_both(positive))
-    return logarithms
-
-
 def _is_lazy(X: Any) -> bool:
     return is_dask_array(X) or is_zarr_array(X)
 
 
-def _block_values(rows: Any, model: KernelExpansion, map_values: Any) -> Any:
+def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:
     """Values of one block of a Dask array; on one thread, as Dask runs many at once."""
-    if rows.shape[0] == 0:
-        return map_values(np.empty(0))
-    return map_values(model.decision_function(as_row_source(rows)))
+    return evaluate(model, as_row_source(rows), 1) if rows.shape[0] else of_none

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm import __version__
 from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
+from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
-from bigsvm.estimators.parameters import Hooks
-from bigsvm.estimators.problem import make_problem
+from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
+from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.estimators.one_vs_rest import train_one_vs_rest
+from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
+from bigsvm.estimators.problem import are_many_classes, make_problem
 from bigsvm.estimators.running import (
     Trainer,
     decision_of,
@@ -25,15 +28,15 @@ from bigsvm.estimators.running import (
     limits_of,
     make_plan,
     open_checkpoint,
+    provenance_of,
 )
+from bigsvm.estimators.simplex import train_crammer_singer
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.kernels import Kernel, Precomputed
 from bigsvm.models import KernelExpansion
 from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
@@ -60,14 +63,14 @@ def train_model(
     source : RowSource
         (n, d).
     labels : (n,) array or None
-        Two distinct values of any sortable type, or targets; none for one class.
+        Two distinct values or more, of any sortable type, or targets; none for one class.
     sample_weight : (n,) float64 or None
         In [0, ∞); 2 means the row twice, 0 that it is not there.
     parameters : TrainingParameters
     hooks : Hooks, optional
     start : KernelExpansion, optional
         A model of the same rows, trained with other parameters, to start from. It costs one pass
-        with its support vectors.
+        with its support vectors. Neither may be of more than two classes.
 
     Returns
     -------
@@ -79,10 +82,26 @@ def train_model(
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
     parameters.check()
+    if parameters.formulation in WITH_CLASSES and are_many_classes(labels):
+        if start is not None:
+            raise ParameterError("a model of many classes starts from no other; leave it out")
+        # Handed over: 8 bytes a row that the budget does not count.
+        last_reference = [labels]
+        del labels
+        if parameters.multiclass == "ovr":
+            return expansion_of_classes(
+                train_one_vs_rest(source, last_reference.pop(), sample_weight, parameters, hooks)
+            )
+        return expansion_of_pairs(
+            train_one_vs_one(source, last_reference.pop(), sample_weight, parameters, hooks),
+            parameters.multiclass,
+        )
     hooks = hooks or Hooks()
     held_out = None
     if parameters.calibration is not None:
         held_out, sample_weight = hold_out(source, labels, sample_weight)
+    if parameters.formulation == CrammerSinger.name:
+        return train_crammer_singer(source, labels, sample_weight, parameters, hooks, start=start)
     classes, formulation = make_problem(parameters, source.n_rows, labels, sample_weight)
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
@@ -154,6 +173,11 @@ def _planned(
 
 def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> NDArray[np.float64]:
     """Alpha of all rows that a model of them, of the same formulation, has."""
+    if model.rule is not None:
+        raise ParameterError(
+            "the model to start from is one of many classes, which have no two to start from; set "
+            "warm_start to False"
+        )
     if model.formulation != formulation.name:
         raise ParameterError(
             f"the model to start from is a {model.formulation}, this one a {formulation.name}"
@@ -209,27 +233,6 @@ def _model(
         },
         provenance=provenance,
     )
-
-
-def provenance_of(
-    parameters: TrainingParameters,
-    source: RowSource,
-    class_weights: Iterable[float] | None,
-    fingerprint: dict[str, str],
-) -> dict[str, Any]:
-    """List where a model comes from, as JSON can say it."""
-    unlimited = parameters.max_seconds == float("inf")
-    return {
-        "bigsvm": __version__,
-        "parameters": {
-            **asdict(parameters),
-            "max_seconds": None if unlimited else parameters.max_seconds,
-            "class_weight": None if class_weights is None else list(class_weights),
-        },
-        "data": fingerprint["data"],
-        "n_rows": source.n_rows,
-        "first_index": source.first_index,
-    }
 
 
 def _fingerprint(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.estimators.base import Classifier
+from bigsvm.estimators.classifier import Classifier
 
 if TYPE_CHECKING:
     import os
@@ -48,22 +48,23 @@ class L2SVC(Classifier):
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     class_weight : dict, "balanced" or None
-    calibration, warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
-    checkpoint_every, max_iter, max_time, n_jobs, random_state
+    multiclass, decision_function_shape, break_ties, calibration, warm_start, selection,
+    working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter, max_time,
+    n_jobs, random_state
         As `SVC` has them; `selection` and `working_set` of certified training, `random_state` also
         of the samples.
 
     Attributes
     ----------
-    classes_ : (2,) array
+    classes_ : (k,) array
     support_ : (n_support,) int64
         Rows that are support vectors.
     support_vectors_ : (n_support, n_features) array or CSR
-    n_support_ : (2,) int32
-    dual_coef_ : (1, n_support) float64
-    intercept_ : (1,) float64
+    n_support_ : (k,) int32
+    dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
+    intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
         The sum of the coefficients, as the kernel of the bias is 1.
-    coef_ : (1, n_features) float64
+    coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
         Of the linear kernel only.
     converged_ : bool
         Whether a full sweep has certified `ball_tol`.
@@ -99,6 +100,9 @@ class L2SVC(Classifier):
         gamma: float | str = "scale",
         coef0: float = 0.0,
         class_weight: dict[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
         calibration: str | None = None,
         warm_start: bool = False,
         selection: str = "auto",
@@ -123,6 +127,9 @@ class L2SVC(Classifier):
         self.gamma = gamma
         self.coef0 = coef0
         self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.calibration = calibration
         self.warm_start = warm_start
         self.selection = selection

@@ -14,7 +14,6 @@ from bigsvm.budget import parse_bytes
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.fitting import provenance_of
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
@@ -30,6 +29,7 @@ from bigsvm.estimators.running import (
     limits_of,
     make_plan,
     open_checkpoint,
+    provenance_of,
 )
 from bigsvm.estimators.variables import make_variables
 from bigsvm.training import events

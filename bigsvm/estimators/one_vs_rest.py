@@ -24,7 +24,6 @@ from bigsvm.duals.ball import L2SVC
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.fitting import provenance_of
 from bigsvm.estimators.one_vs_one import Trained
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
@@ -41,6 +40,7 @@ from bigsvm.estimators.running import (
     limits_of,
     make_plan,
     open_checkpoint,
+    provenance_of,
 )
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.training.saving import Saver
@@ -68,6 +68,8 @@ class Functions(NamedTuple):
         By which nu-svc has divided coefficients and intercept; NaN for the others.
     certificate : Certificate
         Sums over the classes, and the worst gap.
+    label : (p,) int32
+        Class of each support row.
     """
 
     support: NDArray[np.int64]
@@ -75,6 +77,7 @@ class Functions(NamedTuple):
     intercepts: NDArray[np.float64]
     rho: NDArray[np.float64]
     certificate: Certificate
+    label: NDArray[np.int32]
 
 
 def train_one_vs_rest(
@@ -145,7 +148,7 @@ def train_one_vs_rest(
     ):
         trained = variables.formulation
         duals = tuple(trainer.dual(variables.source, column, plan) for column in trained.columns)
-        result = trainer.run(
+        result = trainer.decompose(
             variables.source,
             OneVsRestDual(trained, duals),
             plan,
@@ -254,4 +257,5 @@ def _functions(
         np.array([one.intercept for one in decisions]),
         np.array([one.found.get("rho", np.nan) for one in decisions]),
         certificate,
+        problem.label[support],
     )

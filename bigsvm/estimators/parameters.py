@@ -14,6 +14,7 @@ from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
+from bigsvm.duals.simplex import Cooling, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.training import events
@@ -21,10 +22,17 @@ from bigsvm.training import events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMULATIONS = ("c-svc", "nu-svc", "l2-svc", "one-class", "eps-svr", "nu-svr")
+FORMULATIONS = (
+    "c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-svr", "nu-svr",
+    "crammer-singer",
+)  # fmt: skip
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
 WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
+"""Of two classes, or of pairs of them."""
+CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
+REDUCTIONS = ("ovo", "ddag", "ovr")
+"""Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
 
 _NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")
 _SIZE = ((Real, str), "a number of bytes, or a size like '4GB'")
@@ -34,9 +42,13 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("checkpoint_every", "max_seconds"), _NUMBER),
     **dict.fromkeys(("seed", "max_iter"), _WHOLE),
     **dict.fromkeys(("threads", "kernel_rows"), ((Integral, _NONE), "a whole number or None")),
-    **dict.fromkeys(("formulation", "loss", "selection", "solver", "working_set"), _WORD),
+    **dict.fromkeys(
+        ("formulation", "loss", "selection", "solver", "working_set", "multiclass", "subproblem"),
+        _WORD,
+    ),
+    "cooling": ((str, _NONE), "a word or None"),
     "sampling": ((Real, str), "a number of rows, a share of them, or 'all'"),
-    "certify": ((bool, np.bool_), "True or False"),
+    **dict.fromkeys(("certify", "fit_intercept"), ((bool, np.bool_), "True or False")),
     **dict.fromkeys(("memory", "disk_cache"), _SIZE),
     **dict.fromkeys(("cache_dir", "checkpoint"), ((str, _NONE), "a path or None")),
     "kernel": ((str, Kernel), "the name of a kernel, or an instance of one"),
@@ -73,12 +85,16 @@ class TrainingParameters:
     sampling: float | str = 60
     ball_tol: float = 1e-6
     certify: bool = True
+    fit_intercept: bool = False
+    subproblem: str = "exact"
+    cooling: str | None = "log"
     kernel: str | Kernel = "rbf"
     degree: int = 3
     gamma: float | str = "scale"
     coef0: float = 0.0
     tol: float = 1e-3
     class_weight: Mapping[float, float] | str | None = None
+    multiclass: str = "ovo"
     calibration: str | None = None
     selection: str = "auto"
     working_set: str = "auto"
@@ -106,6 +122,8 @@ class TrainingParameters:
         resolve_gamma(self.gamma, n_features=1, variance=1.0)
         SelectionRule.from_name(self.selection)
         Solver.from_name(self.solver)
+        RowSolver.from_name(self.subproblem)
+        Cooling.from_name(self.cooling)
         check_sampling(self.sampling)
         parse_bytes(self.memory)
         self.disk_cache_bytes()
@@ -116,14 +134,15 @@ class TrainingParameters:
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
             ("loss", self.loss, LOSSES),
+            ("multiclass", self.multiclass, REDUCTIONS),
         ):
             if word not in known:
                 raise ParameterError(f"{name} is {word!r}; it must be one of {', '.join(known)}")
         if self.loss != "hinge" and self.formulation != "c-svc":
             raise ParameterError(f"loss {self.loss!r} is for c-svc, not {self.formulation}")
-        if self.class_weight is not None and self.formulation not in WITH_CLASSES:
+        if self.class_weight is not None and self.formulation not in CLASSIFIERS:
             raise ParameterError(
-                f"class_weight is for {_listed(WITH_CLASSES)}; {self.formulation} has no "
+                f"class_weight is for {_listed(CLASSIFIERS)}; {self.formulation} has no "
                 "classes: give the rows weights"
             )
         if self.seed < 0:
@@ -134,9 +153,12 @@ class TrainingParameters:
                 "None"
             )
         if self.calibration is not None and self.formulation not in WITH_CLASSES:
+            lacks = "classes to have probabilities of"
+            if self.formulation in CLASSIFIERS:
+                lacks = f"probabilities, as {_listed(WITH_CLASSES)} of two classes have"
             raise ParameterError(
-                f"calibration is {self.calibration!r}, but {self.formulation} has no classes to "
-                "have probabilities of; leave it out"
+                f"calibration is {self.calibration!r}, but {self.formulation} has no {lacks}; "
+                "leave it out"
             )
         check_nu(self.nu)
         check_epsilon(self.epsilon)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from bigsvm.duals.ball import L2SVC
+from bigsvm.duals.ball import L2SVC, L2OneClass
 from bigsvm.duals.formulations import (
     CSVC,
     Classification,
@@ -50,6 +50,8 @@ def make_problem(
     problem: Formulation
     if p.formulation == "one-class":
         problem = OneClass(nu=p.nu, n_rows=n_rows, sample_weight=weights)
+    elif p.formulation == "l2-one-class":
+        problem = L2OneClass(C=p.C, n_rows=n_rows, sample_weight=weights)
     elif labels is None:
         raise DataError(f"{p.formulation} needs a label or a target for each row")
     elif p.formulation == "eps-svr":
@@ -140,6 +142,14 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
     return classes, (labels == classes[1]).astype(np.int8)
 
 
+def are_many_classes(labels: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
+    """Whether labels have more than two distinct values, without sorting them."""
+    if labels is None or labels.ndim != 1 or not len(labels):
+        return False
+    others = labels[labels != labels[0]]
+    return bool(len(others) and (others != others[0]).any())
+
+
 def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Find all classes, sorted, and which of them each row has, (n,) int32.
 
@@ -218,12 +228,13 @@ def check_classes(
         raise ParameterError(
             f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
         )
-    if parameters.calibration is not None:
-        raise ParameterError(
-            f"calibration is {parameters.calibration!r}, which is for two classes; leave it out"
-        )
     weights = check_weights(sample_weight, n_rows)
     classes, codes = encode_classes(labels, n_rows)
+    if parameters.calibration is not None:
+        raise ParameterError(
+            f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
+            f"classification is supported with it), not for {len(classes)}; leave it out"
+        )
     counted = codes if weights is None else codes[weights > 0]
     return Classes(
         classes, codes, weights, class_weights(parameters.class_weight, classes, counted)

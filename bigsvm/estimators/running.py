@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from bigsvm.budget import (
     plan_training,
 )
 from bigsvm.cache.disk_cache import DiskCache
-from bigsvm.duals.ball import L2SVC, BallDual
+from bigsvm.duals.ball import L2SVC, BallDual, BallFormulation, L2OneClass
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.variance import weighted_variance
@@ -29,9 +29,10 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
+from bigsvm.training.sweep import VALUES_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
+BALLS = (L2SVC.name, L2OneClass.name)
+"""Formulations whose tolerance is that of a ball."""
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
 rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
@@ -121,18 +124,22 @@ class Trainer:
             if not (parameters.certify and reason in ENDS):
                 return search.result(reason)
             start, watch = search.alpha(), search.watch
-        return self.run(source, dual, plan, start=start, watch=watch, **saved)
+        result = self.decompose(source, dual, plan, start=start, watch=watch, **saved)
+        objective = result.certificate.objective
+        if isinstance(dual, BallDual) and result.certificate.converged and objective:
+            dual.energy(0.5 / objective, is_exact=True)
+        return result
 
     def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
         """Make the dual of a problem of one function."""
         parameters = self._parameters
         scarce = parameters.working_set == "all" and plan.holds_few_rows(SCARCE)
         rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
-        if isinstance(formulation, L2SVC):
+        if isinstance(formulation, BallFormulation):
             return ball_dual(source, formulation, self._tiles, parameters, rule)
         return BoxDual(formulation, rule)
 
-    def run(
+    def decompose(
         self,
         source: RowSource,
         dual: Dual[Any],
@@ -144,7 +151,21 @@ class Trainer:
         start: NDArray[np.float64] | None = None,
         watch: Watch | None = None,
     ) -> TrainingResult:
-        """Take a dual of any kind to its optimum; parameters as for `train` and `Decomposition`."""
+        """Run the outer loop, whatever the family of the problem.
+
+        Parameters
+        ----------
+        source : RowSource
+            In the order to train in.
+        dual : Dual
+            Of these rows.
+        plan, saver, limits, listener
+            As for `train`.
+        start : (n,) or (n, …) float64, optional
+            A feasible point to start from.
+        watch : Watch, optional
+            Of a search that has led there.
+        """
         parameters = self._parameters
         whole = parameters.working_set == "all"
         disk = None
@@ -156,9 +177,9 @@ class Trainer:
             )
         return Decomposition(
             source, dual, self._tiles, plan,
-            tol=parameters.ball_tol if parameters.formulation == L2SVC.name else parameters.tol,
-            whole=whole, disk=disk, start=start, watch=watch,
-            seed=parameters.seed, limits=limits, saver=saver, listener=listener,
+            tol=parameters.ball_tol if parameters.formulation in BALLS else parameters.tol,
+            whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
+            saver=saver, listener=listener,
         ).run()  # fmt: skip
 
 
@@ -189,9 +210,13 @@ def make_plan(
     ------
     MemoryBudgetError
     """
+    n_rows = source.n_rows if n_rows is None else n_rows
+    if n_outputs > 1:
+        # What a sweep adds to some rows, and their values with that, until these are replaced.
+        resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
     plan = plan_training(
         parse_bytes(parameters.memory),
-        n_rows=source.n_rows if n_rows is None else n_rows,
+        n_rows=n_rows,
         n_columns=source.n_columns,
         bytes_per_row=source.bytes_per_row,
         row_alignment=source.row_alignment if row_alignment is None else row_alignment,
@@ -349,6 +374,27 @@ def fingerprint_of(
         "class weights": repr(class_weights),
         "kernel": repr(kernel),
         "bigsvm": _this_version(),
+    }
+
+
+def provenance_of(
+    parameters: TrainingParameters,
+    source: RowSource,
+    class_weights: Iterable[float] | None,
+    fingerprint: dict[str, str],
+) -> dict[str, Any]:
+    """List where a model comes from, as JSON can say it."""
+    unlimited = parameters.max_seconds == float("inf")
+    return {
+        "bigsvm": __version__,
+        "parameters": {
+            **asdict(parameters),
+            "max_seconds": None if unlimited else parameters.max_seconds,
+            "class_weight": None if class_weights is None else list(class_weights),
+        },
+        "data": fingerprint["data"],
+        "n_rows": source.n_rows,
+        "first_index": source.first_index,
     }
 
 

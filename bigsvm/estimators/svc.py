@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.estimators.base import Classifier
+from bigsvm.estimators.classifier import Classifier
 
 if TYPE_CHECKING:
     import os
@@ -39,14 +39,23 @@ class SVC(Classifier):
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
+    multiclass : {"ovo", "ddag", "ovr"}
+        How more than two classes are told apart. ``"ovo"`` and ``"ddag"`` train a function for each
+        pair of them, on its rows alone: each has a vote, or a decision graph asks k - 1 of them.
+        ``"ovr"`` trains one for each class against the rest, all together, and the largest decides.
+    decision_function_shape : {"ovr", "ovo"}
+        What `decision_function` is of more than two classes: a value for each class, or for each
+        pair.
+    break_ties : bool, default False
+        Whether of classes with as many votes the one with the largest value wins, not the first.
     calibration : {"sigmoid", "isotonic"} or None
         How decision values become probabilities: by a sigmoid (Platt 1999), or by the best
         ascending function, for many thousands of rows. It is fitted, once, on a tenth of the rows,
         which are not trained on; which they are depends on the data alone. None is no
-        probabilities, and all rows are trained on.
+        probabilities, and all rows are trained on. Of two classes only.
     warm_start : bool, default False
         Whether `fit` starts from the model of the last one, which must be of the same rows: after a
-        change of C, of a weight or of epsilon it takes fewer steps.
+        change of C, of a weight or of epsilon it takes fewer steps. Of two classes only.
     selection : {"auto", "second-order", "hmg", "mvp"}
         How the solver chooses a pair of variables.
     working_set : {"auto", "all"}
@@ -78,15 +87,16 @@ class SVC(Classifier):
 
     Attributes
     ----------
-    classes_ : (2,) array
+    classes_ : (k,) array
     support_ : (n_support,) int64
-        Rows that are support vectors.
+        Rows that are support vectors, ascending; of more than two classes grouped by class, as
+        scikit-learn has them for any number, and ascending within each.
     support_vectors_ : (n_support, n_features) array or CSR
-    n_support_ : (2,) int32
+    n_support_ : (k,) int32
         Support vectors of each class.
-    dual_coef_ : (1, n_support) float64
-    intercept_ : (1,) float64
-    coef_ : (1, n_features) float64
+    dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
+    intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
+    coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
         Of the linear kernel only.
     converged_ : bool
     stop_reason_ : str
@@ -124,6 +134,9 @@ class SVC(Classifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
         calibration: str | None = None,
         warm_start: bool = False,
         selection: str = "auto",
@@ -146,6 +159,9 @@ class SVC(Classifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.calibration = calibration
         self.warm_start = warm_start
         self.selection = selection
@@ -182,20 +198,21 @@ class NuSVC(Classifier):
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
         Factors of the rows' weights.
-    calibration, warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
-    checkpoint_every, max_iter, max_time, n_jobs, random_state
+    multiclass, decision_function_shape, break_ties, calibration, warm_start, selection,
+    working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter, max_time,
+    n_jobs, random_state
         As `SVC` has them.
 
     Attributes
     ----------
-    classes_ : (2,) array
+    classes_ : (k,) array
     support_ : (n_support,) int64
         Rows that are support vectors.
     support_vectors_ : (n_support, n_features) array or CSR
-    n_support_ : (2,) int32
-    dual_coef_ : (1, n_support) float64
-    intercept_ : (1,) float64
-    coef_ : (1, n_features) float64
+    n_support_ : (k,) int32
+    dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
+    intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
+    coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
         Of the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
@@ -214,6 +231,9 @@ class NuSVC(Classifier):
         coef0: float = 0.0,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
+        multiclass: str = "ovo",
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
         calibration: str | None = None,
         warm_start: bool = False,
         selection: str = "auto",
@@ -235,6 +255,9 @@ class NuSVC(Classifier):
         self.coef0 = coef0
         self.tol = tol
         self.class_weight = class_weight
+        self.multiclass = multiclass
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.calibration = calibration
         self.warm_start = warm_start
         self.selection = selection

@@ -98,7 +98,7 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     values = apply("Add", summed, intercept, to="values")
     shape = ["n"] if model.rule is None else ["n", model.n_functions]
     outputs = [helper.make_tensor_value_info("values", TensorProto.DOUBLE, shape)]
-    labels = (-1, 1) if model.formulation == "one-class" else model.classes
+    labels = (-1, 1) if model.kind == "one-class" else model.classes
     if labels is not None:
         array, kind = _label_array(labels)
         if model.rule in OF_CLASSES:

@@ -68,6 +68,9 @@ class KernelExpansion:
         What the training data were scaled by, and prediction scales rows by that are not scaled.
     calibration : Calibration or None
         Makes probabilities of the second class from decision values.
+    bounds : (n_support,) float64 or None
+        Of crammer-singer, C · weight of each support vector: its coefficients are between minus
+        this and this, and how near tells how much its label is to be doubted.
     certificate : dict
         Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
     provenance : dict
@@ -90,6 +93,7 @@ class KernelExpansion:
     rule: str | None = None
     scaler: Scaler | None = None
     calibration: Calibration | None = None
+    bounds: NDArray[np.float64] | None = None
     certificate: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -105,6 +109,10 @@ class KernelExpansion:
                 f"coefficients {found[0]}, intercepts {found[1]} and {found[2]} support vectors; "
                 f"with the rule {self.rule} of {n_classes} classes, and as many rows in support, "
                 f"they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
+            )
+        if self.bounds is not None and self.bounds.shape != self.support.shape:
+            raise ParameterError(
+                f"bounds {self.bounds.shape} of {len(self.support)} support vectors; one for each"
             )
         if self.rule is not None and self.calibration is not None:
             raise ParameterError("a calibration of many classes; there are those of two only")
@@ -212,6 +220,37 @@ class KernelExpansion:
         self._stream(source, reduce, threads, block_bytes, on_progress)
         return codes
 
+    def class_values(
+        self, source: RowSource, *, threads: int = 1, block_bytes: int = PREDICTION_BLOCKS
+    ) -> NDArray[np.float64]:
+        """Values of the classes, (n_rows, k) float64, streamed as by `decide`.
+
+        Of functions of pairs the votes, and less than half a vote for what the pairs are sure of
+        (`votes.one_vs_rest_values`); of functions of one class each, these.
+
+        Parameters
+        ----------
+        source, threads, block_bytes
+            As for `decision_function`.
+
+        Raises
+        ------
+        DataError
+            As for `decision_function`.
+        ParameterError
+            The model is not one of many classes.
+        """
+        if self.rule is None:
+            raise ParameterError("the model has one function; its values are decision_function's")
+        n_classes, of_pairs = len(self.classes or ()), self.rule in votes.OF_PAIRS
+        found = np.empty((source.n_rows, n_classes))
+
+        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            found[rows] = votes.one_vs_rest_values(values, n_classes) if of_pairs else values
+
+        self._stream(source, reduce, threads, block_bytes, None)
+        return found
+
     def _stream(
         self,
         source: RowSource,
@@ -241,8 +280,8 @@ class KernelExpansion:
     @property
     def kind(self) -> str:
         """The formulation of LIBSVM whose models predict like this one."""
-        like_c_svc = ("c-svc squared hinge", "l2-svc")
-        return "c-svc" if self.formulation in like_c_svc else self.formulation
+        like = {"c-svc squared hinge": "c-svc", "l2-svc": "c-svc", "l2-one-class": "one-class"}
+        return like.get(self.formulation, self.formulation)
 
     @property
     def doubt(self) -> str | None:
@@ -251,11 +290,19 @@ class KernelExpansion:
         LIBSVM's tolerance is one of the undivided dual: where rho, which nobody knows before, is
         not much larger, decision values are as wrong as they are large.
         """
-        rho, gap = self.certificate.get("rho"), self.certificate.get("gap")
-        if self.formulation == "l2-svc" and self.certificate.get("converged") and (gap or 0) > 1:
+        pair = self.certificate.get("pairs", {}).get("least_sure")
+        if pair is not None and self.classes is not None:
+            first, second = (self.classes[code] for code in pair["classes"])
+            alone = self._doubt(pair["rho"], pair["gap"])
+            return None if alone is None else f"classes {first!r} and {second!r}: {alone}"
+        return self._doubt(self.certificate.get("rho"), self.certificate.get("gap"))
+
+    def _doubt(self, rho: float | None, gap: float | None) -> str | None:
+        balls = {"l2-svc": "margins", "l2-one-class": "rho"}
+        if self.formulation in balls and self.certificate.get("converged") and (gap or 0) > 1:
             return (
                 f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
-                "margins; lower ball_tol"
+                f"{balls[self.formulation]}; lower ball_tol"
             )
         if not self.certificate.get("converged") or rho is None or gap is None:
             return None

@@ -45,6 +45,8 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     )
     if model.centre is not None:
         tensors["centre"] = model.centre
+    if model.bounds is not None:
+        tensors["bounds"] = model.bounds
     calibration = None
     if model.calibration is not None:
         tensors["calibration"] = model.calibration.numbers
@@ -125,6 +127,9 @@ def _attributes(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         raise ValueError("its coefficients are dense if, and only if, there is no rule")
     if rule is not None and (intercepts.dtype != np.float64 or not np.isfinite(intercepts).all()):
         raise ValueError("its intercepts are not finite numbers of float64")
+    bounds = tensors.get("bounds")
+    if bounds is not None and (bounds.dtype != np.float64 or not (bounds > 0).all()):
+        raise ValueError("its bounds are not numbers of float64, > 0")
     # Models of earlier versions have none.
     calibration = header.get("calibration")
     if calibration is not None:
@@ -145,6 +150,7 @@ def _attributes(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dic
         formulation=header["formulation"],
         rule=rule,
         calibration=calibration,
+        bounds=bounds,
         scaler=scaler,
         certificate=header["certificate"],
         provenance=header["provenance"],

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.budget import show_bytes
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
-from bigsvm.report.text import count, number
+from bigsvm.report.text import count, label_text, number
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from bigsvm.data.scaler import Scaler
@@ -138,13 +138,13 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         ("model", record["path"]),
         ("formulation", record["formulation"]),
         ("kernel", kernel),
-        ("classes", _classes(model)),
+        ("classes", classes_text(model)),
         ("decided by", _rule(model)),
         ("features", count(record["n_features"])),
         ("intercept", None if model.rule is not None else number(record["intercept"])),
         ("probabilities", calibration_text(model)),
         ("scales rows by", _scaler(record["scaler"])),
-        *certificate_lines(record["certificate"]),
+        *certificate_lines(record["certificate"], model.classes),
         ("written by", "LIBSVM" if is_libsvms else f"bigsvm {provenance.get('bigsvm', '-')}"),
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
         ("on disk", show_bytes(record["bytes_on_disk"])),
@@ -164,14 +164,15 @@ def _rule(model: KernelExpansion) -> str | None:
     return None if model.rule is None else _RULES[model.rule].format(count(model.n_functions))
 
 
-def _classes(model: KernelExpansion) -> str | None:
+def classes_text(model: KernelExpansion) -> str | None:
+    """Name the classes to a person, of many the first ones; None where there are none."""
     classes = model.classes
     if classes is None:
         return None
     if model.rule is None:
         return f"{classes[0]} (negative), {classes[1]} (positive)"
     more = len(classes) - _SHOWN_LABELS
-    shown = ", ".join(str(label) for label in classes[:_SHOWN_LABELS])
+    shown = ", ".join(label_text(label) for label in classes[:_SHOWN_LABELS])
     return f"{count(len(classes))}: {shown}" + (f", and {count(more)} more" if more > 0 else "")
 
 
@@ -197,29 +198,60 @@ _OF_KERNELS = {
 }
 
 
-def certificate_lines(certificate: Mapping[str, Any]) -> Lines:
-    """Why training stopped, what it proved, and what it cost."""
+def certificate_lines(
+    certificate: Mapping[str, Any], classes: Sequence[float] | Sequence[str] | None = None
+) -> Lines:
+    """Why training stopped, what it proved, and what it cost.
+
+    Parameters
+    ----------
+    certificate : mapping
+        Of a model.
+    classes : sequence, optional
+        The model's, to name those of the worst pair.
+    """
     if not certificate:
         return [("certificate", "none")]
     reason = StopReason(certificate["stop_reason"])
     idle = certificate.get("cpu_idle")
     uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
+    bounded = f"of them {count(certificate['n_bounded'])} bounded"
+    if "pairs" in certificate:
+        bounded = f"shared by the pairs; {count(certificate['n_bounded'])} coefficients are bounded"
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),
+        ("pairs of classes", _pairs(certificate.get("pairs"), classes)),
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
         ("KKT gap", f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"),
         ("duality gap", number(certificate["duality_gap"], 4)),
         (
             "support vectors",
-            f"{count(certificate['n_support'])}, of them {count(certificate['n_bounded'])} bounded",
+            f"{count(certificate['n_support'])}, {bounded}",
         ),
         (
             "cost",
-            f"{certificate['n_sweeps']} sweeps, {count(certificate['n_iter'])} pair steps, "
+            f"{certificate['n_sweeps']} sweeps, {count(certificate['n_iter'])} steps, "
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
             f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
         ),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
     ]
+
+
+def _pairs(
+    pairs: Mapping[str, Any] | None, classes: Sequence[float] | Sequence[str] | None
+) -> str | None:
+    """How the pairs of many classes have ended, and which of them is the worst."""
+    if pairs is None or classes is None:
+        return None
+    ended = [f"{count(n)} {reason}" for reason, n in pairs["stop_reasons"].items()]
+    if pairs["n_begun"] < pairs["n_pairs"]:
+        ended.append(f"{count(pairs['n_pairs'] - pairs['n_begun'])} never begun")
+    worst = pairs["worst"][0]
+    first, second = (label_text(classes[code]) for code in worst["classes"])
+    return (
+        f"{', '.join(ended)}; the worst is {first} and {second}: KKT gap "
+        f"{number(worst['gap'], 4)}, {count(worst['n_support'])} support vectors"
+    )

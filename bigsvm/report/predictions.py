@@ -10,6 +10,7 @@ import numpy as np
 
 from bigsvm.errors import DataError
 from bigsvm.files import sync_directory
+from bigsvm.report.text import label_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +107,7 @@ def write_labels(
         Decision values, for a calibration.
     """
     order = np.argsort(original_rows, kind="stable")
-    names = [_label(label) for label in classes]
+    names = [label_text(label) for label in classes]
     if calibration is None or values is None:
         _write(
             path, (f"{names[code]}\n" for part in _parts(order) for code in codes[part].tolist())
@@ -158,10 +159,3 @@ def _probability_lines(
         rows = zip(codes[part].tolist(), (1 - second).tolist(), second.tolist(), strict=True)
         for code, p, q in rows:
             yield f"{names[code]} {p!r} {q!r}\n"
-
-
-def _label(label: float | str) -> str:
-    """Write a label as LIBSVM text has it: whole numbers without a point."""
-    if isinstance(label, str):
-        return label
-    return str(int(label)) if float(label).is_integer() else repr(float(label))

@@ -42,3 +42,10 @@ def number(value: float | None, digits: int = 6) -> str:
 def count(value: int) -> str:
     """Show an integer with its thousands apart."""
     return f"{value:,}".replace(",", " ")
+
+
+def label_text(label: float | str) -> str:
+    """Write a label as LIBSVM text has it: whole numbers without a point."""
+    if isinstance(label, str):
+        return label
+    return str(int(label)) if float(label).is_integer() else repr(float(label))

@@ -172,7 +172,7 @@ class CoreSet:
         # What steps add up to 1 only but for rounding.
         total = self.weights.sum()
         self.weights, self.gradient = self.weights / total, exact / total
-        return drift / max(self.energy, np.finfo(np.float64).tiny)
+        return drift / max(abs(self.energy), np.finfo(np.float64).tiny)
 
     @property
     def parts(self) -> NDArray[np.int64]:

@@ -216,16 +216,17 @@ class SampledSearch:
     def alpha(self) -> NDArray[np.float64]:
         """(n,) float64: the signed dual's α = y a / R, of which margins are 1."""
         alpha = np.zeros(self._source.n_rows)
-        alpha[self.core.indices] = self.core.beta / self.core.energy
+        alpha[self.core.indices] = self.core.beta / self._dual.energy(self.core.energy)
         return alpha
 
     def result(self, reason: StopReason) -> TrainingResult:
         """Give the model of the search alone, of whose rows nothing is known but the core set."""
         core, count = self.core, self.count
-        found = 0.5 / core.energy if len(core) else None
+        energy = self._dual.energy(core.energy) if len(core) else None
+        found = None if energy is None else 0.5 / energy
         support = np.flatnonzero(core.weights)
         order = support[np.argsort(core.indices[support])]
-        alpha = core.beta[order] / core.energy
+        alpha = core.beta[order] if energy is None else core.beta[order] / energy
         certificate = Certificate(
             converged=False, stop_reason=reason, tol=self._tol, objective=found,
             gap=None, duality_gap=None, n_support=len(support), n_bounded=0, n_sweeps=0,
@@ -240,8 +241,8 @@ class SampledSearch:
         return self._dual.goal_on_simplex(self._tol, self.core.energy)
 
     def _begin(self) -> None:
-        """Make the exact ball of some random rows of both classes."""
-        formulation, n = self._dual.classes, self._source.n_rows
+        """Make the exact ball of some random rows, of each class one at least."""
+        formulation, n = self._dual.formulation, self._source.n_rows
         rng = np.random.default_rng(self._seed)
         weighted = formulation.movable_by_class()
         chosen = rng.integers(0, n, min(FIRST_POINTS, n))
@@ -305,7 +306,7 @@ class SampledSearch:
 
     def _farthest(self, rows: RandomRows, n_samples: int, take: int) -> Farthest:
         """Find the farthest rows of each of some samples, in the core set and not."""
-        formulation, size = self._dual.classes, self._sample
+        formulation, size = self._dual.formulation, self._sample
         shape = (n_samples, take)
         best, least = np.full(shape, -1), np.full(shape, np.inf)
         of_core = np.full(n_samples, np.inf)
@@ -313,7 +314,7 @@ class SampledSearch:
         for indices, values in rows.draw(n_samples * size):
             if n_samples * size <= MOST_ROWS:
                 held.append((indices, values))
-            products = formulation.sign[indices] * self.core.outputs(values)
+            products = formulation.signs(indices) * self.core.outputs(values)
             products[~formulation.has_variable(indices)] = np.inf
             sample = (done + np.arange(len(indices))) // size
             there = np.flatnonzero(self.core.holds(indices))

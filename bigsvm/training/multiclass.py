@@ -64,6 +64,8 @@ class OneVsOne(NamedTuple):
     intercepts : (n_pairs,) float64
     rho : (n_pairs,) float64
         By which nu-svc has divided coefficients and intercept; NaN for the others.
+    gaps : (n_pairs,) float64
+        KKT gap of each; NaN where it is not known.
     certificate : Certificate
         Sums over the pairs, and the worst gap; converged only if all pairs are.
     pairs : dict
@@ -74,6 +76,7 @@ class OneVsOne(NamedTuple):
     coefficients: sp.csr_array
     intercepts: NDArray[np.float64]
     rho: NDArray[np.float64]
+    gaps: NDArray[np.float64]
     certificate: Certificate
     pairs: dict[str, Any]
 
@@ -152,10 +155,10 @@ class PairTraining:
         # The batch before, and all that its pairs have freed.
         give_back_freed_memory()
         rows = self._classes.hold(batch, self._look)
-        for number, (first, second) in zip(
-            numbers[left].tolist(), batch.pairs[left].tolist(), strict=True
-        ):
-            self._one(number, (first, second), rows.pair(first, second))
+        # One by one: half a million pairs as Python's lists would take 100 MB.
+        for place in left:
+            first, second = batch.pairs[place].tolist()
+            self._one(int(numbers[place]), (first, second), rows.pair(first, second))
 
     def _one(self, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, or go on with it."""
@@ -239,6 +242,7 @@ class PairTraining:
             coefficients,
             records["intercept"].copy(),
             records["rho"].copy(),
+            records["gap"].copy(),
             certificate,
             self._table(reasons),
         )

@@ -12,6 +12,7 @@ KINDS = {
     "nu-svc": bigsvm.NuSVC(nu=0.4, gamma=0.3),
     "l2-svc": bigsvm.L2SVC(C=2.0, gamma=0.3, solver="mfw", sampling=0.2, ball_tol=1e-8),
     "one-class": bigsvm.OneClassSVM(nu=0.2, gamma=0.3),
+    "l2-one-class": bigsvm.L2OneClassSVM(C=20.0, gamma=0.3, solver="fw", sampling=30),
     "eps-svr": bigsvm.SVR(C=2.0, epsilon=0.05, gamma=0.3),
     "nu-svr": bigsvm.NuSVR(C=2.0, nu=0.3, gamma=0.3),
 }
@@ -89,6 +90,10 @@ UNUSED = [
     ("l2-svc", "--epsilon", 0.1),
     ("l2-svc", "--loss", "hinge"),
     ("l2-svc", "--tol", 0.01),
+    ("l2-one-class", "--nu", 0.3),
+    ("l2-one-class", "--tol", 0.01),
+    ("l2-one-class", "--class-weight", "balanced"),
+    ("l2-one-class", "--loss", "squared_hinge"),
     *(
         (kind, option, value)
         for kind in ("c-svc", "one-class", "eps-svr")
@@ -180,7 +185,7 @@ def test_an_unknown_solver_is_refused_with_the_known_ones(data, tmp_path):
         assert known in ended.stderr
 
 
-@pytest.mark.parametrize("formulation", ["l2-svc", "c-svc"])
+@pytest.mark.parametrize("formulation", ["l2-svc", "l2-one-class", "c-svc"])
 def test_gamma_of_the_mean_distance(formulation, data, tmp_path):
     options = ("--formulation", formulation, "--gamma", "mean-distance")
     assert answer("train", data / "train.zarr", tmp_path / "m", *options)["converged"]
@@ -205,3 +210,22 @@ def test_a_search_that_was_stopped_is_resumed_by_its_directory_alone(data, tmp_p
     record = answer("train", "--resume", run, "--max-iter", "-1")
     assert record["converged"]
     assert record["objective"] == pytest.approx(whole["objective"], rel=1e-4)
+
+
+def test_a_ball_of_one_class_is_stopped_in_its_search_and_resumed(data, tmp_path):
+    run = tmp_path / "run"
+    options = ("--formulation", "l2-one-class", "--C", "100", "--gamma", "0.3")
+    whole = answer("train", data / "train.zarr", tmp_path / "whole", *options)
+    stopped = answer(
+        "train", data / "train.zarr", tmp_path / "m", *options,
+        "--checkpoint", run, "--max-iter", "10",
+    )  # fmt: skip
+    assert stopped["stop_reason"] == "max_iter"
+    assert stopped["n_sweeps"] == 0
+    assert stopped["classes"] is None
+    record = answer("train", "--resume", run, "--max-iter", "-1")
+    assert record["converged"]
+    assert record["objective"] == pytest.approx(whole["objective"], rel=1e-4)
+    sampled = answer("train", data / "train.zarr", tmp_path / "s", *options, "--no-certify")
+    assert sampled["stop_reason"] == "sampled"
+    assert sampled["gap"] is None

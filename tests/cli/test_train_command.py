@@ -138,7 +138,9 @@ class TestTrain:
 
     def test_more_than_two_classes(self, tmp_path):
         (tmp_path / "three").write_text("1 1:1\n2 1:2\n3 1:3\n")
-        assert "y has 3 class" in error_of("train", tmp_path / "three", tmp_path / "m")
+        assert answer("train", tmp_path / "three", tmp_path / "m")["classes"] == [1, 2, 3]
+        (tmp_path / "one").write_text("1 1:1\n1 1:2\n")
+        assert "y has 1 class" in error_of("train", tmp_path / "one", tmp_path / "m")
 
     def test_the_store_or_what_to_resume_is_needed(self, tmp_path):
         assert "--resume" in run_here("train", code=2).stderr

@@ -6,7 +6,7 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
-from bigsvm.duals.ball import L2SVC, BallDual, Solver
+from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
 from bigsvm.errors import DataError, ParameterError
 
 KERNELS = {
@@ -18,25 +18,31 @@ WEIGHTED = {
     "equal": {},
     "classes": {"class_weight": (0.5, 2.0)},
     "rows": {"sample_weight": np.random.default_rng(9).choice([0.0, 0.5, 1.0, 3.0], 40)},
+    "one class": {"sample_weight": np.random.default_rng(8).choice([0.0, 0.5, 1.0, 3.0], 40)},
 }
 
 
 class Problem:
-    """Rows (40, 3), K + 1, and K̃ among the rows that have a weight, all in float64."""
+    """Rows (40, 3), K + 1 or K, and K̃ among the rows that have a weight, all in float64."""
 
     def __init__(self, kernel, weighted, C=2.0, seed=0):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(40, 3))
         sign = np.where(X[:, 0] + rng.normal(size=40) > 0, 1, -1).astype(np.int8)
         given = WEIGHTED[weighted]
-        self.formulation = L2SVC(sign=sign, C=C, **given)
+        if weighted == "one class":
+            sign[:] = 1
+            self.formulation = L2OneClass(n_rows=40, C=C, **given)
+        else:
+            self.formulation = L2SVC(sign=sign, C=C, **given)
         self.y = sign.astype(np.float64)
         # C of each row, by the definition.
         bound = C * np.where(sign > 0, *reversed(given.get("class_weight", (1.0, 1.0))))
         bound = bound * given.get("sample_weight", 1.0)
         self.rows = np.flatnonzero(bound)
         self.C = bound
-        self.K = naive.kernel_matrix(X, X, **KERNELS[kernel]) + 1
+        self.K = naive.kernel_matrix(X, X, **KERNELS[kernel])
+        self.K += 0 if weighted == "one class" else 1
         among = np.ix_(self.rows, self.rows)
         y = self.y[self.rows]
         self.tilde = self.K[among] * np.outer(y, y) + np.diag(1 / bound[self.rows])
@@ -152,6 +158,23 @@ def test_of_a_largest_value_that_was_of_a_sample_no_radius_is_negative(problem):
     dual = BallDual(problem.formulation, largest=1e-3)
     assert dual.squared_radius(1.0) == 0.0
     assert dual.goal_on_simplex(0.1, 1.0) == 0.0
+
+
+def test_rounding_leaves_the_energy_that_the_ridge_has(problem):
+    least = 1 / problem.C.sum()
+    assert problem.dual.energy(2 * least) == 2 * least
+    assert problem.dual.energy(0.5 * least - 5e-5 * problem.dual.largest) == least
+    with pytest.raises(ParameterError, match="not positive semidefinite"):
+        problem.dual.energy(0.5 * least - 2e-4 * problem.dual.largest)
+    with pytest.raises(ParameterError, match="not positive semidefinite"):
+        problem.dual.energy(0.4 * least, is_exact=True)
+
+
+def test_of_a_definite_kernel_no_energy_is_refused(problem):
+    a = np.array(problem.C[problem.rows])  # all weight in the ridge
+    a /= a.sum()
+    R = a @ problem.tilde @ a
+    assert problem.dual.energy(R, is_exact=True) == R
 
 
 def test_a_weight_whose_ridge_is_infinite_is_none():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.duals.formulations import Box
-from bigsvm.duals.polish import polish
+from bigsvm.duals.polish import polish, polish_simplexes
 
 
 def problem(n, seed, C=1.0, gamma=0.5, *, total=0.0):
@@ -122,3 +122,25 @@ def test_an_indefinite_kernel_leaves_the_box_to_nobody():
     assert (found >= box.lower).all()
     assert (found <= box.upper).all()
     assert found.sum() == pytest.approx(0, abs=1e-9)
+
+
+@given(
+    st.integers(2, 8), st.integers(2, 4), st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 50.0])
+)
+@settings(max_examples=40)
+def test_rows_of_several_classes_reach_their_optimum_from_anywhere(n, k, seed, C):
+    """Violations at the level of rounding; sums of exactly 0 where nothing is left of a row."""
+    rng = np.random.default_rng(seed)
+    X, label = rng.normal(size=(n, 3)), rng.integers(k, size=n)
+    label[:2] = 0, 1
+    K = naive.kernel_matrix(X, X, "rbf", gamma=0.5)
+    bounds = C * rng.choice([0.5, 1.0], n)
+    own = np.eye(k, dtype=bool)[label]
+    share = rng.dirichlet(np.ones(k), n) * rng.integers(0, 2, n)[:, None]
+    alpha = bounds[:, None] * share.sum(axis=1, keepdims=True) * own - bounds[:, None] * share
+    after = polish_simplexes(own, bounds, K, alpha, own - K @ alpha, look=lambda: None)
+    assert (after <= own * bounds[:, None]).all()
+    np.testing.assert_allclose(after.sum(axis=1), 0, atol=1e-12 * C)
+    assert (after.any(axis=1) == (after > 0).any(axis=1)).all()
+    psi = naive.multiclass_violations(own - K @ after, label, bounds, after)
+    assert psi.max() <= 1e-9 * max(C, 1)

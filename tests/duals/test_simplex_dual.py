@@ -234,7 +234,7 @@ def test_resumed_with_fewer_rows_in_memory_it_gives_the_same_bits(point, tiles, 
 
 
 def test_slices_are_bounded_by_what_their_steps_look_at(point, tiles, monkeypatch):
-    monkeypatch.setattr("bigsvm.duals.simplex.SLICE_WORK", 10 * 64 * K_CLASSES)
+    monkeypatch.setattr("bigsvm.duals.row_steps.SLICE_WORK", 10 * 64 * K_CLASSES)
     work = sub_problem(point, tiles)
     work.cache.ensure(np.arange(N), stamp=0)
     assert work.advance(tol=1e-6) is Progress.STEPS_SPENT

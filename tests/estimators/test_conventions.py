@@ -18,11 +18,14 @@ KINDS = {
     "hinge": (bigsvm.SVC(gamma=1.0), {"C": [1e-3, 10.0]}),
     "squared hinge": (bigsvm.SVC(gamma=1.0, loss="squared_hinge"), {"C": [1e-3, 10.0]}),
     "nu-svc": (bigsvm.NuSVC(gamma=1.0), {"nu": [0.95, 0.2]}),
+    "crammer-singer": (bigsvm.CrammerSingerSVC(gamma=1.0), {"C": [1e-3, 10.0]}),
     "l2-svc": (bigsvm.L2SVC(gamma=1.0), {"C": [1e-3, 10.0]}),
     "one-class": (bigsvm.OneClassSVM(gamma=1.0), {"nu": [0.9, 0.1]}),
+    "l2-one-class": (bigsvm.L2OneClassSVM(gamma=1.0), {"C": [1e-3, 1e3]}),
     "eps-svr": (bigsvm.SVR(gamma=1.0), {"C": [1e-3, 10.0]}),
     "nu-svr": (bigsvm.NuSVR(gamma=1.0), {"C": [1e-3, 10.0]}),
 }
+ONE_CLASS = ("one-class", "l2-one-class")
 MOONS, LABELS = make_moons(150, noise=0.2, random_state=0)
 TARGETS = np.sin(2 * MOONS[:, 0]) + MOONS[:, 1]
 
@@ -39,9 +42,8 @@ def estimator(kind):
 
 @pytest.fixture
 def target(kind):
-    return {"one-class": np.ones(len(MOONS)), "eps-svr": TARGETS, "nu-svr": TARGETS}.get(
-        kind, LABELS
-    )
+    ones = dict.fromkeys(ONE_CLASS, np.ones(len(MOONS)))
+    return {**ones, "eps-svr": TARGETS, "nu-svr": TARGETS}.get(kind, LABELS)
 
 
 def values_of(estimator, X):
@@ -55,7 +57,7 @@ def share_inside(estimator, X, y=None):
 
 
 def scoring_of(kind):
-    return share_inside if kind == "one-class" else None
+    return share_inside if kind in ONE_CLASS else None
 
 
 def test_a_pipeline_is_its_steps(estimator, target):
@@ -124,5 +126,5 @@ def test_one_fitted_on_a_store_is_pickled_without_it(estimator, target, layout, 
 
 def test_what_each_is_scikit_learn_knows(kind, estimator):
     kinds = [check(estimator) for check in (is_classifier, is_regressor, is_outlier_detector)]
-    expected = {"one-class": 2, "eps-svr": 1, "nu-svr": 1}.get(kind, 0)
+    expected = {**dict.fromkeys(ONE_CLASS, 2), "eps-svr": 1, "nu-svr": 1}.get(kind, 0)
     assert [index for index, is_one in enumerate(kinds) if is_one] == [expected]

@@ -20,6 +20,7 @@ ESTIMATORS = {
     "nu-svc": (bigsvm.NuSVC(gamma=2.0, nu=0.3), {"nu": 0.35}),
     "l2-svc": (bigsvm.L2SVC(gamma=2.0, ball_tol=1e-8), {"C": 3.0}),
     "one-class": (bigsvm.OneClassSVM(gamma=2.0, nu=0.1), {"nu": 0.12}),
+    "l2-one-class": (bigsvm.L2OneClassSVM(gamma=2.0, C=50.0, ball_tol=1e-8), {"C": 90.0}),
     "svr": (bigsvm.SVR(gamma=2.0), {"C": 0.5, "epsilon": 0.12}),
     "nu-svr": (bigsvm.NuSVR(gamma=2.0, nu=0.3), {"nu": 0.25, "C": 2.0}),
 }
@@ -46,7 +47,7 @@ def test_the_same_problem_again_takes_no_steps(kind):
     X, y, z = data(500)
     target = z if "svr" in kind else y
     fine, rough = ({"tol": tol} for tol in (1e-5, 1e-3))
-    if kind == "l2-svc":
+    if kind in ("l2-svc", "l2-one-class"):
         fine, rough = ({"ball_tol": tol} for tol in (1e-8, 1e-7))
     model = clone(estimator).set_params(warm_start=True, **fine).fit(X, target)
     first = model.n_iter_

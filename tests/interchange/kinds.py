@@ -11,6 +11,7 @@ KINDS = [
     bigsvm.L2SVC(),
     bigsvm.NuSVC(nu=0.3),
     bigsvm.OneClassSVM(nu=0.2),
+    bigsvm.L2OneClassSVM(C=10),
     bigsvm.SVR(),
     bigsvm.NuSVR(),
 ]

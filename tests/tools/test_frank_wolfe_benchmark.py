@@ -111,12 +111,19 @@ def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
     assert found.reasons == ("converged",)
 
 
+def test_the_first_empty_sample_ends_searches_for_a_while():
+    before = search.EMPTY
+    with frank_wolfe_common.first_empty_sample_ends():
+        assert search.EMPTY == 0
+    assert search.EMPTY == before > 0
+
+
 def outcome(sampled, certified, *, n_certified=13, name="a1a"):
     y = np.array([-1.0, 1.0])
     return frank_wolfe_tables.Outcome(
         Parts(name, np.zeros((2, 3)), y, np.zeros((2, 3)), y, ""),
         frank_wolfe_tables.Setting(0.1, 120.0, 2),
-        frank_wolfe_tables.Chosen(4.0, 81.0, n_certified),
+        frank_wolfe_tables.Chosen(4.0, 0.1, 81.0, n_certified, 13),
         sampled,
         certified,
     )
@@ -162,7 +169,7 @@ def test_what_did_not_come_to_its_end_is_said():
 
 def test_where_the_paper_searched_for_sigma_it_is_said():
     (said,) = frank_wolfe_tables.notes(outcome({}, {}, name="usps"))
-    assert "searched for sigma" in said
+    assert "sigma was searched for" in said
     assert frank_wolfe_tables.notes(outcome({}, {})) == []
 
 
@@ -178,10 +185,22 @@ def test_the_smallest_of_equal_C_is_chosen_on_rows_that_were_not_trained_on(monk
     x, y = np.arange(100.0)[:, None], np.arange(100) % 2 * 1.0
     parts = Parts("toy", x, y, x, y, "")
     setting = frank_wolfe_tables.Setting(1.0, 120.0, 1)
-    assert frank_wolfe_tables.choose_C(parts, setting) == (4.0, 90.0, 12)
+    assert frank_wolfe_tables.choose(parts, setting) == (4.0, 1.0, 90.0, 12, 13)
     trained, held_out = seen[0]
     assert (len(trained), len(held_out)) == (70, 30)
     assert not trained & held_out
+
+
+def test_sigma_is_searched_for_where_the_paper_did(monkeypatch):
+    def fit(run, split):
+        model = run.make()
+        return of(60.0 - abs(np.log2(model.C) - 3) - abs(np.log2(model.gamma / 8)))
+
+    monkeypatch.setattr(frank_wolfe_tables, "fit", fit)
+    x, y = np.arange(100.0)[:, None], np.arange(100) % 2 * 1.0
+    setting = frank_wolfe_tables.Setting(2.0, 120.0, 1)
+    found = frank_wolfe_tables.choose(Parts("pendigits", x, y, x, y, ""), setting)
+    assert found == (8.0, 8.0, 60.0, 91, 91)
 
 
 def test_tables_of_tiny_data_from_end_to_end(folder, monkeypatch, capsys):

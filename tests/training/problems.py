@@ -4,7 +4,7 @@ import numpy as np
 
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
-from bigsvm.duals.ball import L2SVC, BallDual, Solver
+from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
@@ -101,7 +101,7 @@ def definition(X, y, alpha, intercept, *, C=1.0, gamma=0.5):
 class Ball:
     """A problem of a ball and a memory for it; each `search` and `train` is as a new process.
 
-    Memory is for 700 points.
+    Memory is for 700 points. Without y there is one class.
     """
 
     def __init__(
@@ -109,10 +109,12 @@ class Ball:
         sample_weight=None, ball_tol=1e-8, sampling=60, seed=0,
     ):  # fmt: skip
         self.source = X if hasattr(X, "blocks") else as_row_source(X)
-        self.y = np.asarray(y, np.float64)
         self.kernel = kernel or RBF(gamma=0.5)
-        formulation = L2SVC(sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight)
-        largest = 2.0 + 1 / C
+        if y is None:
+            formulation = L2OneClass(n_rows=self.source.n_rows, C=C, sample_weight=sample_weight)
+        else:
+            formulation = L2SVC(sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight)
+        largest = 1.0 + formulation.offset + 1 / C
         self.dual = BallDual(formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest)
         self.plan = TrainingPlan(capacity, capacity, capacity, 4096 * capacity, block_bytes, {})
         self._search = {"ball_tol": ball_tol, "sampling": sampling, "seed": seed}
@@ -120,7 +122,9 @@ class Ball:
     def tiles(self):
         centred = self.kernel.is_shift_invariant and not self.source.is_sparse
         centre = self.source.column_means() if centred else None
-        return KernelTiles(self.kernel, centre=centre, threads=1, offset=1.0)
+        return KernelTiles(
+            self.kernel, centre=centre, threads=1, offset=self.dual.formulation.offset
+        )
 
     def search(self, *, limits=None, checkpoint=None, tiles=None, certify=False, **options):
         return SampledSearch(

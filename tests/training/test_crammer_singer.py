@@ -81,7 +81,7 @@ def test_a_dense_problem_has_the_same_optimum(C, kernel, subproblem):
     certificate = result.certificate
     assert certificate.objective == pytest.approx(found, rel=1e-9)
     assert certificate.duality_gap == pytest.approx(primal - found, abs=1e-8 * found)
-    assert certificate.duality_gap >= 0
+    assert certificate.duality_gap >= -1e-12 * found  # at the optimum it is rounding
     psi = naive.multiclass_violations(np.eye(k)[label] - K @ alpha, label, C * weights, alpha)
     assert certificate.gap == pytest.approx(psi.max(), rel=1e-3, abs=1e-9)
     assert certificate.gap <= 1e-5
@@ -196,7 +196,7 @@ def many_phases(monkeypatch):
         "training.choice.DIRECT_ROWS": 0,
         "training.choice.SMALLEST_SET": 100,
         "training.choice.BAND": (0.6, 0.7),
-        "duals.simplex.SLICE_WORK": 1 << 19,
+        "duals.row_steps.SLICE_WORK": 1 << 19,
         "duals.simplex.SCAN_ROWS": 100,
     }.items():
         monkeypatch.setattr(f"bigsvm.{name}", value)

@@ -209,6 +209,37 @@ def test_every_round_lowers_the_energy_and_tells(problem):
         assert all(np.isfinite(event.gap) and event.gap >= 0 for event in told)
 
 
+# -- one class ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_of_one_class_certified_it_is_the_optimum(problem, solver, sampling):
+    X, _ = problem
+    result = Ball(X, None, C=50.0, solver=solver, sampling=sampling, ball_tol=1e-9).train()
+    K = gram(X) + np.eye(600) / 50
+    assert result.certificate.converged
+    assert result.certificate.objective == pytest.approx(0.5 * naive.l2_svc(K).sum(), rel=1e-6)
+    alpha = dense_alpha(result, 600)
+    assert (alpha >= 0).all()
+    gap = (1 - K @ alpha).max() + alpha @ K @ alpha / alpha.sum() - 1
+    assert result.certificate.gap == pytest.approx(gap, abs=1e-7)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_of_one_class_rows_without_weight_never_join(problem, solver):
+    X, _ = problem
+    weights = np.random.default_rng(3).choice([0.0, 0.0, 1.0, 2.0, 1e-310], 600)
+    ball = Ball(X, None, solver=solver, sample_weight=weights, sampling="all", ball_tol=1e-6)
+    search = ball.search()
+    assert search.run() is StopReason.SAMPLED
+    assert (weights[search.core.indices] >= 1).all()
+    result, there = ball.train(), weights >= 1
+    assert there[result.support].all()
+    best = naive.l2_svc(gram(X[there]) + np.diag(1 / (5.0 * weights[there])))
+    assert result.certificate.objective == pytest.approx(0.5 * best.sum(), rel=1e-5)
+
+
 # -- limits ---------------------------------------------------------------------------------------
 
 
@@ -336,6 +367,7 @@ def stored(X, y, folder):
     return store.rows, store.labels()
 
 
+@pytest.mark.parametrize("one_class", [False, True])
 @pytest.mark.parametrize(
     ("kind", "solver"),
     [
@@ -346,10 +378,10 @@ def stored(X, y, folder):
         ("dask", "pairwise"),
     ],
 )
-def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, solver, kind, problem):
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, solver, kind, one_class):
     """Each run gets a little further, whatever it is doing; the next one goes on from there."""
     X, y = SOURCES[kind](*blobs(350, seed=4), tmp_path)
-    ball = Ball(X, y, solver=solver, sampling=40, ball_tol=1e-6)
+    ball = Ball(X, None if one_class else y, solver=solver, sampling=40, ball_tol=1e-6)
     watch = StopAt(-1)
     whole = ball.train(limits=Limits(interrupted=watch))
     assert whole.certificate.converged
@@ -372,10 +404,11 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, solver, kind, 
     assert len(phases) > 1
 
 
-def test_saved_at_every_round_and_killed_it_gives_the_same_bits(tmp_path, problem):
+@pytest.mark.parametrize("one_class", [False, True])
+def test_saved_at_every_round_and_killed_it_gives_the_same_bits(tmp_path, problem, one_class):
     """A generation of each round is what a kill after it would leave."""
     X, y = problem
-    ball = Ball(X, y, sampling=40)
+    ball = Ball(X, None if one_class else y, sampling=40)
     whole = ball.train()
 
     class Killed(BaseException):

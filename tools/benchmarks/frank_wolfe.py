@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     scale = commands.add_parser("scale")
     scale.add_argument("--rows", type=int, default=5_000_000)
     scale.add_argument("--folder", type=Path, help="keeps the stores; default: a temporary one")
-    scale.add_argument("--memory", default="900MB", help="budget of a run")
+    scale.add_argument("--memory", default="700MB", help="budget of a run")
     scale.add_argument("--C", type=float, default=8.0)
     scale.add_argument("--give-up", type=float, default=3600.0, help="seconds of a run")
     scale.add_argument("--steps", action="store_true", help="time of a step against n instead")

@@ -126,6 +126,19 @@ def one_point_a_round() -> Iterator[None]:
         frank_wolfe.MOST_SAMPLES, frank_wolfe.POINTS_OF_A_SAMPLE = before
 
 
+@contextmanager
+def first_empty_sample_ends() -> Iterator[None]:
+    """Have searches end at the first sample without a point outside, as the paper's do."""
+    from bigsvm.training import frank_wolfe
+
+    before = frank_wolfe.EMPTY
+    frank_wolfe.EMPTY = 0.0
+    try:
+        yield
+    finally:
+        frank_wolfe.EMPTY = before
+
+
 class Contestant(NamedTuple):
     """Somebody who trains.
 

@@ -8,7 +8,7 @@ fresh rows. ``floors`` are kernel evaluations ÷ (rows × support vectors). Gamm
 squared distance of two rows.
 
 memory   the peak of every run is at most the budget + 40 bytes a row + what the interpreter takes
-         for a tiny store under the same budget
+         for a tiny store under the same budget; and under 1 GB
 
 With --steps instead: what a step of sampled mfw takes in stores of 10^4, 10^5, 10^6 and --rows
 rows, in turns. All take the same steps, --most-steps, as a step costs what the core set is large;
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 SAMPLED = ("fw", "mfw", "pairwise")
 READS = 2.0
+MOST_MEMORY = 10**9
 STEPS_SAMPLING = 590
 SIZES = (10_000, 100_000, 1_000_000)
 MOST_TIMES = 2.0
@@ -141,7 +142,7 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     }
     runs["certified pairwise"] = train(store, options, solver="pairwise", certify=True)
     budget = parse_bytes(options.memory)
-    limit = memory_limit(budget, n_rows=options.rows, baseline=baseline)
+    limit = min(memory_limit(budget, n_rows=options.rows, baseline=baseline), MOST_MEMORY)
     print(
         f"{options.rows} rows x 127 float32, {megabytes(options.rows * 127 * 4)} MB, budget "
         f"{megabytes(budget)} MB, interpreter {megabytes(baseline)} MB; C {options.C:g}\n"

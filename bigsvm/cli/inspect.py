@@ -1,0 +1,140 @@
+"""``bigsvm inspect``: rows of the training data whose labels look wrong."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bigsvm.budget import available_processors, parse_bytes
+from bigsvm.cli.inputs import load_model, numbered_like, opened
+from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
+from bigsvm.cli.outputs import check_image_path
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import ModelError
+from bigsvm.report.progress import Display
+from bigsvm.report.text import as_json, count
+
+if TYPE_CHECKING:
+    from bigsvm.data.store import Store
+    from bigsvm.models import KernelExpansion
+    from bigsvm.models.doubt import Doubtful
+
+
+def command(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A model of `bigsvm train --formulation crammer-singer`."
+        ),
+    ],
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="The store, or LIBSVM text, it was trained on.")
+    ],
+    doubtful: Annotated[
+        int, typer.Option("--doubtful", min=1, metavar="ROWS", help="How many rows to list.")
+    ] = 20,
+    side: Annotated[
+        int | None,
+        typer.Option(
+            "--side",
+            min=1,
+            show_default="the root of the number of columns",
+            help="Of rows that are square images: pixels on a side.",
+        ),
+    ] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option(
+            "--image",
+            metavar="FILE",
+            help="Draw the rows as images into a PNG file, not in the terminal.",
+        ),
+    ] = None,
+    memory: Memory = "1GB",
+    cache_dir: CacheDir = None,
+    threads: Threads = None,
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the training rows whose labels look wrong, the most doubtful first.
+
+    Crammer and Singer's machine has, of each row that is a support vector, shares of the classes it
+    could be taken for. Doubt is their distance from the label, from 0 to 1.414; of rows with equal
+    doubt those come first whose label has the smallest margin, the value of its function less the
+    largest other. Row numbers, from 0, are those of the original input.
+
+    Rows with a square number of columns are drawn. --memory bounds the conversion of LIBSVM text
+    only.
+
+    \b
+    Examples:
+      bigsvm inspect model.safetensors train.zarr --doubtful 20
+      bigsvm inspect model.safetensors train.zarr --image doubtful.png
+      bigsvm inspect model.safetensors train.zarr --doubtful 100 --json
+    """
+    if image is not None:
+        check_image_path(image, source=store, model=model)
+    with Interruption() as interruption, Display(quiet=quiet) as display:
+        trained = load_model(model)
+        if trained.bounds is None:
+            raise ModelError(
+                f"{model} is a {trained.formulation} model, which tells nothing of single labels; "
+                "train one with --formulation crammer-singer"
+            )
+        with (
+            opened(
+                store,
+                memory=parse_bytes(memory),
+                cache_dir=cache_dir,
+                zero_based=numbered_like(zero_based, trained.first_index),
+                display=display,
+                interruption=interruption,
+                min_features=trained.n_features,
+            ) as rows,
+            interruption.raising(),
+        ):
+            from bigsvm.models.doubt import most_doubtful
+            from bigsvm.report import doubt
+
+            shape = doubt.image_side(trained, side, wanted=image is not None)
+            found = most_doubtful(
+                trained,
+                rows.rows,
+                doubtful,
+                threads=threads or available_processors(),
+                on_progress=lambda done, total: display.move(
+                    "comparing rows", f"{count(done)} of {count(total)} rows", done, total
+                ),
+            )
+            records = doubt.records(trained, found, _originals(rows, found))
+            images = None
+            if shape is not None and (image is not None or not json):
+                images = doubt.images(trained, found, shape)
+    _show(trained, records, images, image, json=json)
+
+
+def _originals(store: "Store", found: "Doubtful") -> list[int]:
+    """Row numbers in the input; one by one, as the column may be long."""
+    return [int(store.original_rows(row, row + 1)[0]) for row in found.rows.tolist()]
+
+
+def _show(
+    model: "KernelExpansion",
+    records: list[dict[str, Any]],
+    images: Any,  # noqa: ANN401 (an array, or None where there are none)
+    image: Path | None,
+    *,
+    json: bool,
+) -> None:
+    from bigsvm.report import doubt
+
+    if image is not None:
+        doubt.write_png(image, records, images)
+    if json:
+        record = {"doubtful": records, "n_support": len(model.support)}
+        typer.echo(as_json({**record, "image": None if image is None else str(image)}))
+        return
+    typer.echo(doubt.table(records))
+    if images is not None and image is None:
+        doubt.draw(records, images)

@@ -1,0 +1,243 @@
+"""What the classifiers share: labels, of two classes or of many, and probabilities of two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from bigsvm.data.sources import is_dask_array
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.problem import are_many_classes
+from bigsvm.pairs import libsvm_coefficients, support_classes
+from bigsvm.votes import OF_PAIRS
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.models import KernelExpansion
+
+SHAPES = ("ovr", "ovo")
+
+
+def _is_calibrated(estimator: Classifier) -> bool:
+    if estimator.calibration is None:
+        raise AttributeError(
+            "calibration is None; probabilities need calibration='sigmoid' or 'isotonic'"
+        )
+    return True
+
+
+class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
+    """Two classes, told apart by the sign of a decision function, or many, by several functions."""
+
+    def _parameters(self) -> TrainingParameters:
+        self._rule(self.multiclass)
+        return super()._parameters()
+
+    def _check_labels(self, y: Any) -> None:
+        check_classification_targets(y)
+
+    def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
+        if self.warm_start and are_many_classes(labels):
+            raise ParameterError(
+                "warm_start is True, which is for two classes (Only binary classification is "
+                "supported with it), but y has more; set it to False"
+            )
+        return super()._start(labels)
+
+    def _adopt(self, model: KernelExpansion) -> None:
+        if model.rule is not None:
+            # So that a saved model says the same.
+            model = replace(model, rule=self._rule(model.rule))
+        super()._adopt(model)
+        self.classes_ = _label_array(model.classes)
+
+    def _rule(self, trained: str) -> str:
+        """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""
+        shape, break_ties = self.decision_function_shape, self.break_ties
+        if shape not in SHAPES:
+            raise ParameterError(
+                f"decision_function_shape is {shape!r}; it must be one of {', '.join(SHAPES)}"
+            )
+        if not isinstance(break_ties, bool | np.bool_):
+            raise ParameterError(f"break_ties is {break_ties!r}; it must be True or False")
+        if break_ties and shape == "ovo":
+            raise ParameterError(
+                "break_ties must be False when decision_function_shape is 'ovo', whose values "
+                "tell nothing of ties"
+            )
+        if break_ties and trained in ("ddag", "ovr"):
+            raise ParameterError(
+                f"break_ties must be False when multiclass is {trained!r}, which has no votes to "
+                "be equal"
+            )
+        if trained in ("ovo", "ovo-break-ties"):
+            return "ovo-break-ties" if break_ties else "ovo"
+        return trained
+
+    # -- the functions of many classes, as scikit-learn has them ---------------------------------
+
+    @property
+    def dual_coef_(self) -> NDArray[np.float64]:
+        """Coefficients, (1, n_support), or of more than two classes (k - 1, n_support).
+
+        Of the latter, each support vector has one for every other class, in their order, positive
+        where it pulls towards the first of the two. With ``multiclass="ovr"`` (k, n_support), those
+        of the function of each class. Made anew each time.
+        """
+        model = self.model_
+        if model.rule is None:
+            return super().dual_coef_
+        if model.rule not in OF_PAIRS:
+            return np.asarray(sp.csr_array(model.coefficients).toarray().T)
+        _, _, coefficients = libsvm_coefficients(model.coefficients, len(self.classes_))
+        return coefficients
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Coefficients of the columns, (1, n_features) or (k (k - 1) / 2, n_features).
+
+        Of the linear kernel only; of more than two classes positive for the first of a pair. With
+        ``multiclass="ovr"`` (k, n_features). Made anew each time.
+        """
+        model = self.model_
+        if model.rule is None:
+            return super().coef_
+        self._check_linear()
+        found: Any = self._sign_of(model) * (model.coefficients.T @ model.support_vectors)
+        return found.toarray() if sp.issparse(found) else np.asarray(found)
+
+    def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
+        if model.rule is None:
+            return super()._intercepts(model)
+        return self._sign_of(model) * np.asarray(model.intercept)
+
+    @staticmethod
+    def _sign_of(model: KernelExpansion) -> float:
+        """Sign of scikit-learn's functions: those of pairs are positive for the first class."""
+        return -1.0 if model.rule in OF_PAIRS else 1.0
+
+    def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
+        if model.rule is not None and model.classes is not None:
+            if model.rule not in OF_PAIRS:
+                return np.asarray(model.certificate["n_support_of_classes"], np.int32)
+            k = len(model.classes)
+            of_class = support_classes(model.coefficients, k)
+            return np.bincount(of_class, minlength=k).astype(np.int32)
+        positive = int(np.count_nonzero(model.coefficients > 0))
+        return np.array([len(model.support) - positive, positive], np.int32)
+
+    # -- prediction ------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Signed distances, (n,), of two classes: positive is ``classes_[1]``.
+
+        Of k classes, with ``decision_function_shape="ovr"``, votes and less than half a vote for
+        what the pairs are sure of, (n, k); with ``"ovo"`` the values of the pairs (0, 1), (0, 2),
+        …, (1, 2), …, (n, k (k - 1) / 2), positive for the first of a pair: scikit-learn's. With
+        ``multiclass="ovr"`` the value of each class, (n, k), in either case.
+
+        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
+        """
+        check_is_fitted(self)
+        model = self.model_
+        if model.rule is None:
+            return self._values(X)
+        self._rule(model.rule)
+        if self.decision_function_shape == "ovo" and model.rule in OF_PAIRS:
+            return self._evaluate(X, _values_of_pairs, np.empty((0, model.n_functions)))
+        return self._evaluate(X, _values_of_classes, np.empty((0, len(self.classes_))))
+
+    def predict(self, X: Any) -> NDArray[Any] | da.Array:
+        """Labels, (n,), lazy where `decision_function` is.
+
+        Of two classes by the sign of the decision function, and a calibration changes none of them:
+        near the threshold a label may have the smaller probability of the two. Of many as
+        `multiclass` and `break_ties` say.
+        """
+        check_is_fitted(self)
+        classes, model = self.classes_, self.model_
+        if model.rule is None:
+            return self._stream(
+                X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype
+            )
+        rule = self._rule(model.rule)
+        return self._evaluate(
+            X,
+            lambda model, rows, threads: classes[model.decide(rows, rule=rule, threads=threads)],
+            np.empty(0, classes.dtype),
+        )
+
+    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Probabilities of the classes, (n, 2), in the order of `classes_`.
+
+        By the calibration, and so only where the parameter of that name is set. Lazy where
+        `decision_function` is.
+        """
+        return self._probabilities(X, _both)
+
+    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
+        """Logarithms of `predict_proba`; that of 0 is -inf."""
+        return self._probabilities(X, _both_logarithms)
+
+    def _probabilities(self, X: Any, of_both: Any) -> Any:
+        check_is_fitted(self)
+        calibration = self.model_.calibration
+        if calibration is None:
+            raise ParameterError(
+                f"calibration is {self.calibration!r}, but the model was trained without; fit again"
+            )
+        positive = self._stream(X, calibration.probability, np.float64)
+        if not is_dask_array(positive):
+            return of_both(positive)
+        return positive.map_blocks(
+            of_both, new_axis=1, chunks=(positive.chunks[0], (2,)),
+            dtype=np.float64, meta=np.empty((0, 2)),
+        )  # fmt: skip
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.calibration is None and not self.warm_start
+        return tags
+
+
+def _label_array(classes: Any) -> NDArray[Any]:
+    """Labels of a model as an array; NumPy makes floats of whole numbers around 2**63."""
+    whole = all(isinstance(label, int) for label in classes) and max(classes) >= 2**63
+    return np.asarray(classes, np.uint64 if whole else None)
+
+
+def _values_of_pairs(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:
+    """Give values as scikit-learn does: positive for the first of a pair."""
+    values = model.decision_function(rows, threads=threads)
+    return np.negative(values, out=values)
+
+
+def _values_of_classes(
+    model: KernelExpansion, rows: RowSource, threads: int
+) -> NDArray[np.float64]:
+    return model.class_values(rows, threads=threads)
+
+
+def _both(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities of both classes, (n, 2), from that of the second."""
+    return np.stack([1 - positive, positive], axis=1)
+
+
+def _both_logarithms(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        logarithms: NDArray[np.float64] = np.log(_both(positive))
+    return logarithms

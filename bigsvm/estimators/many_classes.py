@@ -1,0 +1,90 @@
+"""Models of many classes, put together of the functions that have been trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.data.kernel_matrix import support_rows
+from bigsvm.kernels import Precomputed
+from bigsvm.models import KernelExpansion
+from bigsvm.pairs import support_classes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.estimators.one_vs_one import Trained
+    from bigsvm.estimators.one_vs_rest import Functions
+    from bigsvm.training.multiclass import OneVsOne
+
+
+def expansion_of_pairs(trained: Trained[OneVsOne], rule: str) -> KernelExpansion:
+    """Make the model of functions of pairs.
+
+    Parameters
+    ----------
+    trained : Trained
+    rule : str
+        Of `bigsvm.votes`, for pairs.
+    """
+    functions, k = trained.functions, len(trained.classes)
+    of_class = support_classes(functions.coefficients, k)
+    pairs = {**functions.pairs, **_least_sure(functions, k)}
+    return _expansion(trained, of_class, rule, {"pairs": pairs})
+
+
+def expansion_of_classes(trained: Trained[Functions]) -> KernelExpansion:
+    """Make the model of one function for each class; it keeps how many rows of each support it."""
+    of_class = trained.functions.label
+    sizes = np.bincount(of_class, minlength=len(trained.classes))
+    return _expansion(trained, of_class, "ovr", {"n_support_of_classes": sizes.tolist()})
+
+
+def _expansion(
+    trained: Trained[Any], of_class: NDArray[np.integer[Any]], rule: str, found: dict[str, Any]
+) -> KernelExpansion:
+    """Make a model whose support vectors are grouped by class, and ascending within each.
+
+    So are LIBSVM's and scikit-learn's: that way an estimator shows the arrays of its model under
+    their names.
+    """
+    functions, source = trained.functions, trained.source
+    order = np.argsort(of_class, kind="stable")
+    support = functions.support[order]
+    of_matrix = isinstance(trained.kernel, Precomputed)
+    return KernelExpansion(
+        kernel=trained.kernel,
+        support_vectors=support_rows(source, support) if of_matrix else source.take(support),
+        coefficients=functions.coefficients[order],
+        intercept=functions.intercepts,
+        centre=trained.centre,
+        support=support,
+        classes=trained.classes.tolist(),
+        formulation=trained.formulation,
+        rule=rule,
+        scaler=trained.scaler,
+        certificate={
+            **functions.certificate.as_dict(),
+            **found,
+            "kernel_is_definite": trained.kernel.is_definite,
+        },
+        provenance=trained.provenance,
+    )
+
+
+def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
+    """Find the pair whose gap is largest beside its rho, where there are such: of nu-svc."""
+    known = np.flatnonzero(np.isfinite(functions.rho) & np.isfinite(functions.gaps))
+    if not len(known):
+        return {}
+    gaps, rho = functions.gaps[known], np.abs(functions.rho[known])
+    worst = known[np.argmin(rho / np.maximum(gaps, np.finfo(np.float64).tiny))]
+    first, second = np.triu_indices(n_classes, 1)
+    return {
+        "least_sure": {
+            "classes": [int(first[worst]), int(second[worst])],
+            "gap": float(functions.gaps[worst]),
+            "rho": float(functions.rho[worst]),
+        }
+    }

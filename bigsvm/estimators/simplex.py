@@ -1,0 +1,228 @@
+"""Crammer and Singer's machine: from rows and labels to a model of k functions.
+
+Rows have their variables to themselves, and equal rows stay apart: their labels may differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.budget import parse_bytes
+from bigsvm.data.chosen import ChosenRows
+from bigsvm.data.held import hold
+from bigsvm.data.kernel_matrix import support_rows, training_matrix
+from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.problem import check_weights, class_weights, encode_classes
+from bigsvm.estimators.running import (
+    Trainer,
+    find_kernel,
+    fingerprint_of,
+    limits_of,
+    make_plan,
+    open_checkpoint,
+    provenance_of,
+)
+from bigsvm.estimators.variables import ORDER_SEED
+from bigsvm.kernels import Precomputed
+from bigsvm.models import KernelExpansion
+from bigsvm.models.doubt import support_codes
+from bigsvm.training.saving import Saver
+from bigsvm.training.start import DIRECT_ROWS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.estimators.parameters import Hooks, TrainingParameters
+
+ROW_BYTES = 12
+"""Of a row, beside what any run has: its class, and its place in the order of training."""
+
+
+def train_crammer_singer(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weight: NDArray[np.float64] | None,
+    parameters: TrainingParameters,
+    hooks: Hooks,
+    *,
+    start: KernelExpansion | None = None,
+) -> KernelExpansion:
+    """Train one function for each class, all together.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d).
+    labels : (n,) array
+        Two distinct values or more, of any sortable type.
+    sample_weight : (n,) float64 or None
+        In [0, ∞).
+    parameters : TrainingParameters
+        Checked.
+    hooks : Hooks
+    start : KernelExpansion, optional
+        A model of the same rows and classes, trained with other parameters, to start from.
+
+    Returns
+    -------
+    KernelExpansion
+        With the rule "crammer-singer", of two classes too.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    """
+    if labels is None:
+        raise DataError("crammer-singer needs a label for each row")
+    classes, weight_of_class, problem = make_crammer_singer(
+        parameters, source.n_rows, labels, sample_weight
+    )
+    del labels
+    n, k = source.n_rows, problem.n_classes
+    if parameters.takes_kernel_matrix:
+        source = training_matrix(source)
+    scaler = source.scaler  # before the run, so that a damaged one does not come out at its end
+    read, source = source, hold(source, parse_bytes(parameters.memory))
+    resident = ROW_BYTES * n + (
+        0 if problem.sample_weight is None else problem.sample_weight.nbytes
+    )
+    resident += 0 if source is read else int(source.bytes_per_row * n)
+    resident += 0 if start is None else 8 * n * k
+    plan = make_plan(parameters, source, resident_bytes=resident, n_outputs=k)
+    kernel, centre = find_kernel(
+        parameters,
+        source,
+        sample_weight,
+        block_bytes=plan.block_bytes,
+        interrupted=hooks.interrupted,
+    )
+    fingerprint = fingerprint_of(
+        source,
+        kernel,
+        formulation=problem.name,
+        per_row=(problem.label, problem.sample_weight),
+        chosen={"C": problem.C, "fit_intercept": problem.fit_intercept},
+        class_weights=weight_of_class.tolist(),
+        # The label of each row is known by its place among these.
+        others={"classes": repr(classes.tolist())},
+    )
+    begin = None if start is None else _alpha_of(start, problem, classes.tolist())
+    order = _order(source, problem, parameters)
+    trained, dealt = source, problem
+    if order is not None:
+        trained, dealt = ChosenRows(source, order), problem.take(order)
+        begin = None if begin is None else begin[order]
+    dual = SimplexDual(
+        dealt, RowSolver.from_name(parameters.subproblem), Cooling.from_name(parameters.cooling)
+    )
+    with (
+        Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
+        open_checkpoint(parameters, fingerprint) as checkpoint,
+    ):
+        result = trainer.decompose(
+            trained,
+            dual,
+            plan,
+            saver=Saver(checkpoint, every=parameters.checkpoint_every, listener=hooks.listener),
+            limits=limits_of(parameters, hooks),
+            listener=hooks.listener,
+            start=begin,
+        )
+    support = result.support if order is None else order[result.support]
+    ascending = np.argsort(support)
+    support, alpha = support[ascending], result.alpha[ascending]
+    of_matrix = isinstance(kernel, Precomputed)
+    return KernelExpansion(
+        kernel=kernel,
+        support_vectors=support_rows(source, support) if of_matrix else source.take(support),
+        coefficients=alpha,
+        intercept=np.asarray(alpha.sum(axis=0)) if problem.fit_intercept else np.zeros(k),
+        centre=centre,
+        support=support,
+        classes=classes.tolist(),
+        formulation=problem.name,
+        rule=problem.name,
+        scaler=scaler,
+        bounds=problem.bounds(support),
+        certificate={**result.certificate.as_dict(), "kernel_is_definite": kernel.is_definite},
+        provenance=provenance_of(parameters, source, weight_of_class.tolist(), fingerprint),
+    )
+
+
+def make_crammer_singer(
+    parameters: TrainingParameters,
+    n_rows: int,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+) -> tuple[NDArray[Any], NDArray[np.float64], CrammerSinger]:
+    """Make the problem, and find the classes, (k,), sorted, and their weights, (k,).
+
+    Raises
+    ------
+    ParameterError
+        A class weight that is none.
+    DataError
+        A class without a row of positive weight: its function would only say what it is not.
+    """
+    weights = check_weights(sample_weight, n_rows)
+    classes, codes = encode_classes(labels, n_rows)
+    counted = codes if weights is None else codes[weights > 0]
+    of_class = class_weights(parameters.class_weight, classes, counted)
+    sizes = np.bincount(counted, minlength=len(classes))
+    for label, size, weight in zip(
+        classes.tolist(), sizes.tolist(), of_class.tolist(), strict=True
+    ):
+        if not (np.isfinite(weight) and weight >= 0):
+            raise ParameterError(f"class {label!r} has weight {weight!r}; it must be > 0")
+        if weight == 0 or not size:
+            raise DataError(f"no row of class {label!r} has a positive weight; leave its rows out")
+    if (of_class != 1).any():
+        weights = of_class[codes] if weights is None else weights * of_class[codes]
+    problem = CrammerSinger(
+        label=codes,
+        n_classes=len(classes),
+        C=parameters.C,
+        fit_intercept=bool(parameters.fit_intercept),
+        sample_weight=weights,
+    )
+    return classes, of_class, problem
+
+
+def _order(
+    source: RowSource, problem: CrammerSinger, parameters: TrainingParameters
+) -> NDArray[np.int64] | None:
+    """Rows with a weight in random order, of which the first stand for all; None as they come."""
+    if source.row_alignment > 1 or source.n_rows <= DIRECT_ROWS or parameters.working_set == "all":
+        return None
+    weighted = np.flatnonzero(problem.weights(slice(None)))
+    return np.random.default_rng(ORDER_SEED).permutation(weighted)
+
+
+def _alpha_of(
+    model: KernelExpansion, problem: CrammerSinger, classes: list[Any]
+) -> NDArray[np.float64]:
+    """Alpha of all rows, (n, k), whose τ a model of them has; 0 where the label is another now."""
+    if model.formulation != problem.name or model.bounds is None:
+        raise ParameterError(
+            f"the model to start from is a {model.formulation}, this one a {problem.name}"
+        )
+    trained_on = model.provenance.get("n_rows", len(problem))
+    if trained_on != len(problem):
+        raise DataError(
+            f"the model to start from was trained on {trained_on} rows, not {len(problem)}"
+        )
+    if model.classes != classes:
+        raise DataError("the model to start from has other classes; start anew")
+    coefficients: Any = model.coefficients
+    now = problem.bounds(model.support)
+    same = problem.label[model.support] == support_codes(model)
+    alpha = problem.zeros(len(problem))
+    alpha[model.support] = coefficients.toarray() * (same * now / model.bounds)[:, None]
+    # Rounding must not carry a coefficient past its bound.
+    own = alpha[model.support, problem.label[model.support]]
+    alpha[model.support, problem.label[model.support]] = np.minimum(own, now)
+    return alpha

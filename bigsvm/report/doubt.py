@@ -1,0 +1,213 @@
+"""Rows whose labels look wrong: as records, as a table, and, of images, drawn."""
+
+from __future__ import annotations
+
+import io
+from math import isqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.files import replace_synced
+from bigsvm.report.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from rich.text import Text
+
+    from bigsvm.models import KernelExpansion
+    from bigsvm.models.doubt import Doubtful
+
+    Images = NDArray[np.float64]
+    Records = list[dict[str, Any]]
+
+NEGLIGIBLE = 0.005
+"""Shares below it are not shown."""
+ON = 0.5
+"""Of the range of an image: where there are no colours, brighter pixels are drawn."""
+IMAGES_A_LINE = 5
+
+
+def records(model: KernelExpansion, found: Doubtful, originals: Sequence[int]) -> Records:
+    """Describe rows, as JSON can say it.
+
+    Parameters
+    ----------
+    model : KernelExpansion
+    found : Doubtful
+    originals : sequence of int
+        Their numbers in the input.
+    """
+    classes = list(model.classes or ())
+    described = []
+    for i, row in enumerate(originals):
+        shares = found.distribution[i]
+        order = np.argsort(-shares, kind="stable")
+        shown = order[shares[order] >= NEGLIGIBLE].tolist()
+        described.append(
+            {
+                "row": row,
+                "label": classes[found.label[i]],
+                "looks_like": classes[found.looks_like[i]],
+                "doubt": float(found.doubt[i]),
+                "margin": float(found.margin[i]),
+                "could_be": [{"label": classes[r], "share": float(shares[r])} for r in shown],
+            }
+        )
+    return described
+
+
+def table(described: Records) -> str:
+    """Lines for a person."""
+    head = ("row", "label", "looks like", "doubt", "margin", "could be")
+    lines = [head]
+    for one in described:
+        could_be = ", ".join(f"{_name(c['label'])} {c['share']:.0%}" for c in one["could_be"])
+        labels = _name(one["label"]), _name(one["looks_like"])
+        figures = f"{one['doubt']:.3f}", number(one["margin"], 3)
+        lines.append((str(one["row"]), *labels, *figures, could_be))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(f"{word:<{width}}" for word, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _name(label: object) -> str:
+    return f"{label:g}" if isinstance(label, float) else str(label)
+
+
+# -- images ------------------------------------------------------------------------------------
+
+
+def image_side(model: KernelExpansion, given: int | None, *, wanted: bool) -> int | None:
+    """Pixels on a side of the rows as images; None where they are none.
+
+    Parameters
+    ----------
+    model : KernelExpansion
+    given : int or None
+        What the side is said to be: pixels past the last column are 0.
+    wanted : bool
+        Whether rows that are no images are an error, and drawing is to be possible.
+
+    Raises
+    ------
+    DataError, ParameterError
+    """
+    if wanted:
+        _figure()
+    columns = model.n_features
+    if given is not None and columns > given**2:
+        raise ParameterError(
+            f"side is {given}, but rows have {columns} columns, more than {given} x {given}; give "
+            f"{isqrt(columns - 1) + 1}, or leave it out"
+        )
+    side = given or isqrt(columns)
+    if model.kernel.product == "lookup" or (given is None and side**2 != columns):
+        if wanted or given is not None:
+            raise DataError(f"rows of {columns} columns are no square images; leave --image out")
+        return None
+    return side
+
+
+def images(model: KernelExpansion, found: Doubtful, side: int) -> Images:
+    """Pixels of rows, (m, side, side), from 0 to 1 each; as they were before they were scaled."""
+    rows: Any = model.support_vectors[found.places]
+    values = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
+    if model.scaler is not None:
+        factor = model.scaler.factor
+        values = values / np.where(factor == 0, 1.0, factor) + model.scaler.offset
+    pixels = np.zeros((len(values), side * side))
+    pixels[:, : values.shape[1]] = values
+    low, high = pixels.min(axis=1, keepdims=True), pixels.max(axis=1, keepdims=True)
+    scaled: Images = (pixels - low) / np.where(high > low, high - low, 1.0)
+    return scaled.reshape(-1, side, side)
+
+
+def draw(described: Records, drawn: Images) -> None:
+    """Draw images on the terminal, as many beside each other as it has room for."""
+    # Not needed for a table or for JSON.
+    from rich.columns import Columns
+    from rich.console import Console, Group
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False)
+    coloured = console.color_system is not None
+    console.print(
+        Columns(
+            [
+                Group(Text(_caption(one)), half_blocks(image, coloured=coloured))
+                for one, image in zip(described, drawn, strict=True)
+            ],
+            padding=(1, 2),
+        )
+    )
+
+
+def half_blocks(image: NDArray[np.float64], *, coloured: bool) -> Text:
+    """Draw an image (s, s) in characters of two pixels each, one above the other.
+
+    In shades of grey; without colours, pixels that are bright.
+    """
+    from rich.color import Color
+    from rich.style import Style
+    from rich.text import Text
+
+    padded = np.pad(image, ((0, len(image) % 2), (0, 0)))
+    if not coloured:
+        on = padded >= ON
+        characters = np.array(list(" ▀▄█"))[on[::2] + 2 * on[1::2]]
+        return Text("\n".join("".join(line) for line in characters))
+    levels = np.round(255 * padded).astype(int)
+    text = Text()
+    for upper, lower in zip(levels[::2].tolist(), levels[1::2].tolist(), strict=True):
+        for above, below in zip(upper, lower, strict=True):
+            colours = (Color.from_rgb(level, level, level) for level in (above, below))
+            text.append("▀", Style(color=next(colours), bgcolor=next(colours)))
+        text.append("\n")
+    text.right_crop()
+    return text
+
+
+def write_png(path: Path, described: Records, drawn: Images) -> None:
+    """Draw images into a PNG file, whole or not at all.
+
+    Raises
+    ------
+    ParameterError
+        matplotlib is not installed.
+    DataError
+        The file cannot be written.
+    """
+    n_lines = max(1, -(-len(described) // IMAGES_A_LINE))
+    figure = _figure()(figsize=(2 * IMAGES_A_LINE, 2.2 * n_lines), layout="constrained")
+    for i, (one, image) in enumerate(zip(described, drawn, strict=True)):
+        axes = figure.add_subplot(n_lines, IMAGES_A_LINE, i + 1)
+        axes.imshow(image, cmap="gray")
+        axes.set_title(_caption(one), fontsize=8)
+        axes.axis("off")
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    try:
+        replace_synced(path, content.getvalue())
+    except OSError as error:
+        raise DataError(f"cannot write the image {path}: {error}") from error
+
+
+def _caption(one: dict[str, Any]) -> str:
+    return f"{one['row']}: {_name(one['label'])}, like {_name(one['looks_like'])}"
+
+
+def _figure() -> Any:  # noqa: ANN401 (a class of matplotlib, which is an extra)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ParameterError(
+            f"images are drawn into files by matplotlib ({error}); pip install 'bigsvm[plot]'"
+        ) from None
+    return Figure

@@ -1,0 +1,210 @@
+"""How `many_classes_tables.py` chooses C and gamma: by cross-validation, on training rows alone.
+
+Two grids, as the paper's is not told: a coarse one of C and of gamma in units of 1 / the average
+squared distance of two rows; then a fine one of their halves and doubles about the best point of
+it, of more rows, of which that of the coarse one are a part. Folds are stratified. Of equals the
+first is taken: the smallest C, then the smallest gamma.
+
+What has been chosen can be kept in a file of JSON, by problem and method: a list of choices, one of
+each pair of training and test part. An entry says how it was chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from frank_wolfe_common import Contestant, Parts, fit, gamma_of, say
+from many_classes_common import estimator, some_rows
+from sklearn.model_selection import StratifiedKFold
+
+from bigsvm.files import replace_synced
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+COARSE_C = (0.5, 2.0, 8.0, 32.0)
+COARSE_GAMMA = (0.25, 1.0, 4.0, 16.0)
+FINE = (0.5, 1.0, 2.0)
+
+
+def grids(options: argparse.Namespace) -> str:
+    """Say what is tried."""
+
+    def listed(values: Sequence[float]) -> str:
+        return ", ".join(f"{value:g}" for value in values)
+
+    coarse, fine = options.validated
+    return (
+        f"coarse grid, of at most {coarse} rows: C {listed(COARSE_C)}; gamma "
+        f"{listed(COARSE_GAMMA)} / the average squared distance\n"
+        f"fine grid, of at most {fine} rows: both times {listed(FINE)}\n"
+        f"{options.folds} folds, seed {options.seed}, tol {options.tol:g}"
+    )
+
+
+class Choice(NamedTuple):
+    """A chosen point, and how it was chosen.
+
+    Attributes
+    ----------
+    C, gamma : float
+    error : float
+        %, of the cross-validation of the fine grid.
+    unit : float
+        Of gamma: 1 / the average squared distance of two rows.
+    validated : tuple of int
+        Rows of the coarse and of the fine grid.
+    folds, seed : int
+    unconverged : int
+        Fits, of all of the grids, that did not converge.
+    """
+
+    C: float
+    gamma: float
+    error: float
+    unit: float
+    validated: tuple[int, ...]
+    folds: int
+    seed: int
+    unconverged: int
+
+    def told(self) -> str:
+        """Say it in a line."""
+        late = f", {self.unconverged} fits not converged" if self.unconverged else ""
+        return (
+            f"C {self.C:g}, gamma {self.gamma:.4g} ({self.gamma / self.unit:g} / mean distance): "
+            f"{self.error:.2f} % wrong in {self.folds} folds of {self.validated[-1]} random "
+            f"training rows, after {self.validated[0]}; seed {self.seed}{late}"
+        )
+
+
+class Tried(NamedTuple):
+    """A point of a grid: % wrong over all folds, and fits that did not converge."""
+
+    error: float
+    unconverged: int
+
+
+def cross_validated(
+    parts: Parts, method: str, C: float, gamma: float, options: argparse.Namespace
+) -> Tried:
+    """Train and test on each fold of the training rows of `parts`."""
+
+    def make() -> Any:  # noqa: ANN401 (a classifier)
+        return estimator(method, C=C, gamma=gamma, tol=options.tol, threads=options.threads)
+
+    folds = StratifiedKFold(options.folds, shuffle=True, random_state=options.seed)
+    wrong, unconverged = 0.0, 0
+    for a, b in folds.split(parts.x, parts.y):
+        x, y = parts.x, parts.y
+        split = parts._replace(x=x[a], y=y[a], test_x=x[b], test_y=y[b])
+        found = fit(Contestant(method, make), split)
+        wrong += (100 - found.accuracy) * len(b)
+        unconverged += not found.converged
+    return Tried(wrong / len(parts.y), unconverged)
+
+
+def best(tried: dict[tuple[float, float], Tried]) -> tuple[float, float]:
+    """Find the C and gamma of fewest errors: the smallest of equals."""
+    return min(sorted(tried), key=lambda point: round(tried[point].error, 9))
+
+
+def choose(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
+    """Search both grids; see the module's docstring."""
+    unit = gamma_of(parts.x)
+    points = [(C, unit * factor) for C in COARSE_C for factor in COARSE_GAMMA]
+    validated, unconverged = [], 0
+    for most in options.validated:
+        rows = some_rows(len(parts.y), most, options.seed)
+        few = parts._replace(x=parts.x[rows], y=parts.y[rows])
+        tried = {}
+        for C, gamma in points:
+            tried[C, gamma] = found = cross_validated(few, method, C, gamma, options)
+            say(
+                f"  {parts.name}, {method}: C {C:g}, gamma {gamma:.4g}: {found.error:.2f} % wrong "
+                f"of {len(rows)}"
+            )
+        validated.append(len(rows))
+        unconverged += sum(found.unconverged for found in tried.values())
+        at = best(tried)
+        points = [(at[0] * c, at[1] * g) for c in FINE for g in FINE]
+    return Choice(
+        *at, tried[at].error, unit, tuple(validated), options.folds, options.seed, unconverged
+    )
+
+
+class Kept:
+    """Choices in a file, or nowhere.
+
+    Parameters
+    ----------
+    path : Path or None
+        What is there is read; it is written anew, whole or not at all, after every choice.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._choices: dict[str, dict[str, list[Choice]]] = {}
+        if path is not None and path.exists():
+            self._choices = read_choices(path)
+
+    def get(
+        self, name: str, method: str, parts: Sequence[Parts], options: argparse.Namespace
+    ) -> list[Choice]:
+        """Look a problem's choices up, one of each of its parts, or choose and keep them."""
+        of_problem = self._choices.setdefault(name, {})
+        if method not in of_problem:
+            of_problem[method] = [choose(part, method, options) for part in parts]
+            self._write()
+        found = of_problem[method]
+        if len(found) != len(parts):
+            raise SystemExit(
+                f"{self._path}: {len(found)} choices of {method} for {name}, which has "
+                f"{len(parts)} training parts; remove them to choose anew"
+            )
+        return found
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        choices = {
+            name: {
+                method: [choice._asdict() for choice in found] for method, found in methods.items()
+            }
+            for name, methods in self._choices.items()
+            if methods
+        }
+        replace_synced(self._path, (json.dumps(choices, indent=1) + "\n").encode())
+
+
+def read_choices(path: Path) -> dict[str, dict[str, list[Choice]]]:
+    """Read a file of choices.
+
+    Raises
+    ------
+    SystemExit
+        It is none.
+    """
+    try:
+        return {
+            name: {
+                method: [_choice(entry) for entry in entries] for method, entries in methods.items()
+            }
+            for name, methods in json.loads(path.read_text()).items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SystemExit(f"{path} is no file of chosen parameters: {error}") from None
+
+
+def _choice(entry: dict[str, Any]) -> Choice:
+    """Read an entry."""
+    choice = Choice(**{**entry, "validated": tuple(entry.get("validated", ()))})
+    for name in ("C", "gamma"):
+        value = getattr(choice, name)
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} is {value!r}; it must be a number > 0")
+    return choice
