@@ -130,6 +130,7 @@ def plan_training(
     row_alignment: int,
     threads: int,
     n_outputs: int = 1,
+    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
     resident_bytes: int = 0,
     packed: bool = True,
     whole: bool = False,
@@ -148,6 +149,8 @@ def plan_training(
     threads : int
     n_outputs : int
         Functions that are trained together, k: of each row there are k values of alpha and of f.
+    active_output_bytes : int
+        Of each function of an active row, where the solver's state of it takes another size.
     resident_bytes : int
         Arrays of the caller that the run keeps (sample weights), counted here.
     packed : bool
@@ -175,7 +178,7 @@ def plan_training(
     blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
     gram = int(GRAM_SHARE * left)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
-    row_bytes += ACTIVE_OUTPUT_BYTES * others
+    row_bytes += active_output_bytes * others
     row_bytes += _packed_bytes(n_columns, bytes_per_row) if packed else 0
     for_rows = left - gram - blocks
     size = widest = active = 0

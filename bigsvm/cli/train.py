@@ -76,10 +76,11 @@ class SolverName(StrEnum):
 
 
 class Multiclass(StrEnum):
-    """How more than two classes are told apart by functions of pairs."""
+    """How more than two classes are told apart by functions of two."""
 
     OVO = "ovo"
     DDAG = "ddag"
+    OVR = "ovr"
 
 
 class Subproblem(StrEnum):
@@ -266,7 +267,9 @@ def command(
     multiclass: Annotated[
         Multiclass,
         typer.Option(
-            "--multiclass", help="Of more than two classes: votes of all pairs, or a graph of them."
+            "--multiclass",
+            help="Of more than two classes: votes of all pairs, a graph of them, or each class "
+            "against the rest.",
         ),
     ] = Multiclass.OVO,
     calibration: Annotated[

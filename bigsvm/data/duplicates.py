@@ -44,7 +44,7 @@ class Groups(NamedTuple):
         return len(self.starts) - 1
 
 
-def equal_rows(values: Rows, kind: NDArray[np.int8], candidates: Indices) -> Groups:
+def equal_rows(values: Rows, kind: NDArray[np.integer[Any]], candidates: Indices) -> Groups:
     """Group those of the rows `candidates` that are equal and of one kind.
 
     Zero and negative zero differ, as do rows that store a zero and those that do not: what is not
@@ -54,7 +54,7 @@ def equal_rows(values: Rows, kind: NDArray[np.int8], candidates: Indices) -> Gro
     ----------
     values : (n, d)
         Dense, or CSR with sorted indices.
-    kind : (n,) int8
+    kind : (n,) integers
         Rows of two kinds (labels) are never equal.
     candidates : (m,) integers, ascending
     """
@@ -67,7 +67,7 @@ def equal_rows(values: Rows, kind: NDArray[np.int8], candidates: Indices) -> Gro
     else:
         bits = rows.view(f"u{rows.itemsize}")
         core.hash_dense(bits, keys, hashes)
-    hashes ^= kind.view(np.uint8)
+    hashes ^= kind.astype(np.uint8)  # a hint, as the hashes are
     order = candidates[np.argsort(hashes[candidates], kind="stable")]
     before, after = order[:-1], order[1:]
     same = hashes[before] == hashes[after]

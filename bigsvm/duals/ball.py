@@ -168,7 +168,8 @@ class L2SVC(BallFormulation, Classification):
 
     def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         movable = self.has_variable(slice(None))
-        return (self.sign < 0) & movable, (self.sign > 0) & movable
+        sign = self.per_row
+        return (sign < 0) & movable, (sign > 0) & movable
 
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
         return Finished(1.0, 0.0, {})
@@ -310,12 +311,14 @@ class BallDual(BoxDual):
     ) -> tuple[int, int]:
         """Take pair steps on a working set until its points are outside by `tol` at most."""
         stop_at = int(state.counters[0]) + max_steps
-        while (left := stop_at - int(state.counters[0])) > 0:
-            if ball.gap_of_signed(_points(state)) <= tol:
+        while (done := int(state.counters[0])) < stop_at:
+            # At the same steps wherever a row was missing: that must not change the bits.
+            if done % LOOK == 0 and ball.gap_of_signed(_points(state)) <= tol:
                 return smo.CONVERGED, -1
             status, row = super().advance(
-                state, rows, slots, used, PAIRS_TOL * tol, min(LOOK, left)
-            )
+                state, rows, slots, used, PAIRS_TOL * tol,
+                min(LOOK - done % LOOK, stop_at - done),
+            )  # fmt: skip
             if status != smo.STEPS_SPENT:
                 return status, row
         return smo.STEPS_SPENT, -1

@@ -139,6 +139,25 @@ class Optimality(NamedTuple):
         return primal - self.objective
 
 
+class Scores(NamedTuple):
+    """What rows are chosen by; see `bigsvm.duals.picking.pick`, whose arguments these are.
+
+    Attributes
+    ----------
+    score : (m,) float32
+        By how much rows violate, less than 0 where they do not.
+    asked, free, above : (m,) bool
+    worst : list of int
+        Where the extremes of the worst group are: two places, or fewer.
+    """
+
+    score: NDArray[np.float32]
+    asked: NDArray[np.bool_]
+    free: NDArray[np.bool_]
+    above: NDArray[np.bool_]
+    worst: list[int]
+
+
 class _Part(NamedTuple):
     """Some consecutive variables of a segment: place, box, where they stand."""
 
@@ -301,6 +320,23 @@ class BoxDual(Dual[Optimality]):
         margin: float = 0.0,
         rows: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
+        found = self.scores(alpha, outputs, at, tol=tol, rows=rows)
+        return pick(
+            found.score, found.asked, found.free,
+            above=found.above, worst=found.worst, n_free=at.n_free, capacity=capacity,
+            crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
+        )  # fmt: skip
+
+    def scores(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        at: Optimality,
+        *,
+        tol: float,
+        rows: NDArray[np.int64] | None,
+    ) -> Scores:
+        """Score rows for `select`, whose arguments these are."""
         n = len(alpha)
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
         asked, is_free = np.zeros((2, n), np.bool_)
@@ -324,11 +360,18 @@ class BoxDual(Dual[Optimality]):
             for found, end in zip(worst, ends, strict=True):
                 if not found:
                     found.extend(part.start + np.flatnonzero(end)[:1])
-        return pick(
-            scores, asked, is_free,
-            above=above, worst=worst[0] + worst[1], n_free=at.n_free, capacity=capacity,
-            crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
-        )  # fmt: skip
+        return Scores(scores, asked, is_free, above, worst[0] + worst[1])
+
+    def mark_free(
+        self,
+        alpha: NDArray[np.float64],
+        free: NDArray[np.bool_],
+        *,
+        rows: NDArray[np.int64] | None,
+    ) -> None:
+        """Set `free`, (m,), where a variable of a row can move either way."""
+        for part in self._parts(alpha, alpha, rows):
+            free[part.start : part.stop] |= part.rises & part.falls
 
     def near_threshold(
         self,

@@ -83,7 +83,7 @@ class Steps(ABC):
     @property
     @abstractmethod
     def last(self) -> NDArray[np.int64]:
-        """What must be known besides to go on to the same bits, (2,)."""
+        """What must be known besides to go on to the same bits: two integers or more."""
 
     @abstractmethod
     def advance(
@@ -214,8 +214,8 @@ class Dual(ABC, Generic[At]):
             Where to start.
         diagonal : (m,) float64
             Kernel values of the rows with themselves.
-        last : (2,) int64, optional
-            `Steps.last` of an interrupted run.
+        last : int64, optional
+            `Steps.last` of an interrupted run; (2,) of −1 where there is none.
         n_done : int
             Steps that have been taken.
         """

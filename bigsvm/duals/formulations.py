@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -120,6 +120,13 @@ class Formulation(Problem):
         return Finished(1.0, sum(thresholds) / len(thresholds), {})
 
 
+class Signs(Protocol):
+    """Labels ±1: an array, or what makes them where they are asked for."""
+
+    def __getitem__(self, rows: Selection | NDArray[np.int32], /) -> NDArray[np.int8]:
+        """Return those of `rows`, (m,)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Classification(Formulation):
     """Two classes.
@@ -127,12 +134,12 @@ class Classification(Formulation):
     Attributes
     ----------
     sign : (n,) int8
-        y, +1 or −1.
+        y, +1 or −1; looked at by ``sign[rows]`` only.
     class_weight : tuple of float
         Of the negative and the positive class.
     """
 
-    sign: NDArray[np.int8]
+    sign: Signs
     class_weight: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -149,12 +156,13 @@ class Classification(Formulation):
 
     @property
     def per_row(self) -> NDArray[np.int8]:
-        return self.sign
+        return self.sign[:]
 
     def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which rows of the negative and of the positive class have a variable, (n,) each."""
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
-        return (self.sign < 0) & weighted, (self.sign > 0) & weighted
+        sign = self.per_row
+        return (sign < 0) & weighted, (sign > 0) & weighted
 
     def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
         """Which of `rows` have a weight, (m,)."""
@@ -283,8 +291,8 @@ class NuSVC(Classification):
 
     def check(self) -> None:
         # By rows' own weights: a class of little weight carries what it can.
-        bound = self.weights(slice(None))
-        room = [float(bound[side].sum()) for side in (self.sign < 0, self.sign > 0)]
+        sign, bound = self.per_row, self.weights(slice(None))
+        room = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
         most = 2 * min(room) / sum(room)
         if self.nu > most * (1 + 1e-12):
             raise ParameterError(

@@ -93,5 +93,6 @@ def _crowd(
     quota = max(-(-open_places // 2), open_places - fewer)
     for side in sides:
         if len(side) > quota:
-            order = np.argpartition(scores[side], len(side) - quota)
-            scores[side[order[: len(side) - quota]]] = 0
+            dropped = len(side) - quota  # all, where the worst and the free rows fill the set
+            order = np.argpartition(scores[side], min(dropped, len(side) - 1))
+            scores[side[order[:dropped]]] = 0

@@ -56,8 +56,8 @@ class SubProblem:
         How many rows of it are used at first; see `KernelRowCache`.
     tier : callable, optional
         Puts a tier between memory and the computation of rows.
-    last : (2,) int64, optional
-        `last` of an interrupted run.
+    last : int64, optional
+        `last` of an interrupted run; (2,) of −1 where there is none.
     steps : int
         Steps already done.
     """
@@ -123,7 +123,7 @@ class SubProblem:
 
     @property
     def last(self) -> NDArray[np.int64]:
-        """What must be known besides to go on to the same bits, (2,)."""
+        """What must be known besides to go on to the same bits; see `Steps.last`."""
         return self._taken.last
 
     def advance(

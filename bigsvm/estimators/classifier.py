@@ -39,7 +39,7 @@ def _is_calibrated(estimator: Classifier) -> bool:
 
 
 class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
-    """Two classes, told apart by the sign of the decision function, or many, by pairs of them."""
+    """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
     def _parameters(self) -> TrainingParameters:
         self._rule(self.multiclass)
@@ -77,9 +77,10 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
                 "break_ties must be False when decision_function_shape is 'ovo', whose values "
                 "tell nothing of ties"
             )
-        if break_ties and trained == "ddag":
+        if break_ties and trained in ("ddag", "ovr"):
             raise ParameterError(
-                "break_ties must be False when multiclass is 'ddag', which has no votes to be equal"
+                f"break_ties must be False when multiclass is {trained!r}, which has no votes to "
+                "be equal"
             )
         if trained in ("ovo", "ovo-break-ties"):
             return "ovo-break-ties" if break_ties else "ovo"
@@ -92,11 +93,14 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         """Coefficients, (1, n_support), or of more than two classes (k - 1, n_support).
 
         Of the latter, each support vector has one for every other class, in their order, positive
-        where it pulls towards the first of the two. Made anew each time.
+        where it pulls towards the first of the two. With ``multiclass="ovr"`` (k, n_support), those
+        of the function of each class. Made anew each time.
         """
         model = self.model_
         if model.rule is None:
             return super().dual_coef_
+        if model.rule not in OF_PAIRS:
+            return np.asarray(sp.csr_array(model.coefficients).toarray().T)
         _, _, coefficients = libsvm_coefficients(model.coefficients, len(self.classes_))
         return coefficients
 
@@ -104,21 +108,30 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     def coef_(self) -> NDArray[np.float64]:
         """Coefficients of the columns, (1, n_features) or (k (k - 1) / 2, n_features).
 
-        Of the linear kernel only; of more than two classes positive for the first of a pair. Made
-        anew each time.
+        Of the linear kernel only; of more than two classes positive for the first of a pair. With
+        ``multiclass="ovr"`` (k, n_features). Made anew each time.
         """
         model = self.model_
         if model.rule is None:
             return super().coef_
         self._check_linear()
-        found: Any = -(model.coefficients.T @ model.support_vectors)
+        found: Any = self._sign_of(model) * (model.coefficients.T @ model.support_vectors)
         return found.toarray() if sp.issparse(found) else np.asarray(found)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
-        return super()._intercepts(model) if model.rule is None else -np.asarray(model.intercept)
+        if model.rule is None:
+            return super()._intercepts(model)
+        return self._sign_of(model) * np.asarray(model.intercept)
+
+    @staticmethod
+    def _sign_of(model: KernelExpansion) -> float:
+        """Sign of scikit-learn's functions: those of pairs are positive for the first class."""
+        return -1.0 if model.rule in OF_PAIRS else 1.0
 
     def _count_support(self, model: KernelExpansion) -> NDArray[np.int32]:
         if model.rule is not None and model.classes is not None:
+            if model.rule not in OF_PAIRS:
+                return np.asarray(model.certificate["n_support_of_classes"], np.int32)
             k = len(model.classes)
             of_class = support_classes(model.coefficients, k)
             return np.bincount(of_class, minlength=k).astype(np.int32)
@@ -132,7 +145,8 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
 
         Of k classes, with ``decision_function_shape="ovr"``, votes and less than half a vote for
         what the pairs are sure of, (n, k); with ``"ovo"`` the values of the pairs (0, 1), (0, 2),
-        …, (1, 2), …, (n, k (k - 1) / 2), positive for the first of a pair: scikit-learn's.
+        …, (1, 2), …, (n, k (k - 1) / 2), positive for the first of a pair: scikit-learn's. With
+        ``multiclass="ovr"`` the value of each class, (n, k), in either case.
 
         A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
         """

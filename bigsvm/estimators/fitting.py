@@ -15,8 +15,9 @@ from bigsvm.duals.formulations import Regression
 from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
-from bigsvm.estimators.many_classes import expansion_of
+from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
 from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.estimators.one_vs_rest import train_one_vs_rest
 from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
 from bigsvm.estimators.problem import are_many_classes, make_problem
 from bigsvm.estimators.running import (
@@ -87,8 +88,14 @@ def train_model(
         # Handed over: 8 bytes a row that the budget does not count.
         last_reference = [labels]
         del labels
-        trained = train_one_vs_one(source, last_reference.pop(), sample_weight, parameters, hooks)
-        return expansion_of(trained, parameters.multiclass)
+        if parameters.multiclass == "ovr":
+            return expansion_of_classes(
+                train_one_vs_rest(source, last_reference.pop(), sample_weight, parameters, hooks)
+            )
+        return expansion_of_pairs(
+            train_one_vs_one(source, last_reference.pop(), sample_weight, parameters, hooks),
+            parameters.multiclass,
+        )
     hooks = hooks or Hooks()
     held_out = None
     if parameters.calibration is not None:
@@ -194,7 +201,7 @@ def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> 
 
 def _model(
     result: TrainingResult,
-    variables: Variables,
+    variables: Variables[Formulation],
     source: RowSource,
     formulation: Formulation,
     kernel: Kernel,

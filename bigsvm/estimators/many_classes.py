@@ -12,15 +12,15 @@ from bigsvm.models import KernelExpansion
 from bigsvm.pairs import support_classes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bigsvm.estimators.one_vs_one import Trained
+    from bigsvm.estimators.one_vs_rest import Functions
     from bigsvm.training.multiclass import OneVsOne
 
 
-def expansion_of(trained: Trained, rule: str) -> KernelExpansion:
+def expansion_of_pairs(trained: Trained[OneVsOne], rule: str) -> KernelExpansion:
     """Make the model of functions of pairs.
-
-    Its support vectors are grouped by class, and ascending within each, as LIBSVM's and
-    scikit-learn's are: that way an estimator shows the arrays of its model under their names.
 
     Parameters
     ----------
@@ -28,8 +28,28 @@ def expansion_of(trained: Trained, rule: str) -> KernelExpansion:
     rule : str
         Of `bigsvm.votes`, for pairs.
     """
+    functions, k = trained.functions, len(trained.classes)
+    of_class = support_classes(functions.coefficients, k)
+    pairs = {**functions.pairs, **_least_sure(functions, k)}
+    return _expansion(trained, of_class, rule, {"pairs": pairs})
+
+
+def expansion_of_classes(trained: Trained[Functions]) -> KernelExpansion:
+    """Make the model of one function for each class; it keeps how many rows of each support it."""
+    of_class = trained.functions.label
+    sizes = np.bincount(of_class, minlength=len(trained.classes))
+    return _expansion(trained, of_class, "ovr", {"n_support_of_classes": sizes.tolist()})
+
+
+def _expansion(
+    trained: Trained[Any], of_class: NDArray[np.integer[Any]], rule: str, found: dict[str, Any]
+) -> KernelExpansion:
+    """Make a model whose support vectors are grouped by class, and ascending within each.
+
+    So are LIBSVM's and scikit-learn's: that way an estimator shows the arrays of its model under
+    their names.
+    """
     functions, source = trained.functions, trained.source
-    of_class = support_classes(functions.coefficients, len(trained.classes))
     order = np.argsort(of_class, kind="stable")
     support = functions.support[order]
     of_matrix = isinstance(trained.kernel, Precomputed)
@@ -46,7 +66,7 @@ def expansion_of(trained: Trained, rule: str) -> KernelExpansion:
         scaler=trained.scaler,
         certificate={
             **functions.certificate.as_dict(),
-            "pairs": {**functions.pairs, **_least_sure(functions, len(trained.classes))},
+            **found,
             "kernel_is_definite": trained.kernel.is_definite,
         },
         provenance=trained.provenance,

@@ -6,19 +6,19 @@ each pair is otherwise trained as the two classes alone would be.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
-from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
-    check_weights,
-    class_weights,
-    encode_classes,
+    check_classes,
+    check_every_class,
+    chosen_parameters,
     make_classification,
 )
 from bigsvm.estimators.running import (
@@ -61,15 +61,18 @@ CHOICE_BYTES = 32
 """Of each two classes, while the pairs are divided into batches."""
 
 
-class Trained(NamedTuple):
-    """All that a model of the pairs is made of.
+Functions_co = TypeVar("Functions_co", covariant=True)
+
+
+class Trained(NamedTuple, Generic[Functions_co]):
+    """All that a model of many classes is made of.
 
     Attributes
     ----------
     classes : (k,) array
         Labels, sorted, of the type they were given in.
-    functions : OneVsOne
-        Of pairs of places in `classes`.
+    functions : OneVsOne, or OneVsRest
+        Of pairs of places in `classes`, or of these.
     source : RowSource
         Of all rows, which the support vectors are taken from.
     kernel : Kernel
@@ -80,7 +83,7 @@ class Trained(NamedTuple):
     """
 
     classes: NDArray[Any]
-    functions: OneVsOne
+    functions: Functions_co
     source: RowSource
     kernel: Kernel
     centre: NDArray[np.float64] | None
@@ -95,7 +98,7 @@ def train_one_vs_one(
     sample_weight: NDArray[np.float64] | None,
     parameters: TrainingParameters,
     hooks: Hooks | None = None,
-) -> Trained:
+) -> Trained[OneVsOne]:
     """Train a classifier for each pair of classes.
 
     Parameters
@@ -261,22 +264,10 @@ class Pairs:
         parameters: TrainingParameters,
     ) -> None:
         self._parameters = parameters
-        if parameters.formulation not in WITH_CLASSES:
-            raise ParameterError(
-                f"{parameters.formulation} has no classes, so no pairs of them; choose one of "
-                f"{', '.join(WITH_CLASSES)}"
-            )
-        self.weights = check_weights(sample_weight, source.n_rows)
-        self.classes, self.codes = encode_classes(labels, source.n_rows)
-        if parameters.calibration is not None:
-            raise ParameterError(
-                f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
-                f"classification is supported with it), not for {len(self.classes)}; leave it out"
-            )
-        counted = self.codes if self.weights is None else self.codes[self.weights > 0]
-        self.class_weight = class_weights(parameters.class_weight, self.classes, counted)
-        known = {"c-svc": {"C": parameters.C}, "l2-svc": {"C": parameters.C}}
-        self.chosen = known.get(parameters.formulation, {"nu": parameters.nu})
+        self.classes, self.codes, self.weights, self.class_weight = check_classes(
+            parameters, source.n_rows, labels, sample_weight
+        )
+        self.chosen = chosen_parameters(parameters)
 
     @property
     def n_pairs(self) -> int:
@@ -291,15 +282,7 @@ class Pairs:
         DataError, ParameterError
             Naming the class or the pair.
         """
-        for label, size, weight in zip(
-            self.classes.tolist(), rows.sizes.tolist(), self.class_weight.tolist(), strict=True
-        ):
-            if not (np.isfinite(weight) and weight >= 0):
-                raise ParameterError(f"class {label!r} has weight {weight!r}; it must be > 0")
-            if weight == 0 or not size:
-                raise DataError(
-                    f"no row of class {label!r} has a positive weight; leave its rows out"
-                )
+        check_every_class(self.classes, self.class_weight, rows.sizes)
         # The smallest class beside the largest: if their nu is feasible, all are.
         sums = np.array(
             [

@@ -31,7 +31,7 @@ WORKING_SETS = ("auto", "all")
 WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
 """Of two classes, or of pairs of them."""
 CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
-REDUCTIONS = ("ovo", "ddag")
+REDUCTIONS = ("ovo", "ddag", "ovr")
 """Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
 
 _NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")

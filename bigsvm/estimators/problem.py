@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.parameters import WITH_CLASSES
 from bigsvm.kernels import LARGEST
 
 if TYPE_CHECKING:
@@ -171,6 +172,80 @@ def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDA
     if len(classes) < 2:
         raise DataError(f"y has one class only ({classes[0]}); at least two are needed")
     return classes, codes.astype(np.int32)
+
+
+class Classes(NamedTuple):
+    """Labels of many classes, checked, and the weights that come with them.
+
+    Attributes
+    ----------
+    labels : (k,) array
+        Sorted, of the type they were given in.
+    codes : (n,) int32
+        Place of each row's label in them.
+    sample_weight : (n,) float64 or None
+    class_weight : (k,) float64
+    """
+
+    labels: NDArray[Any]
+    codes: NDArray[np.int32]
+    sample_weight: NDArray[np.float64] | None
+    class_weight: NDArray[np.float64]
+
+
+def check_every_class(
+    labels: NDArray[Any], class_weight: NDArray[np.float64], counts: NDArray[np.int64]
+) -> None:
+    """Refuse classes without weight, or without a row that has one; all (k,).
+
+    Raises
+    ------
+    DataError, ParameterError
+        Naming the class.
+    """
+    for label, size, weight in zip(
+        labels.tolist(), counts.tolist(), class_weight.tolist(), strict=True
+    ):
+        if not (np.isfinite(weight) and weight >= 0):
+            raise ParameterError(f"class {label!r} has weight {weight!r}; it must be > 0")
+        if weight == 0 or not size:
+            raise DataError(f"no row of class {label!r} has a positive weight; leave its rows out")
+
+
+def check_classes(
+    parameters: TrainingParameters,
+    n_rows: int,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+) -> Classes:
+    """Find the classes and their weights.
+
+    Raises
+    ------
+    DataError, ParameterError
+    """
+    if parameters.formulation not in WITH_CLASSES:
+        raise ParameterError(
+            f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
+        )
+    weights = check_weights(sample_weight, n_rows)
+    classes, codes = encode_classes(labels, n_rows)
+    if parameters.calibration is not None:
+        raise ParameterError(
+            f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
+            f"classification is supported with it), not for {len(classes)}; leave it out"
+        )
+    counted = codes if weights is None else codes[weights > 0]
+    return Classes(
+        classes, codes, weights, class_weights(parameters.class_weight, classes, counted)
+    )
+
+
+def chosen_parameters(parameters: TrainingParameters) -> dict[str, float]:
+    """Parameters that a classifier's problem depends on, by name."""
+    if parameters.formulation == "nu-svc":
+        return {"nu": parameters.nu}
+    return {"C": parameters.C}
 
 
 def _check_length(values: NDArray[Any], n_rows: int) -> None:

@@ -12,9 +12,14 @@ import xxhash
 from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
-from bigsvm.budget import available_processors, parse_bytes, plan_training
+from bigsvm.budget import (
+    ACTIVE_OUTPUT_BYTES,
+    available_processors,
+    parse_bytes,
+    plan_training,
+)
 from bigsvm.cache.disk_cache import DiskCache
-from bigsvm.duals.ball import BallDual, BallFormulation
+from bigsvm.duals.ball import L2SVC, BallDual, BallFormulation, L2OneClass
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.variance import weighted_variance
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
+BALLS = (L2SVC.name, L2OneClass.name)
+"""Formulations whose tolerance is that of a ball."""
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
 rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
@@ -83,7 +90,7 @@ class Trainer:
 
     def train(
         self,
-        variables: Variables,
+        variables: Variables[Formulation],
         plan: TrainingPlan,
         *,
         saver: Saver,
@@ -105,32 +112,32 @@ class Trainer:
             A feasible point to start from.
         """
         parameters, source = self._parameters, variables.source
-        rule = SelectionRule.from_name(
-            parameters.selection,
-            rows_are_scarce=parameters.working_set == "all" and plan.holds_few_rows(SCARCE),
-        )
-        dual, watch = BoxDual(variables.formulation, rule), None
-        if isinstance(variables.formulation, BallFormulation):
-            dual = ball_dual(source, variables.formulation, self._tiles, parameters, rule)
-            if start is None and SampledSearch.is_next(saver):
-                search = SampledSearch(
-                    source, dual, self._tiles, plan,
-                    ball_tol=parameters.ball_tol, sampling=parameters.sampling,
-                    certify=parameters.certify, seed=parameters.seed, limits=limits,
-                    checkpoint=None, saver=saver, listener=listener,
-                )  # fmt: skip
-                reason = search.run()
-                if not (parameters.certify and reason in ENDS):
-                    return search.result(reason)
-                start, watch = search.alpha(), search.watch
-        result = self.decompose(
-            source, dual, plan,
-            saver=saver, limits=limits, listener=listener, start=start, watch=watch,
-        )  # fmt: skip
+        dual, watch = self.dual(source, variables.formulation, plan), None
+        saved: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
+        if isinstance(dual, BallDual) and start is None and SampledSearch.is_next(saver):
+            search = SampledSearch(
+                source, dual, self._tiles, plan,
+                ball_tol=parameters.ball_tol, sampling=parameters.sampling,
+                certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
+            )  # fmt: skip
+            reason = search.run()
+            if not (parameters.certify and reason in ENDS):
+                return search.result(reason)
+            start, watch = search.alpha(), search.watch
+        result = self.decompose(source, dual, plan, start=start, watch=watch, **saved)
         objective = result.certificate.objective
         if isinstance(dual, BallDual) and result.certificate.converged and objective:
             dual.energy(0.5 / objective, is_exact=True)
         return result
+
+    def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
+        """Make the dual of a problem of one function."""
+        parameters = self._parameters
+        scarce = parameters.working_set == "all" and plan.holds_few_rows(SCARCE)
+        rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
+        if isinstance(formulation, BallFormulation):
+            return ball_dual(source, formulation, self._tiles, parameters, rule)
+        return BoxDual(formulation, rule)
 
     def decompose(
         self,
@@ -170,7 +177,7 @@ class Trainer:
             )
         return Decomposition(
             source, dual, self._tiles, plan,
-            tol=parameters.ball_tol if isinstance(dual, BallDual) else parameters.tol,
+            tol=parameters.ball_tol if parameters.formulation in BALLS else parameters.tol,
             whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
             saver=saver, listener=listener,
         ).run()  # fmt: skip
@@ -184,6 +191,7 @@ def make_plan(
     n_rows: int | None = None,
     row_alignment: int | None = None,
     n_outputs: int = 1,
+    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
 ) -> TrainingPlan:
     """Divide the memory for training on a source, or on some rows of it.
 
@@ -195,8 +203,8 @@ def make_plan(
         What else is in memory for the whole run.
     n_rows, row_alignment : int, optional
         Of the rows that are trained on, where they are not the source's.
-    n_outputs : int
-        Functions that are trained together.
+    n_outputs, active_output_bytes : int
+        As `plan_training` has them.
 
     Raises
     ------
@@ -214,6 +222,7 @@ def make_plan(
         row_alignment=source.row_alignment if row_alignment is None else row_alignment,
         threads=parameters.threads or available_processors(),
         n_outputs=n_outputs,
+        active_output_bytes=active_output_bytes,
         resident_bytes=int(resident_bytes),
         packed=not parameters.takes_kernel_matrix,
         whole=parameters.working_set == "all",
@@ -294,7 +303,9 @@ class Decision(NamedTuple):
     certificate: Certificate
 
 
-def decision_of(variables: Variables, formulation: Formulation, result: TrainingResult) -> Decision:
+def decision_of(
+    variables: Variables[Formulation], formulation: Formulation, result: TrainingResult
+) -> Decision:
     """Read the decision function, of rows again instead of variables, off a result."""
     support, alpha = variables.spread(formulation, result.support, result.alpha)
     finished = formulation.finish(result.thresholds)

@@ -39,9 +39,10 @@ class SVC(Classifier):
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
     class_weight : dict, "balanced" or None
-    multiclass : {"ovo", "ddag"}
-        How more than two classes are told apart; a function is trained for each pair of them, on
-        its rows alone. ``"ovo"``: each has a vote. ``"ddag"``: a decision graph asks k - 1 of them.
+    multiclass : {"ovo", "ddag", "ovr"}
+        How more than two classes are told apart. ``"ovo"`` and ``"ddag"`` train a function for each
+        pair of them, on its rows alone: each has a vote, or a decision graph asks k - 1 of them.
+        ``"ovr"`` trains one for each class against the rest, all together, and the largest decides.
     decision_function_shape : {"ovr", "ovo"}
         What `decision_function` is of more than two classes: a value for each class, or for each
         pair.

@@ -8,13 +8,14 @@ Rows without weight have no variable. For a regression, equal rows stay apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
-from bigsvm.duals.formulations import Classification, Formulation, Regression
+from bigsvm.duals.formulations import Formulation, Regression
+from bigsvm.duals.problem import Problem
 from bigsvm.training.start import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -28,20 +29,24 @@ ORDER_SEED = 0
 """Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""
 
 
-class Variables(NamedTuple):
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
+AnyProblem_co = TypeVar("AnyProblem_co", bound=Problem, covariant=True)
+
+
+class Variables(NamedTuple, Generic[AnyProblem_co]):
     """What is trained.
 
     Attributes
     ----------
     source : RowSource
-    formulation : Formulation
+    formulation : Problem
         Of the rows of this source.
     groups : Groups or None
         The original rows of each; None where there is one variable for each row, in their order.
     """
 
     source: RowSource
-    formulation: Formulation
+    formulation: AnyProblem_co
     groups: Groups | None
 
     def gather(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,8 +120,8 @@ def _dealt(
 
 
 def make_variables(
-    source: RowSource, formulation: Formulation, *, merge: bool, compare: bool = True
-) -> Variables:
+    source: RowSource, formulation: AnyProblem, *, merge: bool, compare: bool = True
+) -> Variables[AnyProblem]:
     """Choose the variables of a training problem; without `merge`, one for each row as it comes.
 
     Without `compare`, which reads all rows, equal ones stay apart.
@@ -135,10 +140,8 @@ def make_variables(
     if isinstance(formulation, Regression) or not compare:
         groups = Groups(weighted, np.arange(len(weighted) + 1))
     else:
-        sign = formulation.sign if isinstance(formulation, Classification) else None
-        if sign is None:
-            sign = np.ones(source.n_rows, np.int8)
-        groups = equal_rows(source.read(0, source.n_rows), sign, weighted)
+        kind = np.ascontiguousarray(formulation.per_row)
+        groups = equal_rows(source.read(0, source.n_rows), kind, weighted)
     groups = _ordered(groups, np.random.default_rng(ORDER_SEED).permutation(len(groups)))
     first = groups.first
     merged = formulation.take(first)

@@ -100,8 +100,15 @@ class Choice:
         return next_scope(scope, self._n_rows, growth=growth)
 
     def first_slots(self, size: int) -> int | None:
-        """Kernel rows of a working set that are in memory at first; None for all that fit."""
-        return None if self._whole else max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
+        """Kernel rows of a working set that are in memory at first; None for all that fit.
+
+        Of several functions each has rows of its own: kernel rows fetched of the first 12 000 of
+        mnist against the rest, with the share as it is, with half of all, and with all: 46 213,
+        45 009 and 26 332.
+        """
+        if self._whole or self._dual.formulation.n_outputs > 1:
+            return None
+        return max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
 
     def active_tol(self, scope: int, at: Standing) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved."""

@@ -46,8 +46,8 @@ class RowState(NamedTuple):
         Ascending places in `active`: the working set in progress, empty between two.
     working_alpha, working_gradient : (m,) float64
         The sub-problem in progress.
-    pair : (2,) int64
-        Its last pair, or what else its steps go on from; see `Steps.last`.
+    pair : (2,) int64, or more
+        Its last pair, or what else its steps go on from; see `Steps.last`. −1 before the first.
     """
 
     alpha: NDArray[np.float64]

@@ -94,8 +94,8 @@ def test_weights_of_classes_are_by_label(folder, tmp_path):
 ])  # fmt: skip
 def test_what_means_nothing_is_refused(folder, tmp_path, options, words):
     assert words in error_of("train", folder / "train.zarr", tmp_path / "m", *options)
-    assert "'ovr' is not one of 'ovo', 'ddag'" in run_here(
-        "train", folder / "train.zarr", tmp_path / "m", "--multiclass", "ovr", code=2
+    assert "'all' is not one of 'ovo', 'ddag', 'ovr'" in run_here(
+        "train", folder / "train.zarr", tmp_path / "m", "--multiclass", "all", code=2
     ).stderr  # fmt: skip
 
 

@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 from one_vs_one import clouds
 from sklearn import svm as peers
 from sklearn.base import clone
+from sklearn.datasets import make_blobs
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bigsvm
+from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import ParameterError
 from bigsvm.estimators import one_vs_one
+from bigsvm.models import KernelExpansion
 from bigsvm.training import sweep
 
 KINDS = {
@@ -315,7 +319,7 @@ class TestConventions:
         assert model.certificate["pairs"] == fitted.certificate_["pairs"]
 
     @pytest.mark.parametrize(("parameters", "words"), [
-        ({"multiclass": "ovr"}, "multiclass is 'ovr'; it must be one of ovo, ddag"),
+        ({"multiclass": "all"}, "multiclass is 'all'; it must be one of ovo, ddag, ovr"),
         ({"multiclass": 1}, "multiclass is 1; it must be a word"),
         ({"decision_function_shape": "all"}, "decision_function_shape is 'all'; .* ovr, ovo"),
         ({"break_ties": "yes"}, "break_ties is 'yes'; it must be True or False"),
@@ -347,3 +351,49 @@ class TestConventions:
         X, y = rng.standard_normal((90, 2)), rng.integers(0, 3, 90)
         with pytest.warns(match=r"classes 'a' and '[bc]': nu is less than the share of errors"):
             bigsvm.NuSVC(nu=0.05, kernel="linear").fit(X, np.array(["a", "b", "c"])[y])
+
+
+class TestOneAgainstTheRest:
+    def test_it_is_scikit_learns(self):
+        X, y = make_blobs(240, centers=4, n_features=3, cluster_std=2.5, random_state=0)
+        y = np.array(["d", "b", "a", "c"])[y]
+        model = bigsvm.SVC(C=2, gamma=0.1, tol=1e-5, multiclass="ovr").fit(X, y)
+        peer = OneVsRestClassifier(peers.SVC(C=2, gamma=0.1, tol=1e-5)).fit(X, y)
+        assert model.converged_
+        assert model.model_.rule == "ovr"
+        assert list(model.classes_) == ["a", "b", "c", "d"]
+        values = peer.decision_function(X)
+        np.testing.assert_allclose(model.decision_function(X), values, rtol=0, atol=1e-3)
+        np.testing.assert_allclose(
+            model.set_params(decision_function_shape="ovo").decision_function(X),
+            values, rtol=0, atol=1e-3,
+        )  # fmt: skip
+        sure = np.diff(np.sort(values, axis=1)[:, -2:]).ravel() > 1e-2
+        assert sure.mean() > 0.9
+        np.testing.assert_array_equal(model.predict(X)[sure], peer.predict(X)[sure])
+        assert model.dual_coef_.shape == (4, len(model.support_))
+        np.testing.assert_allclose(
+            model.intercept_, [one.intercept_[0] for one in peer.estimators_], atol=1e-3
+        )
+        np.testing.assert_array_equal(
+            model.n_support_, [np.count_nonzero(y[model.support_] == label) for label in "abcd"]
+        )
+        found = np.sort(y[model.support_])
+        np.testing.assert_array_equal(y[model.support_], found)
+
+    def test_of_the_linear_kernel_columns_have_coefficients(self):
+        X, y = make_blobs(150, centers=3, n_features=4, cluster_std=3.0, random_state=1)
+        model = bigsvm.SVC(kernel="linear", multiclass="ovr").fit(X, y)
+        values = X @ model.coef_.T + model.intercept_
+        assert model.coef_.shape == (3, 4)
+        np.testing.assert_allclose(model.decision_function(X), values, rtol=0, atol=1e-4)
+
+    def test_a_saved_model_predicts_the_same(self, tmp_path):
+        X, y = make_blobs(150, centers=3, n_features=4, cluster_std=3.0, random_state=1)
+        model = bigsvm.SVC(multiclass="ovr").fit(X, y)
+        model.model_.save(tmp_path / "model")
+        loaded = KernelExpansion.load(tmp_path / "model")
+        assert loaded.rule == "ovr"
+        np.testing.assert_array_equal(
+            loaded.decision_function(as_row_source(X)), model.decision_function(X)
+        )

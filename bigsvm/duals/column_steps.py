@@ -1,0 +1,151 @@
+"""Pair steps on several independent problems over one working set, whose kernel rows they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.core import smo
+from bigsvm.duals.dual import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.box import BoxDual
+    from bigsvm.duals.problem import Values
+
+LOOSEST, TIGHTER = 1.0, 0.1
+"""Gap of the first round, in units of the margin, and how much less each next one asks for. A row
+that several columns need is needed by them in the same round, before others take its place."""
+STATE_BYTES = 68
+"""Of each variable of a working set, in each column: `bigsvm.core.smo.PairState`."""
+
+
+class ColumnSteps(Steps):
+    """The states of pair steps of k columns; in rounds, one column after the other.
+
+    A round takes each column to the gap of the round. A kernel row serves all columns while it is
+    in memory, and whichever column misses a row, rows are brought that all columns together want
+    most.
+
+    Parameters
+    ----------
+    duals : sequence of BoxDual
+        One for each column.
+    alpha, gradient : (m, k) float64
+    rows : (m,) int64
+    diagonal : (m,) float64
+    last : (3 k + 3,) int64, optional
+        Of an interrupted run; anything shorter is of none.
+    """
+
+    def __init__(
+        self,
+        duals: Sequence[BoxDual],
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None,
+    ) -> None:
+        k = len(duals)
+        self._turn = self._round = self._stalled = self._stamp = 0
+        self._n_finished = 0
+        each = np.tile(np.array([-1, -1, 0], np.int64), (k, 1))
+        if last is not None and len(last) == 3 * k + 3:
+            each = last[:-3].reshape(k, 3)
+            self._turn, self._round, self._stalled = last[-3:].tolist()
+        self._columns = [
+            dual.begin(
+                alpha[:, c], gradient[:, c], rows,
+                diagonal=diagonal, last=each[c, :2], n_done=int(each[c, 2]),
+            )
+            for c, dual in enumerate(duals)
+        ]  # fmt: skip
+        self.n_slack = self._columns[0].n_slack
+        self._n_done = int(each[:, 2].sum())
+
+    @property
+    def alpha(self) -> Values:
+        """(m, k) float64."""
+        return np.stack([column.alpha for column in self._columns], axis=1)
+
+    @property
+    def gradient(self) -> Values:
+        """(m, k) float64."""
+        return np.stack([column.gradient for column in self._columns], axis=1)
+
+    @property
+    def gap(self) -> float:
+        """Of the worst column."""
+        return max(column.gap for column in self._columns)
+
+    @property
+    def n_done(self) -> int:
+        """Pair steps of all columns."""
+        return self._n_done
+
+    @property
+    def stamp(self) -> int:
+        """Of the last use of a kernel row, by any column."""
+        return self._stamp
+
+    @property
+    def last(self) -> NDArray[np.int64]:
+        """Each column's last pair and steps; whose turn it is, the round, whether one stalled."""
+        each = [[*column.last.tolist(), column.n_done] for column in self._columns]
+        now = [self._turn, self._round, self._stalled]
+        return np.array([*np.ravel(each).tolist(), *now], np.int64)
+
+    def advance(
+        self,
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int32],
+        used: NDArray[np.int64],
+        *,
+        tol: float,
+        max_steps: int,
+    ) -> tuple[int, int]:
+        """Take pair steps of the column whose turn it is, and of those that follow.
+
+        A column that cannot move is left where it is; once the others are done, all have stalled.
+        """
+        left = max_steps
+        while True:
+            goal = max(tol, LOOSEST * TIGHTER**self._round)
+            while self._turn < len(self._columns):
+                if left <= 0:
+                    return smo.STEPS_SPENT, -1
+                column = self._columns[self._turn]
+                before = column.n_done
+                column.state.counters[1] = self._stamp
+                status, row = column.advance(rows, slots, used, tol=goal, max_steps=left)
+                self._stamp = column.stamp
+                self._n_done += column.n_done - before
+                left -= column.n_done - before
+                if status in (smo.NEED_ROW, smo.STEPS_SPENT):
+                    return status, row
+                self._turn += 1
+                if goal <= tol:
+                    self._stalled |= int(status == smo.STALLED)
+                    self._n_finished = self._turn
+            if goal <= tol:
+                return (smo.STALLED if self._stalled else smo.CONVERGED), -1
+            self._turn, self._round = 0, self._round + 1
+
+    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+        """Add up by how much a row violates in the columns; quiet are those quiet in all.
+
+        Columns that have reached their goal ask for nothing.
+        """
+        score[:], quiet[:] = 0.0, True
+        one, still = np.empty_like(score), np.empty_like(quiet)
+        for column in self._columns[self._n_finished :]:
+            column.violations(slots, one, still)
+            score += np.maximum(one, 0.0)
+            quiet &= still
+        score[slots[: len(score)] >= 0] = -np.inf

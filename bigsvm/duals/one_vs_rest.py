@@ -1,0 +1,318 @@
+"""One against the rest: k classifiers of two classes over the same rows, trained together.
+
+Column r is the dual of "class r" (+1) against all others (−1), by a formulation that all columns
+have in common; nothing but the kernel ties them together. So objectives and duality gaps are sums
+over the columns, the gap is that of the worst, and each column has thresholds of its own. What is
+to be gained: a kernel row, and a sweep's kernel values, are computed once for all columns.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from bigsvm.duals.column_steps import ColumnSteps
+from bigsvm.duals.dual import Dual
+from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.formulations import Classification, Signs
+    from bigsvm.duals.problem import Selection, Values
+
+
+class OneClassSigns:
+    """+1 where a row is of one class, −1 elsewhere; made when asked for, n k bytes are not kept.
+
+    Parameters
+    ----------
+    label : (n,) int32
+    positive : int
+    """
+
+    def __init__(self, label: NDArray[np.int32], positive: int) -> None:
+        self._label, self._positive = label, positive
+
+    def __getitem__(self, rows: Selection | NDArray[np.int32], /) -> NDArray[np.int8]:
+        """Those of `rows`, (m,)."""
+        return np.where(self._label[rows] == self._positive, np.int8(1), np.int8(-1))
+
+
+class MakeColumn(Protocol):
+    """Makes the problem of one column; see `bigsvm.duals.formulations.Classification`."""
+
+    def __call__(
+        self,
+        *,
+        sign: Signs,
+        class_weight: tuple[float, float],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> Classification:
+        """Make it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneVsRest(Problem):
+    """The problems of all columns.
+
+    Attributes
+    ----------
+    label : (n,) int32
+        Class of each row, in 0 … k − 1.
+    class_weight : tuple of (float, float)
+        Of the rest and of the class, for each of the k columns.
+    make : callable
+        Makes the problem of a column.
+
+    Raises
+    ------
+    DataError
+        A class without a row of positive weight, or without any other.
+    """
+
+    name = "one against the rest"
+
+    label: NDArray[np.int32]
+    class_weight: tuple[tuple[float, float], ...]
+    make: MakeColumn
+
+    @functools.cached_property
+    def columns(self) -> tuple[Classification, ...]:
+        """The problem of each column."""
+        return tuple(
+            self.make(
+                sign=OneClassSigns(self.label, c),
+                class_weight=weights,
+                sample_weight=self.sample_weight,
+            )
+            for c, weights in enumerate(self.class_weight)
+        )
+
+    @property
+    def per_row(self) -> NDArray[np.int32]:
+        return self.label
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.class_weight)
+
+    @property
+    def offset(self) -> float:
+        return self.columns[0].offset
+
+    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+        return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))
+
+    def zeros(self, n_rows: int) -> Values:
+        return np.zeros((n_rows, self.n_outputs))
+
+    def per_output(self, alpha: Values) -> Values:
+        return alpha
+
+    def thresholds_of(self, column: int, thresholds: tuple[float, ...]) -> tuple[float, ...]:
+        """Those of a column, from those of all."""
+        each = len(thresholds) // self.n_outputs
+        return thresholds[each * column : each * (column + 1)]
+
+    def scale(self, thresholds: tuple[float, ...]) -> float:
+        return min(
+            column.scale(self.thresholds_of(c, thresholds)) for c, column in enumerate(self.columns)
+        )
+
+
+class ColumnsAt(NamedTuple):
+    """Where a point stands.
+
+    Attributes
+    ----------
+    columns : tuple of Optimality
+    n_support, n_free : int
+        Rows with a coefficient in any column, and rows that are free in any.
+    """
+
+    columns: tuple[Optimality, ...]
+    n_support: int
+    n_free: int
+
+    @property
+    def gap(self) -> float:
+        """Of the worst column."""
+        return max(at.gap for at in self.columns)
+
+    @property
+    def objective(self) -> float:
+        """Sum of the dual objectives."""
+        return sum(at.objective for at in self.columns)
+
+    @property
+    def duality_gap(self) -> float:
+        """Sum of the duality gaps."""
+        return sum(at.duality_gap for at in self.columns)
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """Of the columns, one after the other."""
+        return tuple(threshold for at in self.columns for threshold in at.thresholds)
+
+    @property
+    def n_bounded(self) -> int:
+        """Variables of all columns at a bound other than 0."""
+        return sum(at.n_bounded for at in self.columns)
+
+
+@dataclass(frozen=True)
+class OneVsRestDual(Dual[ColumnsAt]):
+    """The duals of the columns, as one.
+
+    Parameters
+    ----------
+    formulation : OneVsRest
+    duals : tuple of BoxDual
+        Of its columns.
+    """
+
+    formulation: OneVsRest
+    duals: tuple[BoxDual, ...]
+
+    def optimality(
+        self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
+    ) -> ColumnsAt:
+        columns = tuple(
+            dual.optimality(alpha[:, c], outputs[:, c], rows=rows)
+            for c, dual in enumerate(self.duals)
+        )
+        free = np.zeros(len(alpha), np.bool_)
+        for c, dual in enumerate(self.duals):
+            dual.mark_free(alpha[:, c], free, rows=rows)
+        n_support = sum(
+            int(np.count_nonzero(alpha[a : a + SCAN_ROWS].any(axis=1)))
+            for a in range(0, len(alpha), SCAN_ROWS)
+        )
+        return ColumnsAt(columns, n_support, int(np.count_nonzero(free)))
+
+    def goal(self, tol: float, at: ColumnsAt) -> float:
+        """Gap that the column needs which asks for the smallest."""
+        return min(dual.goal(tol, one) for dual, one in zip(self.duals, at.columns, strict=True))
+
+    def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
+        return self._stacked(
+            dual.gradient(alpha[:, c], outputs[:, c], rows) for c, dual in enumerate(self.duals)
+        )
+
+    def outputs_from(self, gradient: Values, alpha: Values, rows: NDArray[np.int64]) -> Values:
+        return self._stacked(
+            dual.outputs_from(gradient[:, c], alpha[:, c], rows)
+            for c, dual in enumerate(self.duals)
+        )
+
+    def _stacked(self, columns: Iterator[Values]) -> Values:
+        return np.stack(list(columns), axis=1)
+
+    def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
+        return sum(dual.n_bounded(alpha[:, c], rows) for c, dual in enumerate(self.duals))
+
+    def filled(self, alpha: Values, outputs: Values) -> Values:
+        if self.formulation.columns[0].sums(slice(0, 0)) is None:
+            return alpha
+        return self._stacked(
+            dual.filled(alpha[:, c], outputs[:, c]) for c, dual in enumerate(self.duals)
+        )
+
+    def select(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: ColumnsAt,
+        *,
+        capacity: int,
+        crowded: int | None = None,
+        smallest: int,
+        fill: float,
+        rng: np.random.Generator,
+        tol: float = 0.0,
+        band: tuple[int, int] = (0, 0),
+        margin: float = 0.0,
+        rows: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
+        """Choose by each row's worst column; columns within `tol` ask for nothing."""
+        n = len(alpha)
+        score = np.full(n, -np.inf, np.float32)
+        asked, free, above = np.zeros((3, n), np.bool_)
+        worst: list[int] = []
+        # The worst columns' worst rows, and no more of them than there is room for.
+        for c in sorted(range(len(self.duals)), key=lambda c: -at.columns[c].gap):
+            if at.columns[c].gap <= tol:
+                continue
+            found = self.duals[c].scores(
+                alpha[:, c], outputs[:, c], at.columns[c], tol=tol, rows=rows
+            )
+            np.copyto(above, found.above, where=found.score > score)
+            np.maximum(score, found.score, out=score)
+            asked |= found.asked
+            free |= found.free
+            if not worst or len(worst) + 2 <= capacity // 2:
+                worst += found.worst
+        return pick(
+            score, asked, free,
+            above=above, worst=worst, n_free=int(free.sum()), capacity=capacity, crowded=crowded,
+            smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
+        )  # fmt: skip
+
+    def begin(
+        self,
+        alpha: Values,
+        gradient: Values,
+        rows: NDArray[np.int64],
+        *,
+        diagonal: Values,
+        last: NDArray[np.int64] | None = None,
+        n_done: int = 0,
+    ) -> ColumnSteps:
+        return ColumnSteps(self.duals, alpha, gradient, rows, diagonal=diagonal, last=last)
+
+    def doubtful(
+        self, alpha: Values, outputs: Values, *, tol: float, error: float
+    ) -> NDArray[np.int64]:
+        chosen = np.zeros(len(alpha), np.bool_)
+        for c, dual in enumerate(self.duals):
+            chosen[dual.doubtful(alpha[:, c], outputs[:, c], tol=tol, error=error)] = True
+        rows = np.flatnonzero(chosen)
+        return rows[~alpha[rows].any(axis=1)]
+
+    def newton(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: ColumnsAt,
+        *,
+        tol: float,
+        gram: Callable[[NDArray[np.int64]], Values],
+        look: Callable[[], None],
+    ) -> Values | None:
+        """Alpha of the columns that are small enough for it; the others stay as they are."""
+        better = None
+        held: dict[bytes, Values] = {}
+
+        def shared(rows: NDArray[np.int64]) -> Values:
+            """Kernel values of the last column, where it has asked for the same: often all."""
+            if rows.tobytes() not in held:
+                held.clear()
+                held[rows.tobytes()] = gram(rows)
+            return held[rows.tobytes()]
+
+        for c, dual in enumerate(self.duals):
+            found = dual.newton(
+                alpha[:, c], outputs[:, c], at.columns[c], tol=tol, gram=shared, look=look
+            )
+            if found is not None:
+                better = alpha.copy() if better is None else better
+                better[:, c] = found
+        return better

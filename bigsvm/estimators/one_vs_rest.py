@@ -1,0 +1,261 @@
+"""Classifiers of many classes, one against the rest: one function for each class, all in one run.
+
+Each is what the classifier of "this class" against all others would be, with the same C, gamma and
+rows; the value of a function is positive for its class. A weight given to a class by its label is
+that of its rows in all functions; ``"balanced"`` weights are those of the two sides of each
+function. Both are scikit-learn's, of `OneVsRestClassifier` and of its own classifiers that train
+one function for each class.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.budget import ACTIVE_OUTPUT_BYTES, parse_bytes
+from bigsvm.core.smo import row_width
+from bigsvm.data.held import hold
+from bigsvm.data.kernel_matrix import training_matrix
+from bigsvm.duals.ball import L2SVC
+from bigsvm.duals.column_steps import STATE_BYTES
+from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.one_vs_one import Trained
+from bigsvm.estimators.parameters import Hooks
+from bigsvm.estimators.problem import (
+    check_classes,
+    check_every_class,
+    chosen_parameters,
+    make_classification,
+)
+from bigsvm.estimators.running import (
+    Trainer,
+    decision_of,
+    find_kernel,
+    fingerprint_of,
+    limits_of,
+    make_plan,
+    open_checkpoint,
+    provenance_of,
+)
+from bigsvm.estimators.variables import Variables, make_variables
+from bigsvm.training.saving import Saver
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import RowSource
+    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.estimators.problem import Classes
+    from bigsvm.training.result import Certificate, TrainingResult
+
+
+class Functions(NamedTuple):
+    """The functions of all classes, over support vectors that they share.
+
+    Attributes
+    ----------
+    support : (p,) int64
+        Rows that any class has a coefficient of, ascending.
+    coefficients : (p, k) CSR, float64
+    intercepts : (k,) float64
+    rho : (k,) float64
+        By which nu-svc has divided coefficients and intercept; NaN for the others.
+    certificate : Certificate
+        Sums over the classes, and the worst gap.
+    label : (p,) int32
+        Class of each support row.
+    """
+
+    support: NDArray[np.int64]
+    coefficients: sp.csr_array
+    intercepts: NDArray[np.float64]
+    rho: NDArray[np.float64]
+    certificate: Certificate
+    label: NDArray[np.int32]
+
+
+def train_one_vs_rest(
+    source: RowSource,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+    parameters: TrainingParameters,
+    hooks: Hooks | None = None,
+) -> Trained[Functions]:
+    """Train a function for each class.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d).
+    labels : (n,) array
+        Two distinct values or more, of any sortable type.
+    sample_weight : (n,) float64 or None
+        In [0, ∞); 2 means the row twice, 0 that it is not there.
+    parameters : TrainingParameters
+        Of a classifier. The L2-SVM is not searched for with samples of the rows: its `solver` and
+        `sampling` mean nothing.
+    hooks : Hooks, optional
+
+    Returns
+    -------
+    Trained
+        For the rule "ovr".
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    """
+    parameters.check()
+    hooks = hooks or Hooks()
+    classes = check_classes(parameters, source.n_rows, labels, sample_weight)
+    del labels  # 8 bytes a row that the budget does not count
+    if parameters.formulation == L2SVC.name and not parameters.certify:
+        raise ParameterError(
+            "certify is False, but one against the rest is trained without a sampled search, and "
+            "so always certified; leave it out"
+        )
+    problem = make_columns(parameters, classes)
+    if parameters.takes_kernel_matrix:
+        source = training_matrix(source)
+    scaler = source.scaler
+    source, plan = _planned(source, problem, parameters)
+    kernel, centre = find_kernel(
+        parameters,
+        source,
+        classes.sample_weight,
+        block_bytes=plan.block_bytes,
+        interrupted=hooks.interrupted,
+    )
+    fingerprint = fingerprint_of(
+        source,
+        kernel,
+        formulation=problem.columns[0].name,
+        per_row=(problem.label, problem.sample_weight),
+        chosen=chosen_parameters(parameters),
+        class_weights=problem.class_weight,
+        others={"classes": f"{problem.n_outputs}, one against the rest"},
+    )
+    variables = make_variables(source, problem, merge=parameters.working_set != "all")
+    with (
+        Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
+        open_checkpoint(parameters, fingerprint) as checkpoint,
+    ):
+        trained = variables.formulation
+        duals = tuple(trainer.dual(variables.source, column, plan) for column in trained.columns)
+        result = trainer.decompose(
+            variables.source,
+            OneVsRestDual(trained, duals),
+            plan,
+            saver=Saver(checkpoint, every=parameters.checkpoint_every, listener=hooks.listener),
+            limits=limits_of(parameters, hooks),
+            listener=hooks.listener,
+        )
+    return Trained(
+        classes.labels,
+        _functions(result, variables, problem),
+        source,
+        kernel,
+        centre,
+        problem.columns[0].name,
+        scaler,
+        provenance_of(parameters, source, classes.class_weight.tolist(), fingerprint),
+    )
+
+
+def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
+    """Make the problem of all classes, feasible and with rows for each class.
+
+    Raises
+    ------
+    DataError, ParameterError
+        Naming the class.
+    """
+    labels, codes, weights, class_weight = classes
+    k = len(labels)
+    counts = np.bincount(codes if weights is None else codes[weights > 0], minlength=k)
+    check_every_class(labels, class_weight, counts)
+    sides = np.ones((k, 2))
+    if parameters.class_weight == "balanced":
+        sides = counts.sum() / (2.0 * np.stack([counts.sum() - counts, counts], axis=1))
+    elif parameters.class_weight is not None:
+        weights = class_weight[codes] * (1.0 if weights is None else weights)
+    problem = OneVsRest(
+        label=codes,
+        class_weight=tuple((float(rest), float(one)) for rest, one in sides),
+        sample_weight=weights,
+        make=functools.partial(make_classification, parameters),
+    )
+    for label, column in zip(labels.tolist(), problem.columns, strict=True):
+        try:
+            column.check()
+        except ParameterError as error:
+            raise ParameterError(f"class {label!r} against the rest: {error}") from None
+    return problem
+
+
+def _planned(
+    source: RowSource, problem: OneVsRest, parameters: TrainingParameters
+) -> tuple[RowSource, TrainingPlan]:
+    """Divide the memory; rows that take little of it are read once and held."""
+    read, source = source, hold(source, parse_bytes(parameters.memory))
+    weights, k = problem.sample_weight, problem.n_outputs
+    state_bytes = STATE_BYTES * problem.columns[0].n_segments
+    # Labels and weights twice: of rows, and of the variables in the order they are trained in.
+    resident = 2 * (problem.label.nbytes + (0 if weights is None else weights.nbytes))
+    # The states of columns are padded.
+    resident += k * state_bytes * row_width(1)
+    if source is not read:
+        resident += int(source.bytes_per_row * source.n_rows)
+    plan = make_plan(
+        parameters,
+        source,
+        resident_bytes=resident,
+        n_outputs=k,
+        active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
+    )
+    return source, plan
+
+
+def _functions(
+    result: TrainingResult, variables: Variables[OneVsRest], problem: OneVsRest
+) -> Functions:
+    """Read the functions, of rows again instead of variables, off a result."""
+    found, decisions = sp.csc_array(result.alpha), []
+    for c, column in enumerate(problem.columns):
+        part = slice(found.indptr[c], found.indptr[c + 1])
+        own = replace(
+            result,
+            support=result.support[found.indices[part]],
+            alpha=found.data[part],
+            thresholds=problem.thresholds_of(c, result.thresholds),
+        )
+        merged = Variables(variables.source, variables.formulation.columns[c], variables.groups)
+        decisions.append(decision_of(merged, column, own))
+    certificate = result.certificate
+    rows = np.concatenate([one.support for one in decisions])
+    support, places = np.unique(rows, return_inverse=True)
+    if variables.groups is not None:
+        bounded = sum(one.certificate.n_bounded for one in decisions)
+        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+    sizes = [len(one.support) for one in decisions]
+    coefficients = sp.csr_array(
+        (
+            np.concatenate([one.coefficients for one in decisions]),
+            (places, np.repeat(np.arange(len(decisions)), sizes)),
+        ),
+        shape=(len(support), len(decisions)),
+    )
+    return Functions(
+        support,
+        coefficients,
+        np.array([one.intercept for one in decisions]),
+        np.array([one.found.get("rho", np.nan) for one in decisions]),
+        certificate,
+        problem.label[support],
+    )

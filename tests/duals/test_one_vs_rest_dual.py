@@ -1,0 +1,106 @@
+"""OneVsRestDual: what columns have in common, and what each asks for by itself."""
+
+import functools
+
+import naive
+import numpy as np
+import pytest
+
+from bigsvm.cache.resident import RowBuffer
+from bigsvm.duals.box import BoxDual
+from bigsvm.duals.formulations import CSVC
+from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.duals.subproblem import Progress, SubProblem
+from bigsvm.errors import DataError
+from bigsvm.kernels import RBF
+from bigsvm.tiles import KernelTiles
+
+N, K_CLASSES, C = 80, 4, 2.0
+
+
+@pytest.fixture
+def problem():
+    """Rows, the dual of their classes, and K."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(K_CLASSES, size=N).astype(np.int32)
+    X = (rng.normal(size=(N, 3)) + label[:, None]).astype(np.float32)
+    formulation = OneVsRest(
+        label=label, class_weight=((1.0, 1.0),) * K_CLASSES, make=functools.partial(CSVC, C=C)
+    )
+    dual = OneVsRestDual(formulation, tuple(BoxDual(one) for one in formulation.columns))
+    return X, dual, naive.kernel_matrix(X, X, "rbf", gamma=0.5)
+
+
+def solved(dual, K, label, columns):
+    """Alpha that is the optimum in some columns and 0 in the others."""
+    alpha = np.zeros((N, K_CLASSES))
+    for c in columns:
+        sign = np.where(label == c, 1.0, -1.0)
+        lower, upper = np.minimum(sign * C, 0), np.maximum(sign * C, 0)
+        alpha[:, c] = naive.solve(K, sign, lower, upper, np.zeros(N), tol=1e-8)
+    return alpha
+
+
+def test_signs_of_a_column_are_made_of_labels(problem):
+    _, dual, _ = problem
+    label = dual.formulation.label
+    for c, column in enumerate(dual.formulation.columns):
+        np.testing.assert_array_equal(column.per_row, np.where(label == c, 1, -1))
+        assert column.sign[np.array([3, 1])].dtype == np.int8
+        assert not isinstance(column.sign, np.ndarray)
+
+
+def test_columns_that_are_solved_ask_for_nothing(problem):
+    _, dual, K = problem
+    alpha = solved(dual, K, dual.formulation.label, [0, 1, 3])
+    at = dual.optimality(alpha, K @ alpha)
+    assert at.gap == at.columns[2].gap > 1
+    options = {"capacity": 20, "smallest": 10, "fill": 1.0, "tol": 1e-6}
+    chosen = dual.select(alpha, K @ alpha, at, rng=np.random.default_rng(0), **options)
+    alone = dual.duals[2].select(
+        alpha[:, 2], K @ alpha[:, 2], at.columns[2], rng=np.random.default_rng(0), **options
+    )
+    np.testing.assert_array_equal(chosen, alone)
+
+
+def test_more_columns_than_places_leave_room_for_the_worst(problem):
+    _, dual, _ = problem
+    alpha = np.zeros((N, K_CLASSES))
+    at = dual.optimality(alpha, alpha)
+    for capacity in (2, 3, 5):
+        chosen = dual.select(
+            alpha, alpha, at, capacity=capacity, smallest=1, fill=1.0, tol=1e-6,
+            rng=np.random.default_rng(0),
+        )  # fmt: skip
+        assert len(chosen) == capacity
+
+
+def test_outputs_that_are_not_finite_are_an_error(problem):
+    _, dual, _ = problem
+    outputs = np.zeros((N, K_CLASSES))
+    outputs[7, 2] = np.nan
+    with pytest.raises(DataError, match="of row 7 is nan"):
+        dual.optimality(np.zeros((N, K_CLASSES)), outputs)
+
+
+def test_columns_share_kernel_rows_and_solved_ones_take_no_steps(problem):
+    X, dual, K = problem
+    rows, alpha = np.arange(N), solved(dual, K, dual.formulation.label, [1])
+    with KernelTiles(RBF(gamma=0.5)) as tiles:
+        sub = SubProblem(
+            dual, tiles, X, rows, alpha, dual.gradient(alpha, K @ alpha, rows),
+            buffer=RowBuffer(4 * 1024 * N),
+        )  # fmt: skip
+        progress = Progress.STEPS_SPENT
+        while progress is Progress.STEPS_SPENT:
+            progress = sub.advance(tol=1e-3)
+    assert progress is Progress.CONVERGED
+    assert sub.gap <= 1e-3
+    assert sub.cache.n_misses <= N
+    steps = sub.last[:-3].reshape(K_CLASSES, 3)[:, 2]
+    assert steps[1] == 0
+    assert (np.delete(steps, 1) > 0).all()
+    assert sub.steps == steps.sum()
+    np.testing.assert_array_equal(sub.alpha[:, 1], alpha[:, 1])
+    found = dual.optimality(sub.alpha, K @ sub.alpha)
+    assert found.gap <= 1.1e-3
