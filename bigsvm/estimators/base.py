@@ -49,7 +49,7 @@ SAME_NAMES = frozenset(
 """Parameters of estimators that `TrainingParameters` calls the same."""
 
 
-class KernelMachine(BaseEstimator):  # type: ignore[misc]
+class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
     _formulation: ClassVar[str]

@@ -38,7 +38,7 @@ def _is_calibrated(estimator: Classifier) -> bool:
     return True
 
 
-class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
+class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
     def _parameters(self) -> TrainingParameters:
@@ -179,7 +179,7 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
             np.empty(0, classes.dtype),
         )
 
-    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
+    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Probabilities of the classes, (n, 2), in the order of `classes_`.
 
@@ -188,7 +188,7 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         """
         return self._probabilities(X, _both)
 
-    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]
+    @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_log_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Logarithms of `predict_proba`; that of 0 is -inf."""
         return self._probabilities(X, _both_logarithms)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 
-class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]
+class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Crammer and Singer's multiclass machine, exact, out of core, resumable, certified.
 
     Minimises ``½ Σ_r |M_r|² + C Σ_i ξ_i`` over a function M_r for each class, ξ_i being by how much

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 
-class OutlierDetector(OutlierMixin, KernelMachine):  # type: ignore[misc]
+class OutlierDetector(OutlierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Rows inside and outside, told apart by the sign of the decision function."""
 
     _needs_y = False

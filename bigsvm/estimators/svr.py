@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 
-class Regressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
+class Regressor(RegressorMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts the values of the model's function."""
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:

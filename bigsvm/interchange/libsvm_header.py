@@ -141,7 +141,7 @@ class _Lines:
             self.found[words[0]] = words[1:]
         raise ModelError(f"{path}: no line SV among the first {MOST_LINES}")
 
-    def one(self, name: str, kind: Any, default: Any = None) -> Any:  # noqa: ANN401
+    def one(self, name: str, kind: Any, default: Any = None) -> Any:  # noqa: ANN401 (as `kind` makes it)
         """Value of a line with one."""
         if name not in self.found and default is not None:
             return default
@@ -156,7 +156,7 @@ class _Lines:
         self._check_finite(name, [value])
         return value
 
-    def several(self, name: str, kind: Any, count: int, n_classes: int) -> list[Any]:  # noqa: ANN401
+    def several(self, name: str, kind: Any, count: int, n_classes: int) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
         """Values of a line with `count` of them."""
         words = self.found.get(name, [])
         if len(words) != count:

@@ -64,10 +64,10 @@ def test_of_the_linear_kernel_it_is_liblinears(rows, name):
     slack = np.maximum(0, 1 - y * peer.decision_function(X))
     primal = 0.5 * w @ w + C / 2 * slack @ slack
     for solver in SOLVERS:
-        model = bigsvm.L2SVC(C=C, kernel="linear", solver=solver, ball_tol=1e-10).fit(X, y)
+        # At 1e-10 values of spambase, up to 45 margins, are 4e-3 off an exact solution; here 5e-4.
+        model = bigsvm.L2SVC(C=C, kernel="linear", solver=solver, ball_tol=1e-11).fit(X, y)
         assert model.converged_, solver
         assert model.objective_ == pytest.approx(primal, rel=1e-6), solver
         values = peer.decision_function(X)
-        # Rows far outside have values of 30 margins; those of spambase are 1.6e-4 off.
-        atol = 2e-4 * max(10.0, np.abs(values).max())
+        atol = 1e-4 * max(10.0, np.abs(values).max())
         np.testing.assert_allclose(model.decision_function(X), values, rtol=0, atol=atol)
