@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -113,6 +113,11 @@ class Dual(ABC, Generic[At]):
     """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 
     formulation: Problem
+
+    @property
+    def columns(self) -> Sequence[Dual[Any]]:
+        """The duals of its functions where nothing but the kernel ties these together."""
+        return ()
 
     @abstractmethod
     def optimality(

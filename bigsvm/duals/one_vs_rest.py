@@ -182,6 +182,11 @@ class OneVsRestDual(Dual[ColumnsAt]):
     formulation: OneVsRest
     duals: tuple[BoxDual, ...]
 
+    @property
+    def columns(self) -> tuple[BoxDual, ...]:
+        """Its duals."""
+        return self.duals
+
     def optimality(
         self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
     ) -> ColumnsAt:

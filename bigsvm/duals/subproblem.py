@@ -117,6 +117,16 @@ class SubProblem:
         return self._taken.gap
 
     @property
+    def n_misses(self) -> int:
+        """Kernel rows fetched."""
+        return self.cache.n_misses
+
+    @property
+    def n_reads(self) -> int:
+        """Of these, the rows that had not to be computed."""
+        return self.cache.below.n_hits
+
+    @property
     def steps(self) -> int:
         """Steps done."""
         return self._taken.n_done

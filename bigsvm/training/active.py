@@ -7,10 +7,11 @@ followed by a small sweep over the active rows alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.duals.subproblem import SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.training.sweep import EVALUATIONS_AT_ONCE
 
@@ -20,8 +21,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.duals.column_problems import ColumnProblems
     from bigsvm.tiles import KernelTiles
+    from bigsvm.training.choice import Choice
     from bigsvm.training.working_rows import Gathered
+
+
+class WorkingSet(NamedTuple):
+    """What is solved next.
+
+    Attributes
+    ----------
+    places : (m,) int64
+        Ascending places among the active rows; of single variables their numbers, see
+        `bigsvm.training.active_columns`.
+    alpha, gradient : (m,) or (m, …) float64
+    tol : float
+        KKT gap to reach.
+    """
+
+    places: NDArray[np.int64]
+    alpha: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    tol: float
 
 
 class ActiveRows:
@@ -58,9 +80,46 @@ class ActiveRows:
         at: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
         return at
 
-    def gradient(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Gradient at `places`, (m,) or (m, faces)."""
-        return self.dual.gradient(self.alpha[places], self.outputs[places], self.indices[places])
+    def choose(self, choice: Choice, at: Standing, *, tol: float, once: bool) -> WorkingSet:
+        """Choose a working set where the rows stand `at`, further than `tol` from optimal.
+
+        `once` says that no other follows it.
+        """
+        return self._start(*choice.working_set(self, at, tol=tol))
+
+    def _start(self, places: NDArray[np.int64], tol: float) -> WorkingSet:
+        alpha = self.alpha[places]
+        gradient = self.dual.gradient(alpha, self.outputs[places], self.indices[places])
+        return WorkingSet(places, alpha, gradient, tol)
+
+    def is_all(self, working: NDArray[np.int64], alpha: NDArray[np.float64]) -> bool:
+        """Whether a working set, and its alpha, are all there is."""
+        return len(working) == len(self)
+
+    def problem(
+        self,
+        working: NDArray[np.int64],
+        alpha: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        *,
+        first_slots: Callable[[int], int | None],
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
+    ) -> SubProblem | ColumnProblems:
+        """Make the sub-problem of a working set, or go on with it.
+
+        Parameters
+        ----------
+        working, alpha, gradient
+            As in `WorkingSet`.
+        first_slots : callable
+            Of so many rows; see `SubProblem`.
+        given
+            Its further arguments.
+        """
+        return SubProblem(
+            self.dual, self.tiles, self.rows.at(working), self.indices[working], alpha, gradient,
+            first_slots=first_slots(len(working)), **given,
+        )  # fmt: skip
 
     def absorb(
         self,
@@ -86,22 +145,34 @@ class ActiveRows:
             Whether any alpha has changed.
         """
         change = self.dual.formulation.per_output(alpha - self.alpha[places])
-        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
         others = np.ones(len(self), np.bool_)
         others[places] = False
         rest = np.flatnonzero(others)
-        added = np.zeros((len(rest), *self.outputs.shape[1:]))
-        if moved.any() and len(rest):
-            rows = self.rows.at(places[moved])
-            sparse = not isinstance(rows.rows, np.ndarray)
-            columns = Columns(self.tiles, rows, sparse_partners=sparse)
-            step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
-            for low in range(0, len(rest), step):
-                look()
-                part = slice(low, low + step)
-                self.tiles.multiply(self.rows.at(rest[part]), columns, change[moved], added[part])
+        added = self._added(rest, places, change, look)
         self.outputs[rest] += added
         self.outputs[places] = self.dual.outputs_from(gradient, alpha, self.indices[places])
         moved_any = bool((alpha != self.alpha[places]).any())
         self.alpha[places] = alpha
         return moved_any
+
+    def _added(
+        self,
+        rows: NDArray[np.int64],
+        places: NDArray[np.int64],
+        change: NDArray[np.float64],
+        look: Callable[[], None],
+    ) -> NDArray[np.float64]:
+        """``K(rows, places) @ change``, for those at `places` that have moved."""
+        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
+        added = np.zeros((len(rows), *change.shape[1:]))
+        if moved.any() and len(rows):
+            partners = self.rows.at(places[moved])
+            sparse = not isinstance(partners.rows, np.ndarray)
+            columns = Columns(self.tiles, partners, sparse_partners=sparse)
+            weights = self.tiles.prepared(columns, change[moved])
+            step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
+            for low in range(0, len(rows), step):
+                look()
+                part = slice(low, low + step)
+                self.tiles.multiply(self.rows.at(rows[part]), columns, weights, added[part])
+        return added

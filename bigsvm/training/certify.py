@@ -143,7 +143,11 @@ def certify(
         beta = dual.formulation.per_output(alpha)
         support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
-            _correct(dual, exact, alpha, outputs, support, tol)
+            # A function by itself has fewer support rows, and half of the values among them to do.
+            parts = _parts(dual, alpha, outputs)
+            corrected = [_corrected(*part, exact, tol) for part in parts]
+            for (_, _, own), (rows, found) in zip(parts, corrected, strict=True):
+                own[rows] = found
         else:
             _solve_exactly(dual, exact, alpha, outputs, tol)
         tiles.n_evaluations += exact_tiles.n_evaluations
@@ -151,26 +155,35 @@ def certify(
     return at
 
 
-def _correct(
+def _parts(
+    dual: Dual[Any], alpha: NDArray[np.float64], outputs: NDArray[np.float64]
+) -> list[tuple[Dual[Any], NDArray[np.float64], NDArray[np.float64]]]:
+    """Divide a point into those of the functions that nothing ties together."""
+    if not dual.columns:
+        return [(dual, alpha, outputs)]
+    return [(one, alpha[:, c], outputs[:, c]) for c, one in enumerate(dual.columns)]
+
+
+def _corrected(
     dual: Dual[Any],
-    exact: Exact,
     alpha: NDArray[np.float64],
     outputs: NDArray[np.float64],
-    support: NDArray[np.int64],
+    exact: Exact,
     tol: float,
-) -> None:
-    """Recompute the outputs of the support rows, and of those that their errors bring in doubt."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Outputs of the support rows, and of those that their errors bring in doubt: rows, and f."""
     beta = dual.formulation.per_output(alpha)
+    support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
     found, before = exact.outputs(support, beta), outputs[support]
     parts = (slice(a, a + PART) for a in range(0, len(found), PART))
     error = max((float(np.abs(found[p] - before[p]).max()) for p in parts), default=0.0)
     outputs[support] = found
     try:
         doubtful = dual.doubtful(alpha, outputs, tol=tol, error=DOUBT * error)
-        outputs[doubtful] = exact.outputs(doubtful, beta)
-    except BaseException:
+    finally:
         outputs[support] = before
-        raise
+    others = exact.outputs(doubtful, beta)
+    return np.concatenate([support, doubtful]), np.concatenate([found, others])
 
 
 def _solve_exactly(

@@ -19,9 +19,10 @@ import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
-from bigsvm.duals.subproblem import Progress, SubProblem
+from bigsvm.duals.subproblem import Progress
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
+from bigsvm.training.active_columns import ActiveColumns
 from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from bigsvm.cache.disk_cache import DiskCache
     from bigsvm.cache.resident import RowTier
     from bigsvm.data.rows import RowSource
+    from bigsvm.duals.column_problems import ColumnProblems
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.duals.subproblem import SubProblem
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.result import TrainingResult
@@ -238,7 +241,8 @@ class Decomposition:
     def _solve(self) -> None:
         """One working set of the active rows after the other, until they are optimal."""
         state = self.state
-        active = ActiveRows(
+        kind = ActiveColumns if self.dual.columns else ActiveRows
+        active = kind(
             self.dual,
             self.tiles,
             self._rows.at(state.active, self._watch.look),
@@ -250,14 +254,15 @@ class Decomposition:
             self._give_back()
             progress = self._work_on(active)
             state = self.state
-            places, whole = state.working, len(state.working) == len(active)
+            whole = active.is_all(state.working, state.working_alpha)
             moved = active.absorb(
-                places, state.working_alpha, state.working_gradient, look=self._watch.look
+                state.working, state.working_alpha, state.working_gradient, look=self._watch.look
             )
             self.state = state.without_working_set()
             self.count.n_working_sets += 1
             if (
                 whole
+                or self._is_preparing()
                 or not moved
                 or progress is Progress.STALLED
                 or not self._watch.steps_allowed()
@@ -273,31 +278,21 @@ class Decomposition:
         tol = self.count.active_tol
         if at.gap <= tol:
             return False
-        places, self.count.sub_tol = self._choice.working_set(active, at, tol=tol)
-        self.count.sub_steps = 0
+        found = active.choose(self._choice, at, tol=tol, once=self._is_preparing())
+        self.count.sub_steps, self.count.sub_tol = 0, found.tol
         self.state = self.state._replace(
-            working=places,
-            working_alpha=active.alpha[places],
-            working_gradient=active.gradient(places),
+            working=found.places, working_alpha=found.alpha, working_gradient=found.gradient
         )
         return True
 
     def _work_on(self, active: ActiveRows) -> Progress:
         """Pair steps on the working set, in slices, until its tolerance is reached."""
         state, count = self.state, self.count
-        problem = SubProblem(
-            self.dual,
-            self.tiles,
-            active.rows.at(state.working),
-            active.indices[state.working],
-            state.working_alpha,
-            state.working_gradient,
-            buffer=self._buffer,
-            first_slots=self._choice.first_slots(len(state.working)),
-            tier=self._over_disk,
-            last=state.pair,
-            steps=count.sub_steps,
-        )
+        problem = active.problem(
+            state.working, state.working_alpha, state.working_gradient,
+            buffer=self._buffer, first_slots=self._choice.first_slots, tier=self._over_disk,
+            last=state.pair, steps=count.sub_steps,
+        )  # fmt: skip
         try:
             return self._advance(problem)
         finally:
@@ -312,8 +307,8 @@ class Decomposition:
         self.listener(events.TierChosen(tier.decision.reason))
         return tier
 
-    def _advance(self, problem: SubProblem) -> Progress:
-        count, cache = self.count, problem.cache
+    def _advance(self, problem: SubProblem | ColumnProblems) -> Progress:
+        count = self.count
         misses = reads = 0
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and self._watch.steps_allowed():
@@ -322,9 +317,9 @@ class Decomposition:
                 tol=count.sub_tol, max_steps=self._watch.steps_allowed(), look=self._watch.look
             )
             count.n_iter += problem.steps - before
-            count.row_misses += cache.n_misses - misses
-            count.row_reads += cache.below.n_hits - reads
-            misses, reads = cache.n_misses, cache.below.n_hits
+            count.row_misses += problem.n_misses - misses
+            count.row_reads += problem.n_reads - reads
+            misses, reads = problem.n_misses, problem.n_reads
             self.state = self.state._replace(
                 working_alpha=problem.alpha.copy(),
                 working_gradient=problem.gradient.copy(),
@@ -401,6 +396,13 @@ class Decomposition:
 
     def _per_output(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.dual.formulation.per_output(alpha)
+
+    def _is_preparing(self) -> bool:
+        """Whether one working set is enough: of several functions, until a sweep over all rows.
+
+        Only that shows what matters, and what has moved is most of what matters to any function.
+        """
+        return bool(self.dual.columns) and not self.count.n_sweeps
 
     def _is_whole(self) -> bool:
         """Whether all rows take part."""

@@ -76,7 +76,11 @@ class RowState(NamedTuple):
         if len(self.active):
             alpha[self.active] = self.active_alpha
         if len(self.working):
-            alpha[self.active[self.working]] = self.working_alpha
+            if self.working_alpha.ndim < alpha.ndim:  # single variables, column by column
+                column, place = np.divmod(self.working, len(self.active))
+                alpha[self.active[place], column] = self.working_alpha
+            else:
+                alpha[self.active[self.working]] = self.working_alpha
         return alpha
 
 
