@@ -28,9 +28,9 @@ class ColumnProblems:
         Places of each column's working set; empty where it has none.
     alpha, gradient : (Σ m_c,) float64
         Where to start, column by column.
-    make : callable
-        Makes the `SubProblem` of a column, its places, alpha and gradient; what else is named are
-        `last`, `steps` and `given`.
+    make : sequence of callable
+        For each column: makes the `SubProblem` of places, alpha and gradient; `last`, `steps` and
+        `given` are named.
     last : (5,) int64, optional
         Of an interrupted run; anything shorter is of none.
     steps : int
@@ -43,7 +43,7 @@ class ColumnProblems:
         alpha: Values,
         gradient: Values,
         *,
-        make: Callable[..., SubProblem],
+        make: Sequence[Callable[..., SubProblem]],
         last: NDArray[np.int64] | None = None,
         steps: int = 0,
         **given: Any,  # noqa: ANN401 (of `make`)
@@ -108,8 +108,8 @@ class ColumnProblems:
     def _open(self) -> SubProblem:
         if self._problem is None:
             part = slice(self._edges[self._turn], self._edges[self._turn + 1])
-            self._problem = self._make(
-                self._turn, self._sets[self._turn], self.alpha[part], self.gradient[part],
+            self._problem = self._make[self._turn](
+                self._sets[self._turn], self.alpha[part], self.gradient[part],
                 last=self._pair, steps=self._own_steps, **self._given,
             )  # fmt: skip
         return self._problem

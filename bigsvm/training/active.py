@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.duals.column_problems import ColumnProblems
+    from bigsvm.duals.dual import Dual, Standing
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.choice import Choice
     from bigsvm.training.working_rows import Gathered
@@ -116,6 +116,18 @@ class ActiveRows:
         given
             Its further arguments.
         """
+        return self.of_rows(working, alpha, gradient, first_slots=first_slots, **given)
+
+    def of_rows(
+        self,
+        working: NDArray[np.int64],
+        alpha: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        *,
+        first_slots: Callable[[int], int | None],
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
+    ) -> SubProblem:
+        """Make the sub-problem of rows with all their variables."""
         return SubProblem(
             self.dual, self.tiles, self.rows.at(working), self.indices[working], alpha, gradient,
             first_slots=first_slots(len(working)), **given,

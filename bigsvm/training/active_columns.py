@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.duals.column_problems import ColumnProblems
-from bigsvm.duals.subproblem import SubProblem
 from bigsvm.training.active import ActiveRows, WorkingSet
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.duals.dual import Standing
+    from bigsvm.duals.subproblem import SubProblem
     from bigsvm.training.choice import Choice
 
 
@@ -30,6 +32,7 @@ class ActiveColumns(ActiveRows):
     """
 
     def choose(self, choice: Choice, at: Standing, *, tol: float, once: bool) -> WorkingSet:
+        """Choose all rows, or variables of each function that is not optimal yet."""
         everything = np.arange(len(self))
         if choice.takes_all(len(self)):
             return self._start(everything, tol)
@@ -38,16 +41,21 @@ class ActiveColumns(ActiveRows):
             return self._start(everything, loosely)
         found = []
         for c, column in enumerate(self._columns()):
-            of_column = column.optimality()
-            if of_column.gap > tol:
-                part = column.choose(choice, of_column, tol=tol, once=once)
+            stands = column.optimality()
+            if stands.gap > tol:
+                part = column.choose(choice, stands, tol=tol, once=once)
                 found.append(part._replace(places=part.places + c * len(self)))
-        places, alpha, gradient = (np.concatenate(arrays) for arrays in list(zip(*found))[:3])
-        # Another round costs a pass over the active rows: more than what is saved by solving
-        # loosely where the gap is still large.
-        return WorkingSet(places, alpha, gradient, loosely if once else tol)
+        return WorkingSet(
+            np.concatenate([part.places for part in found]),
+            np.concatenate([part.alpha for part in found]),
+            np.concatenate([part.gradient for part in found]),
+            # Another round would be a pass over the active rows, for more than the steps cost that
+            # solving loosely saves while the gap is large.
+            loosely if once else tol,
+        )
 
     def is_all(self, working: NDArray[np.int64], alpha: NDArray[np.float64]) -> bool:
+        """Whether all functions are solved together."""
         return alpha.ndim == self.alpha.ndim
 
     def problem(
@@ -57,15 +65,15 @@ class ActiveColumns(ActiveRows):
         gradient: NDArray[np.float64],
         *,
         first_slots: Callable[[int], int | None],
-        **given: Any,  # noqa: ANN401
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem | ColumnProblems:
+        """Make one sub-problem of all functions, or one of each."""
         if self.is_all(working, alpha):
-            return super().problem(working, alpha, gradient, first_slots=lambda size: None, **given)
-        columns = self._columns()
-
-        def make(column: int, places: NDArray[np.int64], *start: Any, **state: Any) -> SubProblem:
-            return columns[column].problem(places, *start, first_slots=first_slots, **state)
-
+            # Each function needs rows of its own: all that fit are of use from the first.
+            return self.of_rows(working, alpha, gradient, first_slots=lambda _: None, **given)
+        make = [
+            functools.partial(column.of_rows, first_slots=first_slots) for column in self._columns()
+        ]
         return ColumnProblems(self._sets(working), alpha, gradient, make=make, **given)
 
     def absorb(
@@ -76,23 +84,24 @@ class ActiveColumns(ActiveRows):
         *,
         look: Callable[[], None],
     ) -> bool:
+        """Take over what the functions have become, and add up together what has moved in all."""
         if self.is_all(places, alpha):
             return super().absorb(places, alpha, gradient, look=look)
-        everything, sets = np.arange(len(self)), self._sets(places)
         change = np.zeros_like(self.alpha)
-        edges = np.cumsum([0, *map(len, sets)])
-        parts = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-        for c, (rows, part) in enumerate(zip(sets, parts, strict=True)):
-            change[rows, c] = alpha[part] - self.alpha[rows, c]
+        column, place = np.divmod(places, len(self))
+        change[place, column] = alpha - self.alpha[place, column]
+        everything = np.arange(len(self))
         self.outputs += self._added(everything, everything, change, look)
-        for c, (rows, part) in enumerate(zip(sets, parts, strict=True)):
-            dual, indices = self.dual.columns[c], self.indices[rows]
-            self.outputs[rows, c] = dual.outputs_from(gradient[part], alpha[part], indices)
-            self.alpha[rows, c] = alpha[part]
+        sets = self._sets(places)
+        edges = itertools.pairwise(np.cumsum([0, *map(len, sets)]))
+        for c, (rows, (start, stop)) in enumerate(zip(sets, edges, strict=True)):
+            given = gradient[start:stop], alpha[start:stop], self.indices[rows]
+            self.outputs[rows, c] = self.dual.columns[c].outputs_from(*given)
+        self.alpha[place, column] = alpha
         return bool(change.any())
 
     def _columns(self) -> list[ActiveRows]:
-        """The active rows of each function alone."""
+        """List the active rows of each function alone."""
         return [
             ActiveRows(
                 dual, self.tiles, self.rows, self.indices, self.alpha[:, c], self.outputs[:, c]

@@ -171,7 +171,10 @@ def _corrected(
     exact: Exact,
     tol: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Outputs of the support rows, and of those that their errors bring in doubt: rows, and f."""
+    """Recompute the outputs of the support rows, and of those that their errors bring in doubt.
+
+    Returns these rows, and their f.
+    """
     beta = dual.formulation.per_output(alpha)
     support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
     found, before = exact.outputs(support, beta), outputs[support]
