@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.kernels import make_kernel
-from bigsvm.tiles import Columns, KernelTiles, kernel_tiles
+from bigsvm.tiles import Columns, KernelTiles, functions, kernel_tiles
 from bigsvm.tiles.columns import COLUMNS_PER_TILE
 
 PARAMETERS = {"gamma": 0.2, "coef0": 0.5, "degree": 3}
@@ -34,6 +34,23 @@ def products(A, B, weights, *, kernel="rbf", sparse=False, **options):
     return out
 
 
+@pytest.fixture
+def way(request, monkeypatch):
+    """Zeros are added up in every tile, or in none."""
+    costs = (functions, "ALL_PER_TURN"), (functions, "ALL_PER_WEIGHT")
+    for cost in costs:
+        monkeypatch.setattr(*cost, {"all": 1000, "some": 0}[request.param])
+    return request.param
+
+
+def kinds(weights):
+    """What is prepared for each tile."""
+    with KernelTiles(make_kernel("linear")) as tiles:
+        columns = Columns(tiles, make_rows(len(weights), 2), sparse_partners=False)
+        prepared = tiles.prepared(columns, sp.csr_array(weights))
+    return [type(part).__name__.lower() for part in prepared._parts.values()]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "sigmoid"])
@@ -48,11 +65,14 @@ def test_each_function_is_its_definition(kernel, sparse, dtype, shape):
         assert (np.abs(found - 1 - exact @ weights) <= tolerance).all()
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_several_tiles_have_the_same_bits_however_they_are_shared_out(sparse, monkeypatch):
+@pytest.mark.parametrize(
+    ("way", "sparse"), [("all", False), ("some", False), ("all", True)], indirect=["way"]
+)
+def test_several_tiles_have_the_same_bits_however_they_are_shared_out(way, sparse, monkeypatch):
     A, B = make_rows(300, 7), make_rows(COLUMNS_PER_TILE + 88, 7, seed=1)
     weights = make_weights(len(B), 6)
     weights[:, 3] = 0
+    assert kinds(weights) == [way, way]
     expected = products(A, B, weights, sparse=sparse)
     np.testing.assert_array_equal(expected[:, 3], 1)
     np.testing.assert_allclose(
@@ -66,6 +86,29 @@ def test_several_tiles_have_the_same_bits_however_they_are_shared_out(sparse, mo
     np.testing.assert_array_equal(np.concatenate(alone), expected[::37])
     monkeypatch.setattr(kernel_tiles, "SUMS_PER_TILE", 100)
     np.testing.assert_array_equal(products(A, B, weights, sparse=sparse, threads=2), expected)
+
+
+def test_zeros_are_added_up_where_that_is_faster():
+    def of(k, share):
+        return kinds(make_weights(COLUMNS_PER_TILE + 88, k, share=share))
+
+    assert of(2, 0.01) == of(8, 0.01) == of(10, 0.2) == of(40, 0.25) == ["all", "all"]
+    assert of(30, 0.05) == of(100, 0.1) == ["some", "some"]
+    # The second tile alone has few functions.
+    weights = make_weights(COLUMNS_PER_TILE + 88, 100, share=0.02)
+    weights[COLUMNS_PER_TILE:, 3:] = 0
+    assert kinds(weights) == ["some", "all"]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tiles_of_both_kinds_are_added_up(sparse):
+    A, B = make_rows(40, 5), make_rows(COLUMNS_PER_TILE + 30, 5, seed=1)
+    weights = make_weights(len(B), 60, share=0.04)
+    weights[COLUMNS_PER_TILE:] = make_weights(30, 60, share=0.8)
+    assert kinds(weights) == ["some", "all"]
+    exact = naive.kernel_matrix(A, B, "rbf", gamma=0.2)
+    found = products(A, B, weights, sparse=sparse, dtype=np.float64)
+    np.testing.assert_allclose(found - 1, exact @ weights, atol=1e-11)
 
 
 def test_rows_taken_from_a_block_and_weights_prepared_for_many():

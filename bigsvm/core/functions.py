@@ -1,4 +1,4 @@
-"""Kernel values times the weights of several functions, most of which may be zero."""
+"""Kernel values times the weights of several functions: all of them, or those that are not zero."""
 
 from __future__ import annotations
 
@@ -12,13 +12,54 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
+# Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under
+# fastmath=True.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+
 ROWS_AT_ONCE = 64
 """Rows whose values with the 512 columns of a tile are a quarter of a megabyte in float64: they
 stay in the second-level cache while every function passes over them, eight vectors each."""
+TURNED_STRIDE = ROWS_AT_ONCE + 8
+"""Numbers from a column's turned values to the next one's: at a distance of a power of two they
+would all share a few sets of the first-level cache, and turning a value take 2.4 ns, not 0.3."""
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_all(
+    values: Floats, functions: NDArray[np.int64], weights: Floats, out: NDArray[np.float64]
+) -> None:
+    """Add ``Σ_j values_ij weights_cj`` to out_ci, summed in float64, zeros as well.
+
+    The inner loop goes along the columns, for two functions at a time, so that a value is loaded
+    and converted half as often: 0.037 ns for each of them, and 0.048 for one alone. How a sum is
+    added up depends on the number of columns alone.
+
+    Parameters
+    ----------
+    values : (m, ≥ p)
+    functions : (q,) int64
+        The functions c that have a weight here.
+    weights : (q, p)
+    out : (n_functions, m) float64
+    """
+    (n, p), m = weights.shape, values.shape[0]
+    for q in range(0, n, 2):
+        other = min(q + 1, n - 1)
+        w0, w1 = weights[q], weights[other]
+        for i in range(m):
+            row = values[i]
+            s0, s1 = 0.0, 0.0
+            for j in range(p):
+                value = np.float64(row[j])
+                s0 += value * np.float64(w0[j])
+                s1 += value * np.float64(w1[j])
+            out[functions[q], i] += s0
+            if other != q:
+                out[functions[other], i] += s1
 
 
 @njit(cache=True, nogil=True)
-def add_functions(
+def add_some(
     values: Floats,
     functions: NDArray[np.int64],
     starts: NDArray[np.int64],
@@ -27,11 +68,11 @@ def add_functions(
     turned: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Add ``Σ_j values_ij weight_jc`` to out_ci, summed in float64.
+    """Add ``Σ_j values_ij weight_jc`` to out_ci, summed in float64, over weights that are not zero.
 
-    The inner loop goes along the rows, so that it is vectorised whether a function has a weight for
-    every column or for few. A sum is one chain over the function's columns in order, whichever rows
-    are beside it.
+    The inner loop goes along the rows, so that it is vectorised however few the weights of a
+    function are: 0.3 ns to turn a value round, then 0.19 for each weight of its column. A sum is
+    one chain over the function's columns in order, whichever rows are beside it.
 
     Parameters
     ----------
@@ -43,8 +84,8 @@ def add_functions(
     places : (n_weights,) int32
         Column j of each weight, below p.
     weights : (n_weights,)
-    turned : (p, ROWS_AT_ONCE) float64
-        Scratch.
+    turned : (p, ≥ ROWS_AT_ONCE) float64
+        Scratch, best of TURNED_STRIDE.
     out : (n_functions, m) float64
         Turned round, so that the rows of a function are beside each other.
     """

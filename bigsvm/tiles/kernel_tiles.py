@@ -5,9 +5,10 @@ The two operations everything expensive is made of, for rows A (m of them) and c
     multiply:   out += K(A, B) @ weights        a sweep, a decision function, or several at once
     evaluate:   out  = K(A, B)                  rows of the kernel row cache
 
-Each tile is one matrix product and one fused pass over its result. The rows of a call are shared
-out over threads; a kernel value has the same bits whichever rows and columns it is computed with
-(see `bigsvm.core.products`), and a row's sums are added up tile by tile in a fixed order.
+Each tile is one matrix product, which becomes kernel values in place and is used while it is in the
+cache. The rows of a call are shared out over threads; a kernel value has the same bits whichever
+rows and columns it is computed with (see `bigsvm.core.products`), and a row's sums are added up
+tile by tile in a fixed order.
 """
 
 from __future__ import annotations
@@ -221,19 +222,10 @@ class KernelTiles:
         if isinstance(rounded, Functions):
             self._multiply_functions(rows, columns, rounded, out)
             return
-        of_distances = (KernelCode.RBF, KernelCode.LAPLACIAN)
-        fused = self._parameters.code in of_distances and self.dtype == np.float32
 
         def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            part = rounded[tile.start : tile.stop]
-            if fused:
-                gamma = self._parameters.gamma
-                gram.rbf_sums32(dots, norms, tile.norms, part, gamma, out[span])
-                if self.offset:
-                    out[span] += self.offset * part.sum(dtype=np.float64)
-            else:
-                self._map(dots, norms, tile.norms)
-                gram.weighted_sums(dots, part, out[span])
+            self._map(dots, norms, tile.norms)
+            gram.weighted_sums(dots, rounded[tile.start : tile.stop], out[span])
 
         self._for_each_tile(rows, columns, accumulate)
 

@@ -160,17 +160,6 @@ def test_weighted_sums_are_those_of_fsum():
         np.testing.assert_allclose(out, exact, rtol=1e-13)
 
 
-def test_rbf_sums_are_weighted_kernel_values():
-    rng = np.random.default_rng(4)
-    dots, weights = rng.uniform(-1, 1, (5, 41)).astype(np.float32), rng.normal(size=41)
-    a, b = rng.uniform(1, 2, 5).astype(np.float32), rng.uniform(1, 2, 41).astype(np.float32)
-    out, expected = np.full(5, 3.0), np.full(5, 3.0)
-    gram.rbf_sums32(dots, a, b, weights.astype(np.float32), 0.4, out)
-    distances = a[:, None].astype(float) + b - 2 * dots.astype(float)
-    expected += np.exp(-0.4 * np.maximum(distances, 0)) @ weights
-    np.testing.assert_allclose(out, expected, atol=2e-6)
-
-
 @st.composite
 def sparse_problems(draw):
     """CSR rows with empty ones among them, and a dense (d, p) matrix with rows of zeros."""
