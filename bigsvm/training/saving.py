@@ -114,7 +114,7 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     state = RowState(**saved.arrays)
     if count.phase is Phase.FILL:  # goes through them by pieces
         return state, count
-    if len(state.active) > plan.active_rows or len(state.working) > plan.widest_set:
+    if len(state.active) > plan.active_rows or state.widest > plan.widest_set:
         if count.phase is Phase.SWEEP and count.rows_done:
             raise MemoryBudgetError(
                 f"the checkpoint is in the middle of a sweep with {len(state.active)} rows, "

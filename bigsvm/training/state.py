@@ -43,7 +43,8 @@ class RowState(NamedTuple):
     active_alpha, active_outputs : (b,) float64
         Where they stand now; f of exactly this alpha.
     working : (m,) int64
-        Ascending places in `active`: the working set in progress, empty between two.
+        Ascending places in `active`: the working set in progress, empty between two. Where each of
+        k functions has rows of its own, numbers ``function · b + place`` of single variables.
     working_alpha, working_gradient : (m,) float64
         The sub-problem in progress.
     pair : (2,) int64, or more
@@ -76,12 +77,24 @@ class RowState(NamedTuple):
         if len(self.active):
             alpha[self.active] = self.active_alpha
         if len(self.working):
-            if self.working_alpha.ndim < alpha.ndim:  # single variables, column by column
-                column, place = np.divmod(self.working, len(self.active))
-                alpha[self.active[place], column] = self.working_alpha
+            if self.works_on_variables:
+                function, place = np.divmod(self.working, len(self.active))
+                alpha[self.active[place], function] = self.working_alpha
             else:
                 alpha[self.active[self.working]] = self.working_alpha
         return alpha
+
+    @property
+    def works_on_variables(self) -> bool:
+        """Whether the working set is of single variables of k functions."""
+        return len(self.working) > 0 and self.working_alpha.ndim < self.active_alpha.ndim
+
+    @property
+    def widest(self) -> int:
+        """Rows of the working set, or of the largest of the functions'."""
+        if self.works_on_variables:
+            return int(np.bincount(self.working // len(self.active)).max())
+        return len(self.working)
 
 
 class SearchState(NamedTuple):
