@@ -1,7 +1,6 @@
 """``bigsvm train``: a store to a model, out of core, interruptible and resumable."""
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +24,21 @@ from bigsvm.cli.options import (
 from bigsvm.cli.outputs import check_model_path
 from bigsvm.cli.runs import Run, absolute, resume_command
 from bigsvm.cli.signals import Interruption
+from bigsvm.cli.training_options import (
+    PARAMETERS,
+    CalibrationMethod,
+    CoolingName,
+    FormulationName,
+    KernelName,
+    Loss,
+    Multiclass,
+    Selection,
+    SolverName,
+    Subproblem,
+    WorkingSet,
+    check_used,
+    is_given,
+)
 from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
@@ -33,144 +47,6 @@ from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
-
-
-class KernelName(StrEnum):
-    """Kernels, as scikit-learn spells them."""
-
-    RBF = "rbf"
-    LINEAR = "linear"
-    POLY = "poly"
-    SIGMOID = "sigmoid"
-    LAPLACIAN = "laplacian"
-    PRECOMPUTED = "precomputed"
-
-
-class FormulationName(StrEnum):
-    """What is trained, as LIBSVM calls it."""
-
-    C_SVC = "c-svc"
-    NU_SVC = "nu-svc"
-    L2_SVC = "l2-svc"
-    ONE_CLASS = "one-class"
-    L2_ONE_CLASS = "l2-one-class"
-    EPS_SVR = "eps-svr"
-    NU_SVR = "nu-svr"
-    CRAMMER_SINGER = "crammer-singer"
-
-
-class Loss(StrEnum):
-    """What C-SVC pays for a row on the wrong side of its margin."""
-
-    HINGE = "hinge"
-    SQUARED_HINGE = "squared_hinge"
-
-
-class SolverName(StrEnum):
-    """How l2-svc and l2-one-class find their ball among the points of a core set."""
-
-    PAIRWISE = "pairwise"
-    MFW = "mfw"
-    FW = "fw"
-    CVM = "cvm"
-
-
-class Multiclass(StrEnum):
-    """How more than two classes are told apart by functions of two."""
-
-    OVO = "ovo"
-    DDAG = "ddag"
-    OVR = "ovr"
-
-
-class Subproblem(StrEnum):
-    """How crammer-singer solves for the variables of a row."""
-
-    EXACT = "exact"
-    FIXED_POINT = "fixed-point"
-
-
-class CoolingName(StrEnum):
-    """How crammer-singer lowers the level above which rows are worked on."""
-
-    LOG = "log"
-    EXP = "exp"
-    LINEAR = "linear"
-    NONE = "none"
-
-
-class CalibrationMethod(StrEnum):
-    """How decision values become probabilities."""
-
-    SIGMOID = "sigmoid"
-    ISOTONIC = "isotonic"
-
-
-class WorkingSet(StrEnum):
-    """What pair steps are taken over."""
-
-    AUTO = "auto"
-    ALL = "all"
-
-
-class Selection(StrEnum):
-    """How the solver chooses a pair of variables."""
-
-    AUTO = "auto"
-    HMG = "hmg"
-    SECOND_ORDER = "second-order"
-    MVP = "mvp"
-
-
-_PARAMETERS = {
-    "formulation": "formulation",
-    "loss": "loss",
-    "c": "C",
-    "nu": "nu",
-    "epsilon": "epsilon",
-    "solver": "solver",
-    "sampling": "sampling",
-    "ball_tol": "ball_tol",
-    "certify": "certify",
-    "subproblem": "subproblem",
-    "cooling": "cooling",
-    "fit_intercept": "fit_intercept",
-    "gamma": "gamma",
-    "kernel": "kernel",
-    "degree": "degree",
-    "coef0": "coef0",
-    "tol": "tol",
-    "class_weight": "class_weight",
-    "multiclass": "multiclass",
-    "calibration": "calibration",
-    "selection": "selection",
-    "working_set": "working_set",
-    "disk_cache": "disk_cache",
-    "seed": "seed",
-    "memory": "memory",
-    "threads": "threads",
-    "checkpoint_every": "checkpoint_every",
-    "max_time": "max_seconds",
-    "max_iter": "max_iter",
-    "cache_dir": "cache_dir",
-    "zero_based": "zero_based",
-}
-"""Options of the command, and what `Run` calls them."""
-
-_BALLS = ("l2-svc", "l2-one-class")
-_USED_BY = {
-    "c": ("c-svc", *_BALLS, "eps-svr", "nu-svr", "crammer-singer"),
-    "nu": ("nu-svc", "one-class", "nu-svr"),
-    "epsilon": ("eps-svr",),
-    "loss": ("c-svc",),
-    "class_weight": ("c-svc", "nu-svc", "l2-svc", "crammer-singer"),
-    "multiclass": ("c-svc", "nu-svc", "l2-svc"),
-    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
-    "selection": ("c-svc", "nu-svc", *_BALLS, "one-class", "eps-svr", "nu-svr"),
-    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
-    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), _BALLS),
-}
-"""Formulations in which an option means something."""
 
 
 FINAL = (StopReason.STALLED, StopReason.CORE_FULL)
@@ -385,7 +261,7 @@ def command(
         if store is not None or checkpoint is not None:
             raise typer.BadParameter("--resume needs neither STORE, MODEL nor --checkpoint")
         given = {
-            name: values[name] for option, name in _PARAMETERS.items() if _is_given(context, option)
+            name: values[name] for option, name in PARAMETERS.items() if is_given(context, option)
         }
         run, checkpoint = Run.load(resume).updated(given), resume
     else:
@@ -396,23 +272,8 @@ def command(
             raise ParameterError(
                 "standard input cannot be read again by a resumed run; convert it to a store first"
             )
-    _check_used(context, run.parameters["formulation"])
+    check_used(context, run.parameters["formulation"])
     raise typer.Exit(_train(run, checkpoint, json=json, quiet=quiet))
-
-
-def _check_used(context: typer.Context, formulation: str) -> None:
-    """Refuse options that this formulation would ignore; LIBSVM does, and nobody notices."""
-    for option, formulations in _USED_BY.items():
-        if _is_given(context, option) and formulation not in formulations:
-            raise ParameterError(
-                f"--{_PARAMETERS[option].replace('_', '-')} is for {', '.join(formulations)}, and "
-                f"means nothing for {formulation}; leave it out"
-            )
-
-
-def _is_given(context: typer.Context, option: str) -> bool:
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int:

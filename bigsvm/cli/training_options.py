@@ -1,0 +1,161 @@
+"""What ``bigsvm train`` can be told: words of its options, and which of these mean something."""
+
+from enum import StrEnum
+
+import typer
+
+from bigsvm.errors import ParameterError
+
+
+class KernelName(StrEnum):
+    """Kernels, as scikit-learn spells them."""
+
+    RBF = "rbf"
+    LINEAR = "linear"
+    POLY = "poly"
+    SIGMOID = "sigmoid"
+    LAPLACIAN = "laplacian"
+    PRECOMPUTED = "precomputed"
+
+
+class FormulationName(StrEnum):
+    """What is trained, as LIBSVM calls it."""
+
+    C_SVC = "c-svc"
+    NU_SVC = "nu-svc"
+    L2_SVC = "l2-svc"
+    ONE_CLASS = "one-class"
+    L2_ONE_CLASS = "l2-one-class"
+    EPS_SVR = "eps-svr"
+    NU_SVR = "nu-svr"
+    CRAMMER_SINGER = "crammer-singer"
+
+
+class Loss(StrEnum):
+    """What C-SVC pays for a row on the wrong side of its margin."""
+
+    HINGE = "hinge"
+    SQUARED_HINGE = "squared_hinge"
+
+
+class SolverName(StrEnum):
+    """How l2-svc and l2-one-class find their ball among the points of a core set."""
+
+    PAIRWISE = "pairwise"
+    MFW = "mfw"
+    FW = "fw"
+    CVM = "cvm"
+
+
+class Multiclass(StrEnum):
+    """How more than two classes are told apart by functions of two."""
+
+    OVO = "ovo"
+    DDAG = "ddag"
+    OVR = "ovr"
+
+
+class Subproblem(StrEnum):
+    """How crammer-singer solves for the variables of a row."""
+
+    EXACT = "exact"
+    FIXED_POINT = "fixed-point"
+
+
+class CoolingName(StrEnum):
+    """How crammer-singer lowers the level above which rows are worked on."""
+
+    LOG = "log"
+    EXP = "exp"
+    LINEAR = "linear"
+    NONE = "none"
+
+
+class CalibrationMethod(StrEnum):
+    """How decision values become probabilities."""
+
+    SIGMOID = "sigmoid"
+    ISOTONIC = "isotonic"
+
+
+class WorkingSet(StrEnum):
+    """What pair steps are taken over."""
+
+    AUTO = "auto"
+    ALL = "all"
+
+
+class Selection(StrEnum):
+    """How the solver chooses a pair of variables."""
+
+    AUTO = "auto"
+    HMG = "hmg"
+    SECOND_ORDER = "second-order"
+    MVP = "mvp"
+
+
+PARAMETERS = {
+    "formulation": "formulation",
+    "loss": "loss",
+    "c": "C",
+    "nu": "nu",
+    "epsilon": "epsilon",
+    "solver": "solver",
+    "sampling": "sampling",
+    "ball_tol": "ball_tol",
+    "certify": "certify",
+    "subproblem": "subproblem",
+    "cooling": "cooling",
+    "fit_intercept": "fit_intercept",
+    "gamma": "gamma",
+    "kernel": "kernel",
+    "degree": "degree",
+    "coef0": "coef0",
+    "tol": "tol",
+    "class_weight": "class_weight",
+    "multiclass": "multiclass",
+    "calibration": "calibration",
+    "selection": "selection",
+    "working_set": "working_set",
+    "disk_cache": "disk_cache",
+    "seed": "seed",
+    "memory": "memory",
+    "threads": "threads",
+    "checkpoint_every": "checkpoint_every",
+    "max_time": "max_seconds",
+    "max_iter": "max_iter",
+    "cache_dir": "cache_dir",
+    "zero_based": "zero_based",
+}
+"""Options of the command, and what `Run` calls them."""
+
+BALLS = ("l2-svc", "l2-one-class")
+USED_BY = {
+    "c": ("c-svc", *BALLS, "eps-svr", "nu-svr", "crammer-singer"),
+    "nu": ("nu-svc", "one-class", "nu-svr"),
+    "epsilon": ("eps-svr",),
+    "loss": ("c-svc",),
+    "class_weight": ("c-svc", "nu-svc", "l2-svc", "crammer-singer"),
+    "multiclass": ("c-svc", "nu-svc", "l2-svc"),
+    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
+    "selection": ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
+    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), BALLS),
+}
+"""Formulations in which an option means something."""
+
+
+def check_used(context: typer.Context, formulation: str) -> None:
+    """Refuse options that this formulation would ignore; LIBSVM does, and nobody notices."""
+    for option, formulations in USED_BY.items():
+        if is_given(context, option) and formulation not in formulations:
+            raise ParameterError(
+                f"--{PARAMETERS[option].replace('_', '-')} is for {', '.join(formulations)}, and "
+                f"means nothing for {formulation}; leave it out"
+            )
+
+
+def is_given(context: typer.Context, option: str) -> bool:
+    """Whether an option was on the command line."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
