@@ -271,18 +271,20 @@ def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("m", [1, 511, 512, 513, 1300])
-def test_symmetric_products_are_those_of_all_values(m, sparse, dtype):
+@pytest.mark.parametrize("of_several", [(), (3,), (20,)])
+def test_symmetric_products_are_those_of_all_values(m, of_several, sparse, dtype, monkeypatch):
+    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.SPANS_AT_ONCE", 2)
     rows = make_rows(m, 6, dtype=dtype)
     rows = sp.csr_array(rows) if sparse else rows
-    weights = np.random.default_rng(2).normal(size=m)
+    weights = np.random.default_rng(2).normal(size=(m, *of_several))
     found = {}
     for threads in (1, 3):
         with tiles_for(RBF(gamma=0.3), dtype=dtype, threads=threads) as tiles:
             columns = Columns(tiles, rows, sparse_partners=sparse)
-            found[threads] = np.ones(m)
+            found[threads] = np.ones(weights.shape)
             tiles.multiply_symmetric(rows, columns, weights, found[threads])
             evaluations = tiles.n_evaluations
-            expected = np.ones(m)
+            expected = np.ones(weights.shape)
             tiles.multiply(rows, columns, weights, expected)
     np.testing.assert_allclose(found[1], expected, atol=3 * np.finfo(dtype).eps * m)
     np.testing.assert_array_equal(found[1], found[3])

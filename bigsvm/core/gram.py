@@ -215,25 +215,6 @@ def weighted_sums(values: Floats, weights: Floats, out: F8) -> None:
         out[i] += total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def weighted_sums_both_ways(
-    values: Floats, weights_columns: Floats, weights_rows: Floats, out_rows: F8, out_columns: F8
-) -> None:
-    """Do `weighted_sums` along the rows and, the matrix being symmetric, along the columns.
-
-    values (m, ≥ p), weights_columns and out_columns (p,), weights_rows and out_rows (m,).
-    """
-    m, p = values.shape[0], weights_columns.shape[0]
-    for i in range(m):
-        total = 0.0
-        weight = np.float64(weights_rows[i])
-        for j in range(p):
-            value = np.float64(values[i, j])
-            total += value * np.float64(weights_columns[j])
-            out_columns[j] += value * weight
-        out_rows[i] += total
-
-
 @njit(cache=True, nogil=True)
 def csr_squared_norms(data: Floats, indptr: Integers, out: Floats) -> None:
     """``|x|²`` of sparse rows, added up as `csr_products` does.

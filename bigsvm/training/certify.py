@@ -80,11 +80,10 @@ class Exact:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
         out = np.zeros((len(rows), *beta.shape[1:]))
         support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
-        if beta.ndim == 1 and len(support) <= self._step and np.array_equal(rows, support):
-            self.look()
+        if len(support) <= self._step and np.array_equal(rows, support):
             values = self.rows(support)
             columns = self.columns(values)
-            self.tiles.multiply_symmetric(values, columns, beta[support], out)
+            self.tiles.multiply_symmetric(values, columns, beta[support], out, look=self.look)
             return out
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]

@@ -115,12 +115,12 @@ def many_phases(monkeypatch):
         "training.sweep.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
         "training.certify.ROWS_AT_ONCE": 450,
-        "training.start.FIRST_SCOPE": 300,
+        "training.start.FIRST_SCOPE": 240,
         "training.start.DIRECT_ROWS": 0,
         "training.choice.DIRECT_ROWS": 0,
         "training.choice.SMALLEST_SET": 100,
         "training.choice.BAND": (0.6, 0.7),
-        "training.watch.REFRESH": 256,
+        "training.watch.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,
         "duals.one_vs_rest.SCAN_ROWS": 100,
     }.items():
@@ -156,9 +156,14 @@ def moments_of(run):
 
     def look():
         count, state = run.count, run.state
-        turn, round_ = state.pair[-3:-1].tolist() if len(state.pair) > 2 else (-1, -1)
         within = bool(len(state.working)) and count.sub_steps > 0
-        found.append((str(count.phase), count.rows_done > 0, within, turn > 0, round_))
+        turn = round_ = -1
+        if state.works_on_variables:
+            turn = int(state.pair[0])
+        elif len(state.pair) > 2:
+            turn, round_ = state.pair[-3:-1].tolist()
+        own = within and state.works_on_variables
+        found.append((str(count.phase), count.rows_done > 0, within, turn > 0, round_, own))
         return False
 
     return found, look
@@ -187,9 +192,10 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
     for at, kind_of_moment in enumerate(moments, start=1):
         kinds.setdefault(kind_of_moment, []).append(at)
     assert {phase for phase, *_ in kinds} >= {"solve", "sweep", "grow"}
-    # In a working set, between columns and in a later round.
-    assert any(within and turn for _, _, within, turn, _ in kinds)
-    assert any(within and round_ > 0 for _, _, within, _, round_ in kinds)
+    # In a working set of all functions, between them and in a later round; and in one of each.
+    for own in (False, True):
+        assert any(within and turn for _, _, within, turn, _, of in kinds if of is own)
+    assert any(within and round_ > 0 for _, _, within, _, round_, _ in kinds)
     for first in sorted(ats[len(ats) // 2] for ats in kinds.values()):
         for moment in (first, 5, -1):
             with Checkpoint(tmp_path / str(first), {}) as checkpoint:
