@@ -39,7 +39,7 @@ def _vector_bytes() -> int:
 
 
 VECTOR_BYTES = _vector_bytes()
-# Half as wide, twice as many are as near each other; 16 registers hold 8, a broadcast and more.
+# Eight of AVX2 are as wide as four of AVX-512, and 16 registers hold them and a broadcast.
 VECTORS = 4 if VECTOR_BYTES == 64 else 8
 CHUNK32 = VECTORS * VECTOR_BYTES // 4
 CHUNK64 = VECTORS * VECTOR_BYTES // 8

@@ -147,7 +147,7 @@ class Columns:
 
 
 def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats:
-    """Zeros (n,) that begin where a vector may: loads across cache lines take twice as long."""
+    """Zeros (n,) that begin where a vector may: else all loads are of two cache lines."""
     size = n * dtype.itemsize
     values = np.zeros(size + csr.VECTOR_BYTES, np.uint8)
     first = -values.ctypes.data % csr.VECTOR_BYTES
