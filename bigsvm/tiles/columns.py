@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.core import gram, products
+from bigsvm.core import csr, products
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.data.rows import RowsAt, rows_at
 
@@ -34,7 +34,7 @@ class Tile(NamedTuple):
 
     `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
     the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
-    partners); see `gram.csr_products`. Of a kernel matrix there are none: `used` are the columns
+    partners); see `csr.csr_products`. Of a kernel matrix there are none: `used` are the columns
     that their values are in, and `norms` their values with themselves, where those are known.
     """
 
@@ -127,24 +127,31 @@ class Columns:
         parts = np.zeros((len(spans) + 1, 3), np.int64)
         sizes = [(b - a, len(used), (b - a) * len(used)) for a, b, used in spans]
         np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
-        vectors = np.zeros(parts[-1, 2], tiles.dtype)
+        vectors = _zeros_at_a_vector(int(parts[-1, 2]), tiles.dtype)
         norms = np.empty(len(places), tiles.dtype)
         features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
         place = np.empty(rows.shape[1], np.int32)
         made = []
         for t, (start, stop, used) in enumerate(spans):
-            values, indices, indptr = gram.csr_take(
+            values, indices, indptr = csr.csr_take(
                 rows.data, rows.indices, rows.indptr, places[start:stop]
             )
             data = values.astype(tiles.dtype, copy=False)
             flat = vectors[parts[t, 2] : parts[t + 1, 2]]
-            tile = flat.reshape(len(used), stop - start)
-            gram.csr_tile(data, indices, indptr, used, place, tile)
+            csr.csr_tile(data, indices, indptr, used, place, flat)
             tiles.sparse_norms(data, indptr, norms[start:stop])
             tiles.check(norms[start:stop])
             own = parts[t : t + 2] - parts[t]
             made.append(Tile(start, stop, flat, norms[start:stop], used, own))
         return Tile(0, len(places), vectors, norms, features, parts), made
+
+
+def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats:
+    """Zeros (n,) that begin where a vector may: else all loads are of two cache lines."""
+    size = n * dtype.itemsize
+    values = np.zeros(size + csr.VECTOR_BYTES, np.uint8)
+    first = -values.ctypes.data % csr.VECTOR_BYTES
+    return values[first : first + size].view(dtype)
 
 
 def _sparse_spans(
@@ -154,13 +161,13 @@ def _sparse_spans(
     start = 0
     while start < len(places):
         width = COLUMNS_PER_TILE
-        _, indices, indptr = gram.csr_take(
+        _, indices, indptr = csr.csr_take(
             rows.data, rows.indices, rows.indptr, places[start : start + width]
         )
         while True:
             part = indptr[: width + 1]
             occurs = np.zeros(rows.shape[1], np.bool_)
-            gram.csr_features(indices, part, occurs)
+            csr.csr_features(indices, part, occurs)
             used = np.flatnonzero(occurs).astype(np.int32)
             fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
             if fits or width <= NARROWEST_SPARSE_TILE:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bigsvm.core import gram, products
+from bigsvm.core import csr, gram, products
 from bigsvm.core.functions import add_down
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.errors import DataError, ParameterError
@@ -49,13 +49,13 @@ VALUES_AT_ONCE = 1 << 18
 """Kernel values of few rows with all columns, a megabyte: as much as a second-level cache."""
 SPANS_AT_ONCE = 12
 """Spans of rows of a symmetric product whose sums along the columns are in memory together."""
-WORTH_SHARING = 3e-4
+WORTH_SHARING = 2e-4
 """Seconds of work of one call below which other threads are not woken: 24 kernel rows of 6000
-values took 0.20 ms in one thread and 0.34 in two (w8a), 64 of them 0.39 and 0.36."""
-SECONDS_PER_VALUE = 0.5e-9
-SECONDS_PER_ENTRY = {True: 0.045e-9, False: 0.01e-9}
-"""Of a kernel value in one thread, and for each entry of a sparse row or column of a dense one: 0.9
-to 1.1 ns at 12 and 14 entries, 7 at 150; 0.8 at 22 columns, 8 at 784."""
+values took 0.10 ms in one thread and 0.12 in two (w8a), 64 of them 0.25 and 0.22."""
+SECONDS_PER_VALUE = 0.3e-9
+SECONDS_PER_ENTRY = {True: 0.025e-9, False: 0.008e-9}
+"""Of a kernel value in one thread, and for each entry of a sparse row or column of a dense one: 0.5
+ns at 12 and 14 entries, 3.7 at 150; 0.4 at 22 columns, 6.2 at 784."""
 
 
 class KernelTiles:
@@ -139,7 +139,7 @@ class KernelTiles:
 
     def sparse_norms(self, data: Floats, indptr: NDArray[np.int64], out: Floats) -> None:
         """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`."""
-        norms = gram.csr_absolute_norms if self._absolute else gram.csr_squared_norms
+        norms = csr.csr_absolute_norms if self._absolute else csr.csr_squared_norms
         norms(data, indptr, out)
 
     def check(self, norms: Floats) -> None:
@@ -457,13 +457,11 @@ class KernelTiles:
         use: Use,
         wanted: Wanted,
     ) -> Callable[[slice], None]:
-        multiply = gram.csr_overlaps if self._absolute else gram.csr_products
+        multiply = csr.csr_overlaps if self._absolute else csr.csr_products
 
         def one(span: slice) -> None:
             # Not by scipy, which takes as long to slice rows as half of a tile takes.
-            values, indices, part = gram.csr_take(
-                rows.data, rows.indices, rows.indptr, places[span]
-            )
+            values, indices, part = csr.csr_take(rows.data, rows.indices, rows.indptr, places[span])
             data = values.astype(self.dtype, copy=False)
             norms = np.empty(span.stop - span.start, self.dtype)
             self.sparse_norms(data, part, norms)
