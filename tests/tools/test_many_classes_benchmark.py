@@ -155,7 +155,7 @@ def test_two_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
         lambda method, *, C, gamma, tol, threads: SimpleNamespace(C=C, gamma=gamma),
     )
     x, y = np.arange(90.0)[:, None], np.arange(90) % 3 * 1.0
-    parts = Parts("usps", x, y, x + 1000, y, "")
+    parts = Parts("vowel", x, y, x + 1000, y, "")
     found = many_classes_choice.choose(parts, "ovr", OPTIONS)
     assert found.validated == (30, 60)
     assert (found.C, found.gamma) == (8.0, found.unit)  # 4 of the coarse grid, then twice that
@@ -170,6 +170,39 @@ def test_two_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
             assert max(trained | tested) < 1000
     assert coarse[0][2] | coarse[0][3] < fine[0][2] | fine[0][3]
     assert "6 fits not converged" in found.told()
+
+
+def test_images_are_prepared_as_errs_less(monkeypatch):
+    x, y = rows(40, 2)
+    parts, searched = parts_of(x, y, name="usps"), []
+
+    def search(parts, method, options):
+        searched.append(parts.x)
+        return CHOICE._replace(error=3.0 - len(searched))
+
+    monkeypatch.setattr(many_classes_choice, "search", search)
+    found = many_classes_choice.choose(parts, "ovr", OPTIONS)
+    assert found.rows == many_classes_common.NORMALISED
+    np.testing.assert_array_equal(searched[0], x)
+    np.testing.assert_allclose(searched[1].mean(axis=1), 0, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(searched[1], axis=1), 1, atol=1e-6)
+    assert many_classes_choice.choose(parts._replace(name="vowel"), "ovr", OPTIONS).rows == (
+        many_classes_common.AS_THEY_ARE
+    )
+    assert len(searched) == 3
+
+
+def test_a_training_part_may_have_rows_of_the_other_file(folder, monkeypatch):
+    write(folder, "letter", 90, largest=15)
+    problem = many_classes_common.PROBLEMS["letter"]
+    monkeypatch.setitem(many_classes_common.PROBLEMS, "letter", problem._replace(n_trained=100))
+    (moved,) = many_classes_common.read("letter")
+    monkeypatch.setitem(many_classes_common.PROBLEMS, "letter", problem._replace(n_trained=None))
+    (plain,) = many_classes_common.read("letter")
+    assert (len(moved.y), len(moved.test_y)) == (100, 80)
+    np.testing.assert_array_equal(moved.x[90:], plain.test_x[:10])
+    np.testing.assert_array_equal(moved.test_x, plain.test_x[10:])
+    np.testing.assert_array_equal(moved.y, np.concatenate([plain.y, plain.test_y[:10]]))
 
 
 def test_choices_are_kept_and_not_made_again(tmp_path, monkeypatch):
@@ -206,6 +239,7 @@ def test_choices_are_kept_and_not_made_again(tmp_path, monkeypatch):
         '{"usps": {"ovo": [1]}}',
         json.dumps({"usps": {"ovo": [CHOICE._replace(gamma=-1.0)._asdict()]}}),
         json.dumps({"usps": {"ovo": [{**CHOICE._asdict(), "sigma": 1.0}]}}),
+        json.dumps({"usps": {"ovo": [{**CHOICE._asdict(), "rows": "doubled"}]}}),
     ],
 )
 def test_a_file_that_is_no_file_of_choices_is_refused(tmp_path, wrong):

@@ -3,7 +3,8 @@
 Two grids, as the paper's is not told: a coarse one of C and of gamma in units of 1 / the average
 squared distance of two rows; then a fine one of their halves and doubles about the best point of
 it, of more rows, of which that of the coarse one are a part. Folds are stratified. Of equals the
-first is taken: the smallest C, then the smallest gamma.
+first is taken: the smallest C, then the smallest gamma. Where rows may be prepared, both grids are
+searched for each way, and that of fewer errors is taken, of equals the first.
 
 What has been chosen can be kept in a file of JSON, by problem and method: a list of choices, one of
 each pair of training and test part. An entry says how it was chosen.
@@ -16,7 +17,14 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from frank_wolfe_common import Contestant, Parts, fit, gamma_of, say
-from many_classes_common import estimator, some_rows
+from many_classes_common import (
+    AS_THEY_ARE,
+    PREPARATIONS,
+    PROBLEMS,
+    estimator,
+    prepared,
+    some_rows,
+)
 from sklearn.model_selection import StratifiedKFold
 
 from bigsvm.files import replace_synced
@@ -61,6 +69,8 @@ class Choice(NamedTuple):
     folds, seed : int
     unconverged : int
         Fits, of all of the grids, that did not converge.
+    rows : str
+        How they were prepared, one of `many_classes_common.PREPARATIONS`.
     """
 
     C: float
@@ -71,6 +81,7 @@ class Choice(NamedTuple):
     folds: int
     seed: int
     unconverged: int
+    rows: str = AS_THEY_ARE
 
     def told(self) -> str:
         """Say it in a line."""
@@ -78,7 +89,7 @@ class Choice(NamedTuple):
         return (
             f"C {self.C:g}, gamma {self.gamma:.4g} ({self.gamma / self.unit:g} / mean distance): "
             f"{self.error:.2f} % wrong in {self.folds} folds of {self.validated[-1]} random "
-            f"training rows, after {self.validated[0]}; seed {self.seed}{late}"
+            f"training rows, after {self.validated[0]}; seed {self.seed}{late}; {self.rows}"
         )
 
 
@@ -114,7 +125,14 @@ def best(tried: dict[tuple[float, float], Tried]) -> tuple[float, float]:
 
 
 def choose(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
-    """Search both grids; see the module's docstring."""
+    """Search both grids, for each way that rows may be prepared; see the module's docstring."""
+    ways = PREPARATIONS if PROBLEMS[parts.name].prepared else (AS_THEY_ARE,)
+    found = [search(prepared(parts, way), method, options)._replace(rows=way) for way in ways]
+    return min(found, key=lambda choice: round(choice.error, 9))
+
+
+def search(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
+    """Search both grids for rows as they are given."""
     unit = gamma_of(parts.x)
     points = [(C, unit * factor) for C in COARSE_C for factor in COARSE_GAMMA]
     validated, unconverged = [], 0
@@ -207,4 +225,6 @@ def _choice(entry: dict[str, Any]) -> Choice:
         value = getattr(choice, name)
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name} is {value!r}; it must be a number > 0")
+    if choice.rows not in PREPARATIONS:
+        raise ValueError(f"rows is {choice.rows!r}; it must be one of {', '.join(PREPARATIONS)}")
     return choice
