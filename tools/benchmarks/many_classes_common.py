@@ -49,7 +49,7 @@ class Problem(NamedTuple):
 
 
 PROBLEMS = {
-    "mnist": Problem("mnist", 1.42),
+    "mnist": Problem("mnist", 1.42, prepared=True),
     "usps": Problem("usps", 4.38, prepared=True),
     "letter": Problem("letter", 1.95, n_trained=16_000),
     "satimage": Problem("satimage.scale"),
