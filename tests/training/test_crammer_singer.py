@@ -204,7 +204,7 @@ def many_phases(monkeypatch):
 
 @pytest.fixture(params=["all", "some"])
 def watched(request, monkeypatch):
-    """Whether the rows of a working set are all looked at after each step; slices of a few steps."""
+    """Whether all rows of a working set are looked at after each step, or some; in short slices."""
     if request.param == "some":
         monkeypatch.setattr("bigsvm.core.simplex.WATCHED", 64)
         monkeypatch.setattr("bigsvm.training.watch.REFRESH", 200)
