@@ -24,9 +24,9 @@ places of the rows that a working set leaves out, what it adds to them, and thei
 OUTPUT_BYTES = 32
 """Of each function of a row beyond the first, for the whole run: alpha 8, outputs 8, and 16 while a
 certificate has outputs of before and after."""
-ACTIVE_OUTPUT_BYTES = 88
+ACTIVE_OUTPUT_BYTES = 91
 """Of each function of an active row beyond the first: where it stands 16, and while it is being
-solved the sub-problem's alpha, gradient and room 17, those two as they were before and after a
+solved the sub-problem's alpha, gradient and room 20, those two as they were before and after a
 slice 32, and a change and what it adds to others 16."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""

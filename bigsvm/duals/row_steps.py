@@ -19,6 +19,11 @@ SLICE_WORK = 1 << 28
 or two."""
 
 
+def watched_bytes(n_classes: int) -> int:
+    """Bytes of the rows that are looked at after each step, beside the states of all."""
+    return simplex.watched_rows(n_classes) * (12 * n_classes + 32)
+
+
 class RowSteps(Steps):
     """The state of row steps, laid out for `bigsvm.core.simplex`.
 
@@ -93,10 +98,12 @@ class RowSteps(Steps):
         max_steps: int,
     ) -> tuple[int, int]:
         """Solve for one row after the other; see `bigsvm.core.simplex.run`."""
+        if len(self.state.some.places) == 0:
+            max_steps = min(max_steps, max(1, SLICE_WORK // self.state.alpha.size))
+        # Else steps look at few values; where a slice ends must not depend on the rows in memory.
         return simplex.run(
             self.state, rows, slots, used,
-            method=self._solver, cooling=self._cooling, tol=tol,
-            max_steps=min(max_steps, max(1, SLICE_WORK // self.state.alpha.size)),
+            method=self._solver, cooling=self._cooling, tol=tol, max_steps=max_steps,
         )  # fmt: skip
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:

@@ -317,3 +317,148 @@ def test_violations_name_what_is_not_in_memory():
     assert psi[rest].max() > height > psi[rest].min()
     simplex.violations(state, slots, simplex.LOG, score, quiet)
     np.testing.assert_array_equal(np.isfinite(score[rest]), psi[rest] > height)
+
+
+# -- rows that are watched -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """A problem of more than two blocks, of which one is watched."""
+    monkeypatch.setattr(simplex, "WATCHED", simplex.BLOCK)
+    return problem(3 * simplex.BLOCK + 10)
+
+
+def naive_violations(state, K, label, bounds, gradient):
+    """Of all rows, and their gradient, from alpha alone."""
+    alpha = state.alpha[:, : len(K)].T
+    g = gradient - K @ alpha
+    return naive.multiclass_violations(g, label, bounds, alpha), g
+
+
+def assert_is_current(state, K, label, bounds, gradient):
+    """The gradient and ψ of all rows are those of alpha, whichever rows were watched."""
+    psi, g = naive_violations(state, K, label, bounds, gradient)
+    np.testing.assert_allclose(state.gradient[:, : len(K)].T, g, atol=1e-10)
+    np.testing.assert_allclose(state.violation[: len(K)], psi, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("cooling", COOLINGS)
+def test_watching_some_rows_leads_to_the_optimum_of_watching_all(
+    large, method, cooling, monkeypatch
+):
+    K, label, bounds, gradient = large
+    found = []
+    for most in (simplex.BLOCK, len(K)):
+        monkeypatch.setattr(simplex, "WATCHED", most)
+        state = begin(K, label, bounds, gradient)
+        assert len(state.some.places) == (most if most < len(K) else 0)
+        status, row = run(state, K, method=method, cooling=COOLINGS[cooling], tol=1e-5)
+        assert (status, row) == (simplex.CONVERGED, -1)
+        assert_is_current(state, K, label, bounds, gradient)
+        assert naive_violations(state, K, label, bounds, gradient)[0].max() <= 1.001e-5
+        alpha = state.alpha[:, : len(K)].T
+        np.testing.assert_array_equal(state.active[: len(K)], alpha.any(axis=1))
+        found.append(naive.multiclass_objectives(K, label, 4, bounds, alpha)[0])
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_rows_of_largest_violation_are_watched(large):
+    K, label, bounds, gradient = large
+    state, size = begin(K, label, bounds, gradient), len(K)
+    run(state, K, tol=1e-3, steps=2 * size)
+    assert simplex._choose(state) == state.violation.max()
+    places = state.some.places
+    assert (np.diff(places) > 0).all()
+    left = np.setdiff1d(np.arange(size), places)
+    assert len(left) == size - simplex.BLOCK
+    psi, g = naive_violations(state, K, label, bounds, gradient)
+    assert psi[places].min() >= psi[left].max() / (1 + 2.0**-4) > 0
+    np.testing.assert_allclose(state.some.gradient.T, g[places], atol=1e-10)
+    np.testing.assert_allclose(state.some.violation, psi[places], rtol=1e-6)
+    np.testing.assert_array_equal(state.some.active, state.active[places])
+
+
+def test_equal_violations_are_watched_in_order(large):
+    state = begin(*large)  # of alpha = 0 all have 1, but one without weight
+    assert simplex._choose(state) == 1.0
+    expected = np.setdiff1d(np.arange(simplex.BLOCK + 1), [3])
+    np.testing.assert_array_equal(state.some.places, expected)
+
+
+@pytest.mark.parametrize("steps", [1, 47])
+def test_out_of_steps_among_watched_rows_all_are_looked_at(large, method, steps):
+    K, label, bounds, gradient = large
+    state = begin(K, label, bounds, gradient)
+    assert run(state, K, method=method, tol=1e-9, steps=steps) == (simplex.STEPS_SPENT, -1)
+    assert state.counters[0] == steps
+    assert_is_current(state, K, label, bounds, gradient)
+
+
+def test_slices_among_watched_rows_raise_the_objective_and_can_be_begun_again(large, method):
+    """To the same bits, as what is watched follows from where a slice begins."""
+    K, label, bounds, gradient = large
+    size, before = len(K), 0.0
+    whole, state = (begin(K, label, bounds, gradient) for _ in range(2))
+    status = simplex.STEPS_SPENT
+    while status == simplex.STEPS_SPENT:
+        status, _ = run(whole, K, method=method, tol=1e-3, steps=40)
+        assert run(state, K, method=method, tol=1e-3, steps=40)[0] == status
+        np.testing.assert_array_equal(state.alpha, whole.alpha)
+        np.testing.assert_array_equal(state.gradient, whole.gradient)
+        after, _ = naive.multiclass_objectives(K, label, 4, bounds, state.alpha[:, :size].T)
+        assert after >= before - 1e-12
+        before = after
+        again = begin(
+            K, label, bounds, state.gradient[:, :size].T.copy(), state.alpha[:, :size].T.copy()
+        )
+        again.counters[:] = state.counters
+        state = again
+    assert status == simplex.CONVERGED
+    assert whole.counters[0] > 200 or simplex.BLOCK < 64
+
+
+def test_missing_rows_change_nothing_among_watched_rows(large):
+    K, label, bounds, gradient = large
+    whole, state = (begin(K, label, bounds, gradient) for _ in range(2))
+    run(whole, K, tol=1e-2)
+    slots = np.full(len(K), -1, np.int32)
+    status, missed = simplex.NEED_ROW, []
+    while status == simplex.NEED_ROW:
+        status, row = run(state, K, slots=slots, tol=1e-2)
+        slots[:] = -1  # only the last row asked for is there
+        if status == simplex.NEED_ROW:
+            assert row in state.some.places
+            # ψ of those watched is told as it is now, for whoever chooses what else to bring.
+            psi, _ = naive_violations(state, K, label, bounds, gradient)
+            places = state.some.places
+            np.testing.assert_allclose(state.violation[places], psi[places], rtol=1e-5, atol=1e-9)
+            slots[row] = row
+            missed.append(row)
+    assert status == simplex.CONVERGED
+    assert len(missed) > simplex.BLOCK
+    np.testing.assert_array_equal(state.alpha, whole.alpha)
+    np.testing.assert_array_equal(state.gradient, whole.gradient)
+    assert state.counters[0] == whole.counters[0]
+
+
+def test_what_cannot_move_among_watched_rows_is_said(large):
+    """One that float64 does not resolve beside its coefficients, after all others have moved."""
+    size = len(large[0])
+    gradient = np.tile([1.0, 0.0], (size, 1))
+    gradient[7] = 1e-9, 0.0
+    alpha, bound, label = np.zeros((size, 2)), np.ones(size), np.zeros(size, np.int64)
+    alpha[7], bound[7], label[7] = (-1e12, 1e12), 1e13, 1
+    state = simplex.make_state(alpha, gradient, bound, label, np.ones(size))
+    assert run(state, np.eye(size), tol=1e-12) == (simplex.STALLED, -1)
+    assert state.counters[0] >= size - 1
+    np.testing.assert_array_equal(state.alpha[:, 7], alpha[7])
+    assert state.violation.max() == np.float32(1e-9)
+
+
+def test_many_classes_are_watched_in_few_rows():
+    for k in (2, 10, 1000, 10**5):
+        rows = simplex.watched_rows(k)
+        assert rows % simplex.BLOCK == 0
+        assert rows == simplex.BLOCK or rows * k <= simplex.WATCHED_VALUES
+    assert simplex.watched_rows(2) == simplex.WATCHED

@@ -202,6 +202,14 @@ def many_phases(monkeypatch):
         monkeypatch.setattr(f"bigsvm.{name}", value)
 
 
+@pytest.fixture(params=["all", "some"])
+def watched(request, monkeypatch):
+    """Whether all rows of a working set are looked at after each step, or some; in short slices."""
+    if request.param == "some":
+        monkeypatch.setattr("bigsvm.core.simplex.WATCHED", 64)
+        monkeypatch.setattr("bigsvm.training.watch.REFRESH", 200)
+
+
 def moments_of(run):
     """Where a run is each time it looks up: its phase, and whether within a pass, a working set."""
     found = []
@@ -215,7 +223,7 @@ def moments_of(run):
     return found, look
 
 
-@pytest.mark.usefixtures("many_phases")
+@pytest.mark.usefixtures("many_phases", "watched")
 @pytest.mark.parametrize("subproblem", SOLVERS)
 def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, subproblem):
     """In passes and working sets, at their first, middle and last moment of each kind."""
@@ -249,6 +257,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, subpro
         assert_same_bits(result, whole)
 
 
+@pytest.mark.usefixtures("watched")
 def test_few_slots_and_blocks_do_not_change_the_bits():
     X, label = classes_of_blobs(700, 4)
     settings = {"C": 5.0, "working_set": 300, "active_rows": 400}
@@ -337,10 +346,11 @@ def test_sparse_rows_are_as_good():
     assert of_sparse.certificate.objective == pytest.approx(of_dense.certificate.objective)
 
 
+@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize("most", [1, 300])
 def test_out_of_steps_it_says_so_with_a_duality_gap(most):
     X, label = classes_of_blobs(500, 4)
-    result = multiclass(X, label, C=5.0, working_set=100, limits=Limits(max_iter=most)).run()
+    result = multiclass(X, label, C=5.0, working_set=200, limits=Limits(max_iter=most)).run()
     assert result.certificate.stop_reason is StopReason.MAX_ITER
     assert result.certificate.n_iter == most
     alpha = dense(result, 500)
