@@ -56,7 +56,7 @@ BLOCK = 64
 WATCHED, WATCHED_VALUES, MANY = 512, 1 << 14, 2
 """Rows that are watched, and most of their gradients, 128 kB; from so many times as many rows on.
 Microseconds of a step, all taken together, of 20 000 rows of mnist (10 classes, working sets of up
-to 6518) with 256, 512 and 1024: 7.5, 6.1 and 6.4."""
+to 6518) with 256, 512 and 1024: 7.5, 6.1 and 6.3."""
 SHARE = 0.7
 """Of the largest ψ, to which the watched rows are solved. Steps of the same in thousands, and their
 seconds with 0.5, 0.7 and 0.85: 274, 242 and 225; 2.0, 1.5 and 1.5."""
