@@ -125,7 +125,7 @@ def absolute(source: str) -> str:
 
 
 def resume_command(directory: Path, reason: StopReason | None = None) -> str:
-    """Give the command that goes on with a run; without the limit of pair steps that ended it."""
+    """Give the command that goes on with a run; without the limit of steps that ended it."""
     arguments = ["bigsvm", "train", "--resume", str(directory)]
     if reason is StopReason.MAX_ITER:  # they are counted from the first start
         arguments += ["--max-iter", "-1"]

@@ -28,7 +28,7 @@ class StopReason(StrEnum):
         """The reason in words, with the remedy where there is one."""
         return {
             StopReason.CONVERGED: "a full sweep certified the tolerance",
-            StopReason.MAX_ITER: "the limit of pair steps was reached; raise max_iter",
+            StopReason.MAX_ITER: "the limit of steps was reached; raise max_iter",
             StopReason.TIME_LIMIT: "the time limit was reached; give more, or resume a saved run",
             StopReason.INTERRUPTED: "the run was interrupted; repeat it, or resume a saved run",
             StopReason.STALLED: "neither gap nor objective improved any more at the precision of "

@@ -67,7 +67,7 @@ def test_what_is_said_of_it(folder, tmp_path):
 
 def test_what_has_not_been_trained_is_said(folder, tmp_path):
     ended = run_here("train", folder / "train.zarr", tmp_path / "m", *OPTIONS, "--max-iter", "100")
-    assert "has not converged: the limit of pair steps was reached" in ended.stderr
+    assert "has not converged: the limit of steps was reached" in ended.stderr
     assert "never begun; the worst is" in ended.stdout
 
 

@@ -327,7 +327,7 @@ def test_a_checkpoint_is_gone_on_from_and_one_of_another_problem_refused(tmp_pat
     shape = {"C": 2.0, "gamma": GAMMA}
     whole = CrammerSingerSVC(**shape).fit(X, y)
     saved = {**shape, "checkpoint": tmp_path / "run"}
-    with pytest.warns(ConvergenceWarning, match="the limit of pair steps was reached"):
+    with pytest.warns(ConvergenceWarning, match="the limit of steps was reached"):
         CrammerSingerSVC(max_iter=100, **saved).fit(X, y)
     for other, labels, named in (
         ({"fit_intercept": True}, y, "fit_intercept"),

@@ -202,7 +202,7 @@ class TestTraining:
 
     def test_a_run_that_had_to_stop_is_calibrated_as_it_is(self, clouds):
         for steps in (0, 5):
-            with pytest.warns(ConvergenceWarning, match="the limit of pair steps"):
+            with pytest.warns(ConvergenceWarning, match="the limit of steps"):
                 model = bigsvm.SVC(calibration="sigmoid", max_iter=steps).fit(*clouds)
             assert model.model_.calibration.n_rows == 800
             assert (model.predict_proba(clouds[0][:9]) > 0).all()

@@ -162,7 +162,7 @@ def test_lazy_arrays_train_like_arrays(moons, kind):
 
 
 def test_unconverged_fits_warn_and_say_why(moons):
-    with pytest.warns(ConvergenceWarning, match="the limit of pair steps was reached"):
+    with pytest.warns(ConvergenceWarning, match="the limit of steps was reached"):
         model = bigsvm.SVC(C=1e5, gamma=50, max_iter=1).fit(*make_moons(5000, noise=0.5))
     assert not model.converged_
     assert model.stop_reason_ == "max_iter"
