@@ -33,7 +33,8 @@ many_classes = SimpleNamespace(
 FIT = Fit(2.0, 90.0, 7, 1, True, ("converged",))
 CHOICE = Choice(4.0, 0.5, 3.25, 0.25, (30, 60), 3, 0, 0)
 OPTIONS = SimpleNamespace(
-    validated=(30, 60), folds=3, seed=0, tol=1e-3, threads=1, C=2.0, memory="100MB", give_up=60.0,
+    validated=(30, 60, 90), folds=3, seed=0, tol=1e-3, threads=1, C=2.0, memory="100MB",
+    give_up=60.0,
     repeats=1,
 )  # fmt: skip
 
@@ -139,7 +140,7 @@ def test_the_smallest_of_equals_is_chosen():
     assert many_classes_choice.best(tried) == (2.0, 0.5)
 
 
-def test_two_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
+def test_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
     seen = []
 
     def fit(contestant, split):
@@ -157,19 +158,21 @@ def test_two_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
     x, y = np.arange(90.0)[:, None], np.arange(90) % 3 * 1.0
     parts = Parts("vowel", x, y, x + 1000, y, "")
     found = many_classes_choice.choose(parts, "ovr", OPTIONS)
-    assert found.validated == (30, 60)
-    assert (found.C, found.gamma) == (8.0, found.unit)  # 4 of the coarse grid, then twice that
+    assert found.validated == (30, 60, 90)
+    # 4 of the coarse grid, then twice that; of equal gammas the smallest.
+    assert found.C == 8.0
+    assert found.gamma == pytest.approx(found.unit / np.sqrt(2))
     assert found.error == pytest.approx(1.0)
-    assert found.unconverged == 2 * 3
-    assert len(seen) == (2 + 4) * 3
-    coarse, fine = seen[: 2 * 3], seen[2 * 3 :]
-    for points, n_rows in ((coarse, 30), (fine, 60)):
+    assert found.unconverged == 2 * 3 + 5 * 3
+    assert len(seen) == (2 + 4 + 5) * 3
+    coarse, fine, last = seen[: 2 * 3], seen[2 * 3 : 6 * 3], seen[6 * 3 :]
+    for points, n_rows in ((coarse, 30), (fine, 60), (last, 90)):
         for _, _, trained, tested in points:
             assert (len(trained), len(tested)) == (n_rows * 2 // 3, n_rows // 3)
             assert not trained & tested
             assert max(trained | tested) < 1000
     assert coarse[0][2] | coarse[0][3] < fine[0][2] | fine[0][3]
-    assert "6 fits not converged" in found.told()
+    assert "21 fits not converged" in found.told()
 
 
 def test_images_are_prepared_as_errs_less(monkeypatch):
@@ -181,6 +184,7 @@ def test_images_are_prepared_as_errs_less(monkeypatch):
         return CHOICE._replace(error=3.0 - len(searched))
 
     monkeypatch.setattr(many_classes_choice, "search", search)
+    monkeypatch.setattr(many_classes_choice, "refined", lambda choice, *_: choice)
     found = many_classes_choice.choose(parts, "ovr", OPTIONS)
     assert found.rows == many_classes_common.NORMALISED
     np.testing.assert_array_equal(searched[0], x)
@@ -276,7 +280,18 @@ def test_tables_of_tiny_data_from_end_to_end(folder, capsys):
     write(folder, "letter", 90, largest=15)
     write(folder, "glass.scale", 60, test=False)
     chosen = folder / "chosen.json"
-    given = ["--validated", "45", "60", "--folds", "3", "--chosen", str(chosen), "--threads", "1"]
+    given = [
+        "--validated",
+        "45",
+        "60",
+        "90",
+        "--folds",
+        "3",
+        "--chosen",
+        str(chosen),
+        "--threads",
+        "1",
+    ]
     given += ["--methods", "ovr", "crammer-singer"]
     assert many_classes.main(["tables", "--data", "usps", "letter", "glass", *given]) == 0
     printed = capsys.readouterr()
@@ -286,7 +301,7 @@ def test_tables_of_tiny_data_from_end_to_end(folder, capsys):
     assert cells(printed.out, "crammer-singer")[1] == "1.95"
     assert cells(printed.out, "ovr")[1] == "-"
     assert "fine grid, of at most 60 rows: both times 1, 2" in printed.out
-    assert printed.out.count("random training rows, after 45; seed 0") == 2 + 2 * 5
+    assert printed.out.count("random training rows, after 45 and ") == 2 + 2 * 5
     assert cells(printed.out, "letter")[2][0] in "+-"
     assert printed.out.rstrip().endswith("of 5 hold")
     kept = chosen.read_text()
@@ -521,7 +536,7 @@ def test_the_ladder_from_end_to_end(folder, capsys, monkeypatch):
         [],
         ["tables", "--data", "shuttle"],
         ["tables", "--folds", "1"],
-        ["tables", "--validated", "0", "10"],
+        ["tables", "--validated", "0", "10", "20"],
         ["tables", "--seed", "-1"],
         ["speed", "--C", "0"],
         ["speed", "--layout", "coo"],

@@ -49,10 +49,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     tables.add_argument(
         "--validated",
         type=int,
-        nargs=2,
-        metavar=("COARSE", "FINE"),
-        default=[3000, 6000],
-        help="most rows that C and gamma are chosen by, of each of the two grids",
+        nargs=3,
+        metavar=("COARSE", "FINE", "LAST"),
+        default=[3000, 6000, 16_000],
+        help="most rows that C and gamma are chosen by, of each of the grids",
     )
     tables.add_argument("--folds", type=int, default=5)
     tables.add_argument("--seed", type=int, default=0)

@@ -1,10 +1,11 @@
 """How `many_classes_tables.py` chooses C and gamma: by cross-validation, on training rows alone.
 
-Two grids, as the paper's is not told: a coarse one of C and of gamma in units of 1 / the average
+Three grids, as the paper's is not told: a coarse one of C and of gamma in units of 1 / the average
 squared distance of two rows; then a fine one of their halves and doubles about the best point of
-it, of more rows, of which that of the coarse one are a part. Folds are stratified. Of equals the
-first is taken: the smallest C, then the smallest gamma. Where rows may be prepared, both grids are
-searched for each way, and that of fewer errors is taken, of equals the first.
+it; last, gammas between these, at the best C. Each is of more rows, of which those of the one
+before are a part. Folds are stratified. Of equals the first is taken: the smallest C, then the
+smallest gamma. Where rows may be prepared, the first two are searched for each way, and that of
+fewer errors is taken, of equals the first.
 
 What has been chosen can be kept in a file of JSON, by problem and method: a list of choices, one of
 each pair of training and test part. An entry says how it was chosen.
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 COARSE_C = (0.5, 2.0, 8.0, 32.0)
 COARSE_GAMMA = (0.25, 1.0, 4.0, 16.0)
 FINE = (0.5, 1.0, 2.0)
+LAST_GAMMA = tuple(2 ** (power / 4) for power in range(-2, 3))
 
 
 def grids(options: argparse.Namespace) -> str:
@@ -45,11 +47,12 @@ def grids(options: argparse.Namespace) -> str:
     def listed(values: Sequence[float]) -> str:
         return ", ".join(f"{value:g}" for value in values)
 
-    coarse, fine = options.validated
+    coarse, fine, last = options.validated
     return (
         f"coarse grid, of at most {coarse} rows: C {listed(COARSE_C)}; gamma "
         f"{listed(COARSE_GAMMA)} / the average squared distance\n"
         f"fine grid, of at most {fine} rows: both times {listed(FINE)}\n"
+        f"last grid, of at most {last} rows: gamma times {listed(LAST_GAMMA)}\n"
         f"{options.folds} folds, seed {options.seed}, tol {options.tol:g}"
     )
 
@@ -61,11 +64,11 @@ class Choice(NamedTuple):
     ----------
     C, gamma : float
     error : float
-        %, of the cross-validation of the fine grid.
+        %, of the cross-validation of the last grid.
     unit : float
         Of gamma: 1 / the average squared distance of two rows.
     validated : tuple of int
-        Rows of the coarse and of the fine grid.
+        Rows of the grids.
     folds, seed : int
     unconverged : int
         Fits, of all of the grids, that did not converge.
@@ -86,10 +89,11 @@ class Choice(NamedTuple):
     def told(self) -> str:
         """Say it in a line."""
         late = f", {self.unconverged} fits not converged" if self.unconverged else ""
+        before = " and ".join(map(str, self.validated[:-1]))
         return (
             f"C {self.C:g}, gamma {self.gamma:.4g} ({self.gamma / self.unit:g} / mean distance): "
             f"{self.error:.2f} % wrong in {self.folds} folds of {self.validated[-1]} random "
-            f"training rows, after {self.validated[0]}; seed {self.seed}{late}; {self.rows}"
+            f"training rows, after {before}; seed {self.seed}{late}; {self.rows}"
         )
 
 
@@ -125,34 +129,71 @@ def best(tried: dict[tuple[float, float], Tried]) -> tuple[float, float]:
 
 
 def choose(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
-    """Search both grids, for each way that rows may be prepared; see the module's docstring."""
+    """Search the grids; see the module's docstring."""
     ways = PREPARATIONS if PROBLEMS[parts.name].prepared else (AS_THEY_ARE,)
     found = [search(prepared(parts, way), method, options)._replace(rows=way) for way in ways]
-    return min(found, key=lambda choice: round(choice.error, 9))
+    choice = min(found, key=lambda choice: round(choice.error, 9))
+    return refined(choice, prepared(parts, choice.rows), method, options)
 
 
 def search(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
-    """Search both grids for rows as they are given."""
+    """Search the coarse and the fine grid for rows as they are given."""
     unit = gamma_of(parts.x)
-    points = [(C, unit * factor) for C in COARSE_C for factor in COARSE_GAMMA]
-    validated, unconverged = [], 0
-    for most in options.validated:
-        rows = some_rows(len(parts.y), most, options.seed)
-        few = parts._replace(x=parts.x[rows], y=parts.y[rows])
-        tried = {}
-        for C, gamma in points:
-            tried[C, gamma] = found = cross_validated(few, method, C, gamma, options)
-            say(
-                f"  {parts.name}, {method}: C {C:g}, gamma {gamma:.4g}: {found.error:.2f} % wrong "
-                f"of {len(rows)}"
-            )
-        validated.append(len(rows))
-        unconverged += sum(found.unconverged for found in tried.values())
-        at = best(tried)
-        points = [(at[0] * c, at[1] * g) for c in FINE for g in FINE]
+    coarse = [(C, unit * factor) for C in COARSE_C for factor in COARSE_GAMMA]
+    first = tried(parts, method, coarse, options.validated[0], options)
+    C, gamma = best(first.points)
+    fine = [(C * c, gamma * g) for c in FINE for g in FINE]
+    second = tried(parts, method, fine, options.validated[1], options)
+    at = best(second.points)
     return Choice(
-        *at, tried[at].error, unit, tuple(validated), options.folds, options.seed, unconverged
+        *at, second.points[at].error, unit, (first.n_rows, second.n_rows), options.folds,
+        options.seed, first.unconverged + second.unconverged,
+    )  # fmt: skip
+
+
+def refined(choice: Choice, parts: Parts, method: str, options: argparse.Namespace) -> Choice:
+    """Search the last grid about a choice."""
+    points = [(choice.C, choice.gamma * factor) for factor in LAST_GAMMA]
+    last = tried(parts, method, points, options.validated[2], options)
+    at = best(last.points)
+    return choice._replace(
+        gamma=at[1],
+        error=last.points[at].error,
+        validated=(*choice.validated, last.n_rows),
+        unconverged=choice.unconverged + last.unconverged,
     )
+
+
+class Grid(NamedTuple):
+    """Points of a grid, how many rows they were tried on, and fits that did not converge."""
+
+    points: dict[tuple[float, float], Tried]
+    n_rows: int
+
+    @property
+    def unconverged(self) -> int:
+        """Of all points."""
+        return sum(found.unconverged for found in self.points.values())
+
+
+def tried(
+    parts: Parts,
+    method: str,
+    points: Sequence[tuple[float, float]],
+    most: int,
+    options: argparse.Namespace,
+) -> Grid:
+    """Try points on random rows, as many as there are at most."""
+    rows = some_rows(len(parts.y), most, options.seed)
+    few = parts._replace(x=parts.x[rows], y=parts.y[rows])
+    found = {}
+    for C, gamma in points:
+        found[C, gamma] = one = cross_validated(few, method, C, gamma, options)
+        say(
+            f"  {parts.name}, {method}: C {C:g}, gamma {gamma:.4g}: {one.error:.2f} % wrong "
+            f"of {len(rows)}"
+        )
+    return Grid(found, len(rows))
 
 
 class Kept:
