@@ -271,7 +271,7 @@ class TestOutOfCore:
 
 class TestConventions:
     def test_a_search_over_a_pipeline(self, estimator):
-        X, y = clouds(n=240, k=3, spread=3.0)
+        X, y = clouds(n=240, k=3, spread=2.0)
         pipeline = make_pipeline(StandardScaler(), estimator)
         name = type(estimator).__name__.lower()
         search = GridSearchCV(pipeline, {f"{name}__gamma": [100.0, 0.5]}, cv=3, error_score="raise")
