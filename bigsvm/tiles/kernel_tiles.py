@@ -47,8 +47,9 @@ SUMS_PER_TILE = 1 << 19
 rows."""
 VALUES_AT_ONCE = 1 << 18
 """Kernel values of few rows with all columns, a megabyte: as much as a second-level cache."""
-SPANS_AT_ONCE = 12
-"""Spans of rows of a symmetric product whose sums along the columns are in memory together."""
+SPANS_AT_ONCE, SUMS_AT_ONCE = 12, 1 << 22
+"""Spans of rows of a symmetric product whose sums along the columns are in memory together, and how
+many of these at most, 32 MB; of two spans in any case."""
 WORTH_SHARING = 2e-4
 """Seconds of work of one call below which other threads are not woken: 24 kernel rows of 6000
 values took 0.10 ms in one thread and 0.12 in two (w8a), 64 of them 0.25 and 0.22."""
@@ -300,10 +301,11 @@ class KernelTiles:
             for tile in columns
             for a in range(tile.start, tile.stop, ROWS_PER_TILE)
         ]
-        for first in range(0, len(spans), SPANS_AT_ONCE):
+        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(turned.size, 1)))
+        for first in range(0, len(spans), at_once):
             look()
             self._for_each_tile(
-                rows, columns, use, spans[first : first + SPANS_AT_ONCE],
+                rows, columns, use, spans[first : first + at_once],
                 wanted=lambda span, tile: tile.stop > span.start,
             )  # fmt: skip
             for start in sorted(below):
