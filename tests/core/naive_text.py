@@ -30,6 +30,8 @@ def _line(line, smallest_index, largest):
         at, label = tokens.pop(0)
         if not NUMBER.fullmatch(label) or abs(float(label)) == float("inf"):
             return None, (Problem.LABEL, at)
+        if label.strip(b"+-").isdigit() and int(label) != float(label):
+            return None, (Problem.LABEL_ROUNDED, at)
         row = (float(label), [])
     for at, token in tokens:
         if not row[1] and token.startswith(b"qid:"):

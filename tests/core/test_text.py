@@ -91,6 +91,9 @@ texts = st.lists(st.one_of(lines, st.sampled_from(["", "  ", "# all"])), max_siz
 @example(b"1 1:3.4028235677973366e38\n", 0, FLOAT32)
 @example(b"1 1:3.4028235e38\n", 0, FLOAT32)
 @example(b"\n", 1, FLOAT64)
+@example(b"9007199254740993\n", 0, FLOAT32)
+@example(b"9007199254740993# \0\n", 0, FLOAT32)
+@example(b"-9007199254740994 1:1\n", 0, FLOAT64)
 def test_agrees_with_the_naive_parser(text, smallest_index, dtype):
     assert_agrees(text, dtype=dtype, smallest_index=smallest_index)
 
