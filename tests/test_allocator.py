@@ -19,8 +19,10 @@ def resident():
 if {share}:
     share_freed_memory()
 held = []
+barrier = threading.Barrier(4)
 def fill():
     parts = [np.ones(1 << 13) for _ in range(800)]  # 64 kB each, from the heap
+    barrier.wait()  # one that is late would take what another has freed
     held.append(parts[::10])
 threads = [threading.Thread(target=fill) for _ in range(4)]
 for thread in threads:
