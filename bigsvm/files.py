@@ -5,8 +5,10 @@ And locks that a process holds until it ends, however it ends.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 
@@ -50,8 +52,23 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
         os.fsync(file.fileno())
 
 
+def replaceable(path: Path) -> Path:
+    """Place of the file that a name stands for, to rename another one to; of a link its target.
+
+    Raises
+    ------
+    OSError
+        Something else than a file is there: a device or a pipe would be gone for everybody.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+        raise OSError(errno.EINVAL, "Not a file, so it is not replaced", str(path))
+    return place
+
+
 def replace_synced(path: Path, data: bytes) -> None:
-    """Replace a file by another content, whole or not at all."""
+    """Replace a file by another content, whole or not at all; of a link what it points to."""
+    path = replaceable(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
     try:

@@ -52,4 +52,8 @@ def command(
     from bigsvm.files import replace_synced
     from bigsvm.interchange.onnx_model import to_onnx
 
-    replace_synced(output, to_onnx(trained).SerializeToString())
+    graph = to_onnx(trained).SerializeToString()
+    try:
+        replace_synced(output, graph)
+    except OSError as error:
+        raise ModelError(f"cannot write the graph {output}: {error}") from error

@@ -75,5 +75,9 @@ def _check_no_input(path: Path, source: str, model: Path, option: str) -> None:
 def _check_place(path: Path, what: str, error: type[BigsvmError]) -> None:
     if path.is_dir():
         raise error(f"{path} is a folder; name the file to write the {what} to")
+    if path.exists() and not path.is_file():
+        raise error(
+            f"{path} is a device or a pipe, which the {what} would take the place of; name a file"
+        )
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise error(f"{path.parent} is not a folder that can be written to; make it first")

@@ -20,7 +20,7 @@ import xxhash
 from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
 from bigsvm.errors import BigsvmError, ModelError
-from bigsvm.files import sync_directory, sync_tree
+from bigsvm.files import replaceable, sync_directory, sync_tree
 from bigsvm.kernels import kernel_from
 
 if TYPE_CHECKING:
@@ -199,6 +199,7 @@ def _replace_synced(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict
     # Saves 1 MB where a model is used and thrown away.
     import safetensors.numpy
 
+    path = replaceable(path)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         part = Path(folder) / path.name
         part.touch()

@@ -1,10 +1,16 @@
 """Files that are whole or absent."""
 
 import os
+import stat
 
+import numpy as np
 import pytest
+from command_line import two_clouds
 
+import bigsvm
+from bigsvm.errors import DataError, ModelError
 from bigsvm.files import replace_synced
+from bigsvm.report.predictions import write_values
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -20,3 +26,47 @@ def test_interrupted_replacement_leaves_nothing(tmp_path, monkeypatch, error):
         replace_synced(path, b"new")
     assert os.listdir(tmp_path) == ["model"]
     assert path.read_bytes() == b"old"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return bigsvm.SVC().fit(*two_clouds(50)).model_
+
+
+def write_predictions(model, path):
+    write_values(path, np.arange(3.0), np.arange(3))
+
+
+WRITERS = {
+    "file": (lambda model, path: replace_synced(path, b"new"), OSError),
+    "model": (lambda model, path: model.save(path), ModelError),
+    "predictions": (write_predictions, DataError),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+class TestWhatIsThere:
+    """A pipe stands for all that is no file: a device that root renames a file to is gone."""
+
+    def test_is_not_replaced_if_it_is_no_file(self, writer, model, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "link").symlink_to(tmp_path / "pipe")
+        write, error = WRITERS[writer]
+        for name in ("pipe", "link"):
+            with pytest.raises(error, match="Not a file, so it is not replaced"):
+                write(model, tmp_path / name)
+        assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+        assert (tmp_path / "link").is_symlink()
+        assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_is_replaced_behind_a_link(self, writer, model, tmp_path, exists):
+        (tmp_path / "far").mkdir()
+        target = tmp_path / "far" / "target"
+        if exists:
+            target.write_bytes(b"old")
+        (tmp_path / "link").symlink_to(target)
+        WRITERS[writer][0](model, tmp_path / "link")
+        assert (tmp_path / "link").is_symlink()
+        assert target.read_bytes() not in (b"", b"old")
+        assert os.listdir(tmp_path / "far") == ["target"]
