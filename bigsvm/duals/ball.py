@@ -50,12 +50,13 @@ import numpy as np
 from bigsvm.core import ball, smo
 from bigsvm.duals.box import BoxDual, Optimality
 from bigsvm.duals.formulations import (
+    SMALLEST_PENALTY,
     Box,
     Classification,
     Finished,
     Formulation,
     Segment,
-    check_positive,
+    check_penalty,
 )
 from bigsvm.errors import DataError, ParameterError
 
@@ -127,8 +128,8 @@ class BallFormulation(Formulation):
         """Which rows of each class have a variable, (n,) each."""
 
     def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
-        """Which of `rows` have a weight whose ridge float64 holds, (m,)."""
-        return self.penalties(rows) > 1.0 / np.finfo(np.float64).max
+        """Which of `rows` have a weight whose ridge float32 holds, (m,)."""
+        return self.penalties(rows) >= SMALLEST_PENALTY
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
         bound = np.where(self.has_variable(rows), self.penalties(rows), 0.0)
@@ -149,7 +150,7 @@ class L2SVC(BallFormulation, Classification):
     name = "l2-svc"
 
     def __post_init__(self) -> None:
-        check_positive("C", self.C)
+        check_penalty(self.C)
         super().__post_init__()
 
     @property
@@ -184,7 +185,7 @@ class L2OneClass(BallFormulation):
     n_rows: int
 
     def __post_init__(self) -> None:
-        check_positive("C", self.C)
+        check_penalty(self.C)
         if not self.has_variable(slice(None)).any():
             raise DataError("no row has a positive weight; one at least is needed")
 

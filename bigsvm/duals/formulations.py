@@ -33,6 +33,11 @@ NO_MARGIN = 1e-12
 """Of what the variables of a class add up to: a smaller rho is rounding, and says nothing."""
 
 
+SMALLEST_PENALTY = 8.0 / float(np.finfo(np.float32).max)
+"""Of a row with squared losses: its ridge, 1 / this, still is a number of float32, as which SMO
+has it, and so is its sum with kernel values."""
+
+
 class Box(NamedTuple):
     """Linear term and bounds of some variables, each (m,) float64."""
 
@@ -184,6 +189,16 @@ def check_positive(name: str, value: float) -> None:
         raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
 
 
+def check_penalty(C: float) -> None:
+    """Refuse a C of squared losses that is no finite number above 0, or has no ridge in float32."""
+    check_positive("C", C)
+    if C < SMALLEST_PENALTY:
+        raise ParameterError(
+            f"C is {C!r}; with squared losses it must be at least {SMALLEST_PENALTY:.2g}, as 1 / C "
+            "is a number of float32"
+        )
+
+
 def check_nu(nu: float) -> None:
     """Refuse a nu that is not in (0, 1]."""
     if not 0 < nu <= 1:
@@ -233,13 +248,13 @@ class SquaredHingeSVC(Classification):
     C: float
 
     def __post_init__(self) -> None:
-        check_positive("C", self.C)
+        check_penalty(self.C)
         super().__post_init__()
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
         sign, bound = self.sign[rows], self.bounds(rows, self.C)
-        # A weight whose ridge float64 does not hold is none.
-        bound = np.where(bound > 1.0 / np.finfo(np.float64).max, bound, 0.0)
+        # A weight whose ridge float32 does not hold is none.
+        bound = np.where(bound >= SMALLEST_PENALTY, bound, 0.0)
         far = np.where(bound > 0, np.inf, 0.0)
         box = Box(
             linear=sign.astype(np.float64),

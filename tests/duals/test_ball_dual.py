@@ -179,7 +179,7 @@ def test_of_a_definite_kernel_no_energy_is_refused(problem):
 
 def test_a_weight_whose_ridge_is_infinite_is_none():
     sign = np.array([1, -1, 1, 1], np.int8)
-    weights = np.array([1e-320, 1.0, 0.0, 2.0])
+    weights = np.array([1e-39, 1.0, 0.0, 2.0])
     formulation = L2SVC(sign=sign, C=1.0, sample_weight=weights)
     [segment] = formulation.segments(slice(None))
     np.testing.assert_array_equal(segment.ridge, [0, 1, 0, 0.5])

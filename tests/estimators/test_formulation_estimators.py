@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn import svm as peers
+from sklearn.base import clone
 from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -263,6 +264,36 @@ def test_a_weight_too_small_for_float64_is_none():
     tiny = bigsvm.SVC(loss="squared_hinge").fit(X, y, sample_weight=weights)
     without = bigsvm.SVC(loss="squared_hinge").fit(X, y, sample_weight=np.r_[0.0, np.ones(59)])
     np.testing.assert_allclose(tiny.decision_function(X), without.decision_function(X), atol=1e-6)
+
+
+SQUARED = {
+    "l2-svc": bigsvm.L2SVC(),
+    "l2-svc, one against the rest": bigsvm.L2SVC(multiclass="ovr"),
+    "l2-one-class": bigsvm.L2OneClassSVM(),
+    "squared hinge": bigsvm.SVC(loss="squared_hinge"),
+}
+
+
+@pytest.mark.parametrize("kind", SQUARED)
+class TestARidgeTooLargeForFloat32:
+    X, _ = make_moons(60, noise=0.3, random_state=0)
+    y = np.arange(60) % 3
+
+    def test_of_all_rows_is_refused(self, kind):
+        with pytest.raises(ParameterError, match=r"C is 1e-39; with squared losses .* at least"):
+            clone(SQUARED[kind]).set_params(C=1e-39).fit(self.X, self.y)
+
+    def test_of_one_row_leaves_it_out(self, kind):
+        tiny = clone(SQUARED[kind]).fit(self.X, self.y, sample_weight=np.r_[1e-39, np.ones(59)])
+        without = clone(SQUARED[kind]).fit(self.X, self.y, sample_weight=np.r_[0.0, np.ones(59)])
+        np.testing.assert_allclose(
+            tiny.decision_function(self.X), without.decision_function(self.X), atol=1e-6
+        )
+
+    def test_that_just_fits_is_trained_with(self, kind):
+        model = clone(SQUARED[kind]).set_params(C=3e-38).fit(self.X, self.y)
+        assert model.converged_
+        assert np.isfinite(model.decision_function(self.X)).all()
 
 
 def test_numpy_numbers_as_parameters_are_saved(tmp_path, waves):
