@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigsvm.data.sources import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import are_many_classes
+from bigsvm.estimators.problem import are_many_classes, label_array
 from bigsvm.pairs import libsvm_coefficients, support_classes
 from bigsvm.votes import OF_PAIRS
 
@@ -61,7 +61,7 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # sciki
             # So that a saved model says the same.
             model = replace(model, rule=self._rule(model.rule))
         super()._adopt(model)
-        self.classes_ = _label_array(model.classes)
+        self.classes_ = label_array(model.classes)
 
     def _rule(self, trained: str) -> str:
         """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""
@@ -212,12 +212,6 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # sciki
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.calibration is None and not self.warm_start
         return tags
-
-
-def _label_array(classes: Any) -> NDArray[Any]:
-    """Labels of a model as an array; NumPy makes floats of whole numbers around 2**63."""
-    whole = all(isinstance(label, int) for label in classes) and max(classes) >= 2**63
-    return np.asarray(classes, np.uint64 if whole else None)
 
 
 def _values_of_pairs(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
-        self.classes_ = np.asarray(model.classes)
+        self.classes_ = label_array(model.classes)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         return np.asarray(model.intercept)

@@ -128,10 +128,9 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
     Raises
     ------
     DataError
-        One class only, more than two, or another number of labels than rows.
+        As `encode_classes`, or more than two.
     """
-    _check_length(labels, n_rows)
-    classes = np.unique(labels)
+    classes = _classes_of(labels, n_rows)
     if len(classes) != 2:
         listed = ", ".join(str(label) for label in classes[:5])
         raise DataError(
@@ -158,20 +157,45 @@ def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDA
     Raises
     ------
     DataError
-        One class only, labels that have no order or are not numbers, or another number of labels
-        than rows.
+        One class only, labels that have no order or that no model can name, or another number of
+        labels than rows.
     """
+    classes = _classes_of(labels, n_rows)
+    if len(classes) < 2:
+        raise DataError(f"y has one class only ({classes[0]}); at least two are needed")
+    return classes, np.searchsorted(classes, labels).astype(np.int32)
+
+
+def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
+    """Distinct labels, sorted."""
     _check_length(labels, n_rows)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = np.flatnonzero(~np.isfinite(labels))[0]
         raise DataError(f"y of row {row} is {labels[row]}, which is no class; give it a label")
     try:
-        classes, codes = np.unique(labels, return_inverse=True)
+        classes: NDArray[Any] = np.unique(labels)
     except TypeError as error:
         raise DataError(f"the labels have no order ({error}); give labels of one type") from None
-    if len(classes) < 2:
-        raise DataError(f"y has one class only ({classes[0]}); at least two are needed")
-    return classes, codes.astype(np.int32)
+    names = classes.tolist()
+    odd = [name for name in names if not isinstance(name, bool | int | float | str)]
+    if odd:
+        raise DataError(
+            f"label {odd[0]!r} is a {type(odd[0]).__name__}; the classes of a model are bool, int, "
+            "float or str"
+        )
+    if label_array(names).tolist() != names:  # NaN too, which an array of objects may have
+        raise DataError(
+            f"labels from {names[0]!r} to {names[-1]!r} have no type of number in common that "
+            "holds them all; give numbers of one type, or text"
+        )
+    return classes
+
+
+def label_array(classes: Any) -> NDArray[Any]:
+    """Labels of a model as an array; NumPy makes floats of whole numbers around 2**63."""
+    whole = all(isinstance(label, int) for label in classes)
+    unsigned = whole and min(classes) >= 0 and 2**63 <= max(classes) < 2**64
+    return np.asarray(classes, np.uint64 if unsigned else None)
 
 
 class Classes(NamedTuple):

@@ -432,3 +432,13 @@ def test_a_class_without_weight_is_refused_by_name():
         CrammerSingerSVC(class_weight={3: 0}).fit(X, y)
     with pytest.raises(DataError, match="one class only"):
         CrammerSingerSVC().fit(X, np.zeros(len(X)))
+
+
+def test_whole_numbers_on_both_sides_of_the_largest_int64_stay_what_they_are(tmp_path):
+    names = np.array([3, 2**63 + 5, 2**64 - 1], np.uint64)
+    X = np.repeat(np.eye(3), 4, axis=0)
+    model = CrammerSingerSVC().fit(X, np.repeat(names, 4))
+    assert model.classes_.dtype == np.uint64
+    np.testing.assert_array_equal(model.predict(np.eye(3)), names)
+    model.model_.save(tmp_path / "m")
+    assert bigsvm.KernelExpansion.load(tmp_path / "m").classes == names.tolist()

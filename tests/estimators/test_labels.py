@@ -1,0 +1,63 @@
+"""Labels that no model can name, beside rows whose labels nobody but bigsvm looks at."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import bigsvm
+from bigsvm.errors import DataError
+
+CLASSIFIERS = {
+    "pairs": bigsvm.SVC(),
+    "each against the rest": bigsvm.SVC(multiclass="ovr"),
+    "balls": bigsvm.L2SVC(),
+    "held out": bigsvm.SVC(calibration="sigmoid"),
+    "crammer-singer": bigsvm.CrammerSingerSVC(),
+}
+DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[D]")
+NAMES = {
+    "bytes": (np.array([b"a", b"b", b"c"]), "label b'a' is a bytes"),
+    "days": (DAYS, r"label datetime.date\(2020, 1, 1\) is a date"),
+    "longdouble": (np.array([1, 2, 3], np.longdouble), "is a longdouble"),
+    "both ends": (np.array([2**63 + 1, -3, 5], object), "no type of number in common"),
+    "rounded": (np.array([1.5, 2**53 + 1, 5], object), "no type of number in common"),
+    "an object that is nan": (np.array([0.5, np.nan, 5.0], object), "no type of number in common"),
+    "nan": (np.array([0.0, np.nan, 5.0]), "y of row 1 is nan, which is no class"),
+    "infinite": (np.array([0.0, np.inf, 5.0]), "y of row 1 is inf, which is no class"),
+    "mixed": (np.array(["a", 1, "b"], object), "have no order"),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("k", [2, 3])
+def test_they_are_refused_before_training(kind, names, k):
+    labels, words = NAMES[names]
+    X = da.from_array(np.eye(6), chunks=3)
+    if kind == "held out" and k == 3:
+        words = f"{words}|Only binary classification"
+    with pytest.raises(DataError, match=words):
+        clone(CLASSIFIERS[kind]).fit(X, labels[np.arange(6) % k])
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([True, False]),
+        np.array([-0.0, 1.0]),
+        np.array([2**64 - 1, 3], np.uint64),
+        np.array([-(2**63), 2**63 - 1]),
+        np.array(["", "é"]),
+        np.array([2**53 + 1, 5], object),
+        np.array([2**70, 5], object),
+    ],
+    ids=str,
+)
+def test_others_stay_what_they_are_in_a_file(kind, names, tmp_path):
+    X = np.repeat(np.eye(2), 20, axis=0)
+    estimator = clone(CLASSIFIERS[kind]).fit(da.from_array(X, chunks=10), np.repeat(names, 20))
+    assert estimator.predict(np.eye(2)).tolist() == names.tolist()
+    estimator.model_.save(tmp_path / "m")
+    assert bigsvm.KernelExpansion.load(tmp_path / "m").classes == sorted(names.tolist())
