@@ -146,7 +146,10 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
             return as_row_source(X), labels, sample_weight
-        weights = None if weights is None else np.asarray(weights, np.float64)
+        try:
+            weights = None if weights is None else np.asarray(weights, np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"sample_weight must be numbers: {error}") from None
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
@@ -155,7 +158,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             "accept_sparse": "csr",
             "accept_large_sparse": True,
             "order": "C",
-            "dtype": [np.float32, np.float64],
+            "dtype": _types_for(X),
         }
         if not self._needs_y:
             return validate_data(self, X, **options), None
@@ -241,7 +244,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             )  # fmt: skip
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
-            dtype=[np.float32, np.float64], reset=False,
+            dtype=_types_for(X), reset=False,
         )  # fmt: skip
         threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
         return evaluate(model, as_row_source(X), threads)
@@ -257,9 +260,16 @@ def _path(name: str, given: Any) -> str | None:
     """Give a path as a word, for what is written down."""
     if given is None:
         return None
-    if not isinstance(given, str | os.PathLike):
+    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
         raise ParameterError(f"{name} is {given!r}; it must be a path or None")
     return str(os.fspath(given))
+
+
+def _types_for(X: Any) -> list[type[np.floating[Any]]]:
+    """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
+    dtype = getattr(X, "dtype", None)
+    is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
+    return [np.float32, np.float64] if is_small else [np.float64, np.float32]
 
 
 def _is_lazy(X: Any) -> bool:

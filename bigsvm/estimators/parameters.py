@@ -168,9 +168,9 @@ class TrainingParameters:
         if not self.checkpoint_every > 0:
             raise ParameterError(f"checkpoint_every is {self.checkpoint_every!r}; it must be > 0")
         if self.threads is not None and self.threads < 1:
-            raise ParameterError(f"threads is {self.threads!r}; it must be at least 1")
+            raise ParameterError(f"{_shown('threads')} is {self.threads!r}; it must be at least 1")
         if not self.max_seconds > 0:
-            raise ParameterError(f"max_seconds is {self.max_seconds!r}; it must be > 0")
+            raise ParameterError(f"{_shown('max_seconds')} is {self.max_seconds!r}; it must be > 0")
         if self.max_iter != -1 and self.max_iter < 0:
             raise ParameterError(f"max_iter is {self.max_iter!r}; it must be >= 0, or -1 for none")
 

@@ -2,6 +2,7 @@
 
 import pickle
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bigsvm
+from bigsvm.errors import DataError, ParameterError
 
 # An estimator, and a parameter of it to search: the first value is the worse one.
 KINDS = {
@@ -128,3 +130,40 @@ def test_what_each_is_scikit_learn_knows(kind, estimator):
     kinds = [check(estimator) for check in (is_classifier, is_regressor, is_outlier_detector)]
     expected = {**dict.fromkeys(ONE_CLASS, 2), "eps-svr": 1, "nu-svr": 1}.get(kind, 0)
     assert [index for index, is_one in enumerate(kinds) if is_one] == [expected]
+
+
+FAR = 1_600_000_000
+"""Neighbouring float32 are 128 apart there."""
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, da.from_array])
+def test_whole_numbers_are_not_rounded(estimator, target, form):
+    """Nor are those that are predicted for."""
+    near = np.round(MOONS * 50)
+    far = near.astype(np.int64) + FAR
+    expected = clone(estimator.set_params(gamma=1e-3)).fit(near, target)
+    found = estimator.fit(form(far), target)
+    np.testing.assert_allclose(values_of(found, form(far)), values_of(expected, near), atol=1e-2)
+
+
+def test_whole_numbers_of_sparse_rows_are_float64(estimator, target):
+    X = sp.csr_array(np.round(MOONS * 50).astype(np.int64))
+    assert estimator.fit(X, target).support_vectors_.dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16, np.float32])
+def test_small_types_take_no_more_than_float32(estimator, target, dtype):
+    fitted = estimator.fit((MOONS * 50 + 100).astype(dtype), target)
+    assert fitted.support_vectors_.dtype == np.float32
+
+
+def test_weights_that_are_no_numbers_are_refused_beside_a_dask_array(estimator, target):
+    X = da.from_array(MOONS, chunks=50)
+    with pytest.raises(DataError, match="sample_weight must be numbers"):
+        estimator.fit(X, target, sample_weight=["heavy"] * len(MOONS))
+
+
+def test_an_empty_name_is_no_checkpoint(estimator, target):
+    """It would be the folder one is in."""
+    with pytest.raises(ParameterError, match="checkpoint is ''; it must be a path or None"):
+        estimator.set_params(checkpoint="").fit(MOONS, target)

@@ -199,7 +199,7 @@ def test_a_checkpointed_fit_resumes_and_refuses_another_problem(moons, tmp_path)
         ({"class_weight": {0: -1.0}}, "weight -1"),
         ({"class_weight": "fair"}, "must be 'balanced'"),
         ({"max_iter": -2}, "max_iter is -2"),
-        ({"max_time": 0.0}, "max_seconds is 0"),
+        ({"max_time": 0.0}, r"max_seconds \(max_time\) is 0"),
         ({"checkpoint_every": 0}, "checkpoint_every is 0"),
     ],
 )
