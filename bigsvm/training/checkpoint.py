@@ -57,12 +57,17 @@ class Checkpoint:
     Raises
     ------
     CheckpointError
-        The directory cannot be written, or another process is using it.
+        The directory is a store or cannot be written, or another process is using it.
     """
 
     def __init__(self, directory: str | os.PathLike[str], fingerprint: Mapping[str, str]) -> None:
         self.directory = Path(directory)
         self._fingerprint = dict(fingerprint)
+        if (self.directory / "zarr.json").exists():
+            raise CheckpointError(
+                f"{self.directory} is a store, in which a checkpoint has no place; give another "
+                "directory"
+            )
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = self._own(self.directory / "lock")

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from bigsvm import write_store
 from bigsvm.errors import CheckpointError
 from bigsvm.training import checkpoint as module
 from bigsvm.training.checkpoint import Checkpoint
@@ -188,3 +189,11 @@ def test_the_manifest_is_for_people_too(saved):
     manifest = json.loads(text)
     assert manifest["fingerprint"] == FINGERPRINT
     assert manifest["arrays"]["alpha"]["shape"] == [1000]
+
+
+def test_a_store_is_no_place_for_a_checkpoint(tmp_path):
+    write_store(tmp_path / "s.zarr", np.eye(3), np.arange(3))
+    before = sorted(path.name for path in (tmp_path / "s.zarr").iterdir())
+    with pytest.raises(CheckpointError, match="is a store, in which a checkpoint has no place"):
+        Checkpoint(tmp_path / "s.zarr", {})
+    assert sorted(path.name for path in (tmp_path / "s.zarr").iterdir()) == before
