@@ -97,6 +97,8 @@ def command(
             from bigsvm.models.doubt import most_doubtful
             from bigsvm.report import doubt
 
+            if image is not None:
+                doubt.check_number(min(doubtful, len(trained.support)))
             shape = doubt.image_side(trained, side, wanted=image is not None)
             found = most_doubtful(
                 trained,

@@ -30,6 +30,10 @@ NEGLIGIBLE = 0.005
 ON = 0.5
 """Of the range of an image: where there are no colours, brighter pixels are drawn."""
 IMAGES_A_LINE = 5
+MOST_IMAGES = 200
+"""In a file. matplotlib takes 11 seconds for them, 30 for twice as many, more than 240 for 1400."""
+LEAST_SHARE = 0.25
+"""Of the pixels of an image, to be columns: images then are no larger than a few times the rows."""
 
 
 def records(model: KernelExpansion, found: Doubtful, originals: Sequence[int]) -> Records:
@@ -84,6 +88,20 @@ def _name(label: object) -> str:
 # -- images ------------------------------------------------------------------------------------
 
 
+def check_number(count: int) -> None:
+    """Refuse more rows than a file of images has room for.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if count > MOST_IMAGES:
+        raise ParameterError(
+            f"{count} rows are to be drawn, and an image has room for {MOST_IMAGES}; give a lower "
+            "--doubtful, or leave --image out"
+        )
+
+
 def image_side(model: KernelExpansion, given: int | None, *, wanted: bool) -> int | None:
     """Pixels on a side of the rows as images; None where they are none.
 
@@ -106,6 +124,11 @@ def image_side(model: KernelExpansion, given: int | None, *, wanted: bool) -> in
         raise ParameterError(
             f"side is {given}, but rows have {columns} columns, more than {given} x {given}; give "
             f"{isqrt(columns - 1) + 1}, or leave it out"
+        )
+    if given is not None and columns < LEAST_SHARE * given**2:
+        raise ParameterError(
+            f"side is {given}, but rows have {columns} columns, of {given} x {given} pixels less "
+            f"than {LEAST_SHARE:.0%}; give {isqrt(columns - 1) + 1}, or leave it out"
         )
     side = given or isqrt(columns)
     if model.kernel.product == "lookup" or (given is None and side**2 != columns):

@@ -235,3 +235,19 @@ def test_what_cannot_be_inspected_is_refused(folder, data, tmp_path):
         "inspect", folder / "model", folder / "train.zarr", "--image", tmp_path / "no" / "x.png"
     )
     assert "make it first" in told
+
+
+@pytest.mark.parametrize("side", ["17", "100000", "3000000000"])
+def test_an_image_much_larger_than_the_rows_is_refused(folder, side):
+    told = error_of("inspect", folder / "model", folder / "train.zarr", "--side", side)
+    assert "pixels less than 25%; give 8, or leave it out" in told
+    shown = run_here("inspect", folder / "model", folder / "train.zarr", "--side", "16")
+    assert "looks like" in shown.stdout
+
+
+def test_more_rows_than_an_image_has_room_for_are_refused(folder, tmp_path, monkeypatch):
+    inspect = ("inspect", folder / "model", folder / "train.zarr", "--image", tmp_path / "x.png")
+    monkeypatch.setattr("bigsvm.report.doubt.MOST_IMAGES", 4)
+    told = error_of(*inspect, "--doubtful", "5")
+    assert "5 rows are to be drawn, and an image has room for 4; give a lower --doubtful" in told
+    assert not (tmp_path / "x.png").exists()
