@@ -38,7 +38,8 @@ def expansion_of_classes(trained: Trained[Functions]) -> KernelExpansion:
     """Make the model of one function for each class; it keeps how many rows of each support it."""
     of_class = trained.functions.label
     sizes = np.bincount(of_class, minlength=len(trained.classes))
-    return _expansion(trained, of_class, "ovr", {"n_support_of_classes": sizes.tolist()})
+    found = {"n_support_of_classes": sizes.tolist(), **_least_sure_class(trained.functions)}
+    return _expansion(trained, of_class, "ovr", found)
 
 
 def _expansion(
@@ -88,3 +89,12 @@ def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
             "rho": float(functions.rho[worst]),
         }
     }
+
+
+def _least_sure_class(functions: Functions) -> dict[str, Any]:
+    """Find the class of the smallest rho, where there are such; the gap is that of all classes."""
+    rho, gap = np.abs(functions.rho), functions.certificate.gap
+    if gap is None or not np.isfinite(rho).all():
+        return {}
+    worst = int(np.argmin(rho))
+    return {"least_sure": {"class": worst, "gap": gap, "rho": float(functions.rho[worst])}}

@@ -295,6 +295,11 @@ class KernelExpansion:
             first, second = (self.classes[code] for code in pair["classes"])
             alone = self._doubt(pair["rho"], pair["gap"])
             return None if alone is None else f"classes {first!r} and {second!r}: {alone}"
+        one = self.certificate.get("least_sure")
+        if one is not None and self.classes is not None:
+            alone = self._doubt(one["rho"], one["gap"])
+            label = self.classes[one["class"]]
+            return None if alone is None else f"class {label!r} against the rest: {alone}"
         return self._doubt(self.certificate.get("rho"), self.certificate.get("gap"))
 
     def _doubt(self, rho: float | None, gap: float | None) -> str | None:

@@ -13,9 +13,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_vs_one import clouds, values
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
 
+import bigsvm
 from bigsvm import write_store
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
@@ -285,3 +287,11 @@ def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     )
     assert whole.certificate.converged
     assert_same_bits(found, whole)
+
+
+def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():
+    """As of two classes, and of pairs: the values of such a function are all 0."""
+    with pytest.warns(ConvergenceWarning, match=r"class 0 against the rest: nu is .* raise nu"):
+        model = bigsvm.NuSVC(nu=0.1, multiclass="ovr").fit(np.ones((40, 3)), np.arange(40) % 4)
+    assert model.converged_
+    assert not model.decision_function(np.ones((1, 3))).any()
