@@ -8,6 +8,8 @@ import shlex
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import xxhash
+
 from bigsvm import __version__
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.report.describe import Lines
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NAME = "run.json"
 
 
@@ -83,6 +85,7 @@ class Run:
             "zero_based": self.zero_based,
             "parameters": self.parameters,
         }
+        record["xxh3"] = _digest(record)
         try:
             replace_synced(directory / NAME, json.dumps(record, indent=1).encode() + b"\n")
         except OSError as error:
@@ -106,6 +109,9 @@ class Run:
                     f"{path} has format {version}, newer than {FORMAT_VERSION}; resume with bigsvm "
                     f"{record.get('bigsvm')}"
                 )
+            # In format 1 there was none.
+            if version > 1 and record.pop("xxh3") != _digest({"format_version": version, **record}):
+                raise ValueError("its content does not match its hash")
             record.pop("bigsvm")
             return cls(**record)
         except FileNotFoundError:
@@ -117,6 +123,10 @@ class Run:
                 f"{path} is damaged ({error}); give the whole command again with --checkpoint "
                 f"{directory}"
             ) from error
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(record, sort_keys=True).encode())
 
 
 def absolute(source: str) -> str:

@@ -8,7 +8,8 @@ import pytest
 from command_line import LITTLE, answer, error_of, run_here
 
 from bigsvm import KernelExpansion, open_store
-from bigsvm.errors import DataError
+from bigsvm.cli.runs import Run
+from bigsvm.errors import CheckpointError, DataError
 
 
 class TestTrain:
@@ -201,3 +202,25 @@ class TestCheckpoint:
         if content is not None:
             (tmp_path / "run.json").write_bytes(content)
         assert words in error_of("train", "--resume", tmp_path)
+
+
+def test_no_bit_of_a_saved_run_flips_unseen(tmp_path):
+    run = Run(source="/s.zarr", model="/m", parameters={"C": 1.5, "tol": 1e-3, "memory": "1GB"})
+    run.save(tmp_path)
+    path = tmp_path / "run.json"
+    content, refused = path.read_bytes(), 0
+    for place in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            assert Run.load(tmp_path) == run  # of white space between words
+        except CheckpointError:
+            refused += 1
+    assert refused > 6 * len(content)
+
+
+def test_a_run_saved_without_a_hash_is_read(tmp_path):
+    record = {"format_version": 1, "bigsvm": "0.1.0", "source": "/s.zarr", "model": "/m"}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    assert Run.load(tmp_path) == Run(source="/s.zarr", model="/m")
