@@ -13,7 +13,7 @@ times, as often as the paper repeats an experiment: one part is too few to tell 
 grid apart, whose accuracies differ by less than it varies. As there, C and the one σ of all pairs
 are searched for together in ten folds for usps and pendigits; σ² is the average squared distance,
 times or divided by 2, 4 or 8. Chosen is what has most rows right over all parts, of equals the
-smallest C. A point that is more than two standard errors behind the best, over the parts so far, is
+smallest C. A point that is more than a standard error behind the best, over the parts so far, is
 not tried on further ones.
 
 ``sampled`` is certify=False, over seeds; ``certified`` one run. Held against the paper's accuracy:
@@ -61,7 +61,7 @@ GRID = tuple(2.0**k for k in range(13))
 VALIDATED = 0.3
 PARTS = 5
 FOLDS = 10
-REACH = 2.0
+REACH = 1.0
 """Standard errors, of a number of errors, that a point may be behind the best."""
 SIGMAS = tuple(2.0**k for k in range(-3, 4))
 """Factors of gamma where sigma is searched for."""
