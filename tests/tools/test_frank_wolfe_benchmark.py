@@ -184,14 +184,13 @@ def validation(monkeypatch):
 
         def fit(self, run, split):
             model = run.make()
-            C, gamma = (getattr(model, "estimator", model).get_params()[p] for p in ("C", "gamma"))
             part = len({held for _, _, held in self.fits} | {tuple(split.test_x[:, 0])}) - 1
-            self.fits.append((C, tuple(split.x[:, 0]), tuple(split.test_x[:, 0])))
-            return of(self.accuracy(C, gamma, part), converged=C < 4096)
+            self.fits.append((model.C, tuple(split.x[:, 0]), tuple(split.test_x[:, 0])))
+            return of(self.accuracy(model.C, model.gamma, part), converged=model.C < 4096)
 
-        def choose(self, *, n_rows=100, name="toy", n_classes=2, **options):
-            x, y = np.arange(float(n_rows))[:, None], np.arange(n_rows) % n_classes * 1.0
-            setting = frank_wolfe_tables.Setting(1.0 if n_classes == 2 else None, 120.0, 1)
+        def choose(self, *, n_rows=100, name="toy", **options):
+            x, y = np.arange(float(n_rows))[:, None], np.arange(n_rows) % 2 * 1.0
+            setting = frank_wolfe_tables.Setting(1.0, 120.0, 1)
             return frank_wolfe_tables.choose(Parts(name, x, y, x, y, ""), setting, **options)
 
     found = Validation()
@@ -242,21 +241,13 @@ def test_fewer_rows_are_validated_where_asked(validation):
 
 
 def test_sigma_is_searched_for_in_folds_where_the_paper_did(validation):
-    unit = frank_wolfe_common.gamma_of(np.arange(100.0)[:, None])
     validation.accuracy = lambda C, gamma, part: (
-        90.0 - 10 * abs(np.log2(C) - 3) - 10 * abs(np.log2(gamma / unit / 4))
+        90.0 - 10 * abs(np.log2(C) - 3) - 10 * abs(np.log2(gamma / 4))
     )
-    C, gamma, accuracy, *_, how = validation.choose(name="pendigits", n_classes=10)
-    assert (C, gamma, accuracy, how) == (8.0, 4 * unit, 90.0, "10 folds of 100 rows")
+    C, gamma, accuracy, *_, how = validation.choose(name="pendigits")
+    assert (C, gamma, accuracy, how) == (8.0, 4.0, 90.0, "10 folds of 100 rows")
     held_out = {held for _, _, held in validation.fits}
     assert sorted(sum(held_out, ())) == list(range(100))
-
-
-def test_each_pair_has_the_sigma_of_its_own_rows(validation):
-    gammas = set()
-    validation.accuracy = lambda C, gamma, part: gammas.add(gamma) or 50.0
-    assert validation.choose(n_classes=3).gamma is None
-    assert gammas == {"mean-distance"}
 
 
 def test_votes_of_pairs_are_counted_as_the_classifier_counts_them():
@@ -278,7 +269,7 @@ def test_tables_of_tiny_data_from_end_to_end(folder, monkeypatch, capsys):
     assert frank_wolfe.main(["tables", *given]) == 0
     printed = capsys.readouterr()
     assert "skipped w1a" in printed.err
-    assert "3 classes; gamma of each pair, C " in printed.out
+    assert "3 classes; gamma " in printed.out
     assert " % in 5 random parts of 60 rows)" in printed.out
     assert "values divided by 255" in printed.out
     assert cells(printed.out, "cvm")[1:2] == ["83.52 ± 0.01"]
