@@ -269,6 +269,8 @@ def test_tables_of_tiny_data_from_end_to_end(folder, monkeypatch, capsys):
     assert frank_wolfe.main(["tables", *given]) == 0
     printed = capsys.readouterr()
     assert "skipped w1a" in printed.err
+    unit = frank_wolfe_common.gamma_of(frank_wolfe_common.read("a1a").x)
+    assert f"2 classes; gamma {2 * unit:.4g}, C " in printed.out
     assert "3 classes; gamma " in printed.out
     assert " % in 5 random parts of 60 rows)" in printed.out
     assert "values divided by 255" in printed.out
