@@ -4,7 +4,7 @@ As in sections 5.2 and 5.5 of frank-wolfe.txt: ε = 1e-6, samples of 59 rows, on
 there are more classes than two; votes are LIBSVM's, which LibCVM is made of, and L2SVC's: ties go
 to the first class. The kernel is exp(-d²/σ²), σ² half the average squared distance of two rows: the
 paper prints 2σ² and the average, LibCVM's manual 1/γ = Σ d²/m², which is half the average if the
-sum has each two rows once. It is the reading that the paper's own accuracies of CVM agree with: so
+sum has each pair once. It is the reading that the paper's own accuracies of CVM agree with: so
 read, a single C gives them within 0.1 on all of a1a to a7a (C 2), and on w1a to w8a (C 8); of the
 Adult series no C of the grid does within 0.2 if σ² is the average, or twice that.
 
@@ -13,8 +13,9 @@ the paper takes CVM's, which are the same. A random 30 % of the training part is
 times, as often as the paper repeats an experiment: one part is too few to tell neighbours in the
 grid apart, whose accuracies differ by less than it varies. As there, C and σ are searched for
 together in ten folds for usps and pendigits; σ² is that of the others, times or divided by 2, 4 or
-8. Chosen is what has most rows right over all parts, of equals the smallest C. A point that is more
-than a standard error behind the best, over the parts so far, is not tried on further ones.
+8. Chosen is what has most rows right over all parts, of equals the smallest gamma, then C. A point
+that is more than a standard error behind the best, over the parts so far, is not tried on further
+ones. --validation-rows has all of this done with random rows of the training part.
 
 ``sampled`` is certify=False, over seeds; ``certified`` one run. Held against the paper's accuracy:
 the mean of the sampled ones, which may be its standard deviation below that of the same method (of
