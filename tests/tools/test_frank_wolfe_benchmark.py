@@ -66,9 +66,9 @@ def test_tables_of_the_paper_are_whole():
 
 
 def test_raw_values_are_divided_by_the_largest_of_the_training_part(folder):
-    write(folder, "letter", 30, n_classes=3, largest=15)
+    write(folder, "pendigits", 30, n_classes=3, largest=15)
     write(folder, "usps", 30, n_classes=3)
-    parts = frank_wolfe_common.read("letter")
+    parts = frank_wolfe_common.read("pendigits")
     assert parts.scaled.startswith("values divided by 15,")
     assert parts.x.dtype == np.float32
     assert parts.x.max() == 1
@@ -123,7 +123,7 @@ def outcome(sampled, certified, *, n_certified=13, name="a1a"):
     return frank_wolfe_tables.Outcome(
         Parts(name, np.zeros((2, 3)), y, np.zeros((2, 3)), y, ""),
         frank_wolfe_tables.Setting(0.1, 120.0, 2),
-        frank_wolfe_tables.Chosen(4.0, 0.1, 81.0, n_certified, 13),
+        frank_wolfe_tables.Chosen(4.0, 0.1, 81.0, n_certified, 13, "10 folds of 20 rows"),
         sampled,
         certified,
     )
@@ -158,7 +158,7 @@ def test_what_did_not_come_to_its_end_is_said():
     sampled = {"fw": [of(80.0, reasons=("sampled",)), late], "mfw": [of(81, reasons=("sampled",))]}
     found = outcome(sampled, {"fw": late, "mfw": of(82.0)}, n_certified=11)
     assert frank_wolfe_tables.notes(found) == [
-        "C was chosen among models of which 2 of 13 were not certified in 120 s",
+        "C was chosen by fits of which 2 of 13 were not certified in 120 s",
         "fw was not certified: time_limit, allowed 120 s",
         "sampled fw did not end at a sample: time_limit",
     ]
@@ -173,49 +173,110 @@ def test_where_the_paper_searched_for_sigma_it_is_said():
     assert frank_wolfe_tables.notes(outcome({}, {})) == []
 
 
-def test_the_smallest_of_equal_C_is_chosen_on_rows_that_were_not_trained_on(monkeypatch):
-    seen = []
+@pytest.fixture
+def validation(monkeypatch):
+    """Validate without training: of what is set, by C, and what each fit was given."""
 
-    def fit(run, split):
-        C = run.make().C
-        seen.append((set(split.x[:, 0]), set(split.test_x[:, 0])))
-        return of({4.0: 90.0, 8.0: 90.0}.get(C, 50.0), converged=C < 4096)
+    class Validation:
+        def __init__(self):
+            self.accuracy = lambda C, gamma, part: 50.0
+            self.fits = []  # C, rows trained on, rows held out
 
-    monkeypatch.setattr(frank_wolfe_tables, "fit", fit)
-    x, y = np.arange(100.0)[:, None], np.arange(100) % 2 * 1.0
-    parts = Parts("toy", x, y, x, y, "")
-    setting = frank_wolfe_tables.Setting(1.0, 120.0, 1)
-    assert frank_wolfe_tables.choose(parts, setting) == (4.0, 1.0, 90.0, 12, 13)
-    trained, held_out = seen[0]
-    assert (len(trained), len(held_out)) == (70, 30)
-    assert not trained & held_out
+        def fit(self, run, split):
+            model = run.make()
+            part = len({held for _, _, held in self.fits} | {tuple(split.test_x[:, 0])}) - 1
+            self.fits.append((model.C, tuple(split.x[:, 0]), tuple(split.test_x[:, 0])))
+            return of(self.accuracy(model.C, model.gamma, part), converged=model.C < 4096)
+
+        def choose(self, *, n_rows=100, name="toy", **options):
+            x, y = np.arange(float(n_rows))[:, None], np.arange(n_rows) % 2 * 1.0
+            setting = frank_wolfe_tables.Setting(1.0, 120.0, 1)
+            return frank_wolfe_tables.choose(Parts(name, x, y, x, y, ""), setting, **options)
+
+    found = Validation()
+    monkeypatch.setattr(frank_wolfe_tables, "fit", found.fit)
+    return found
 
 
-def test_sigma_is_searched_for_where_the_paper_did(monkeypatch):
-    def fit(run, split):
-        model = run.make()
-        return of(60.0 - abs(np.log2(model.C) - 3) - abs(np.log2(model.gamma / 8)))
+def test_C_is_validated_on_random_parts_that_were_not_trained_on(validation):
+    validation.accuracy = lambda C, gamma, part: {4.0: 90.0, 8.0: 90.0}.get(C, 50.0)
+    found = validation.choose()
+    assert found == (4.0, 1.0, 90.0, 20, 21, "5 random parts of 100 rows")  # the smallest of equals
+    parts = {(trained, held) for _, trained, held in validation.fits}
+    assert len(parts) == 5
+    for trained, held in parts:
+        assert (len(trained), len(held)) == (70, 30)
+        assert not set(trained) & set(held)
 
-    monkeypatch.setattr(frank_wolfe_tables, "fit", fit)
-    x, y = np.arange(100.0)[:, None], np.arange(100) % 2 * 1.0
-    setting = frank_wolfe_tables.Setting(2.0, 120.0, 1)
-    found = frank_wolfe_tables.choose(Parts("pendigits", x, y, x, y, ""), setting)
-    assert found == (8.0, 8.0, 60.0, 91, 91)
+
+def test_the_mean_of_all_parts_counts_and_no_single_one(validation):
+    validation.accuracy = lambda C, gamma, part: {
+        2.0: (97.0, 90.0, 90.0, 90.0, 90.0)[part],
+        16.0: 95.0,
+    }.get(C, 80.0)
+    assert validation.choose(n_rows=200)[:3] == (16.0, 1.0, 95.0)
+
+
+def test_what_is_far_behind_is_not_tried_again(validation):
+    validation.accuracy = lambda C, gamma, part: {1.0: 90.0, 2.0: 86.7, 4.0: 80.0}.get(C, 20.0)
+    assert validation.choose().n_tried == 13 + 2 + 2 + 2 + 1
+    tried = [C for C, _, _ in validation.fits]
+    # 24 of 30 right are 3 behind the best, more than √(3 + 1); 26 are 1; 104 of 120 4, of √(12 + 1)
+    assert [tried.count(C) for C in (1.0, 2.0, 4.0, 8.0)] == [5, 4, 1, 1]
+
+
+def test_one_error_more_than_none_is_not_far_behind(validation):
+    validation.accuracy = lambda C, gamma, part: 100.0 if C != 4 or part == 0 else 96.7
+    validation.choose(n_rows=100)
+    assert [C for C, _, _ in validation.fits].count(4.0) >= 3
+
+
+def test_fewer_rows_are_validated_where_asked(validation):
+    found = validation.choose(most_rows=20)
+    assert found.how == "5 random parts of 20 rows"
+    _, trained, held = validation.fits[0]
+    assert (len(trained), len(held)) == (14, 6)
+    assert set(trained + held) < set(range(100))
+    assert validation.choose(most_rows=100).how == "5 random parts of 100 rows"
+
+
+def test_sigma_is_searched_for_in_folds_where_the_paper_did(validation):
+    validation.accuracy = lambda C, gamma, part: (
+        90.0 - 10 * abs(np.log2(C) - 3) - 10 * abs(np.log2(gamma / 4))
+    )
+    C, gamma, accuracy, *_, how = validation.choose(name="pendigits")
+    assert (C, gamma, accuracy, how) == (8.0, 4.0, 90.0, "10 folds of 100 rows")
+    held_out = {held for _, _, held in validation.fits}
+    assert sorted(sum(held_out, ())) == list(range(100))
+
+
+def test_votes_of_pairs_are_counted_as_the_classifier_counts_them():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((300, 2)), rng.integers(5, size=300) + 1.0  # noise: many ties
+    model = bigsvm.L2SVC(gamma=3.0)
+    pairs = frank_wolfe_tables.OneVersusOne(model).fit(x, y)
+    new = rng.random((2000, 2))
+    expected = model.fit(x, y).predict(new)
+    np.testing.assert_array_equal(pairs.predict(new), expected)
+    assert (model.set_params(break_ties=True).predict(new) != expected).any()
 
 
 def test_tables_of_tiny_data_from_end_to_end(folder, monkeypatch, capsys):
     monkeypatch.setattr(frank_wolfe_tables, "GRID", (1.0, 8.0))
     write(folder, "a1a", 60)
-    write(folder, "letter", 60, n_classes=3, largest=15)
-    given = ["--data", "a1a", "w1a", "letter", "--seeds", "2", "--solvers", "cvm", "pairwise"]
+    write(folder, "mnist", 60, n_classes=3, largest=255)
+    given = ["--data", "a1a", "w1a", "mnist", "--seeds", "2", "--solvers", "cvm", "pairwise"]
     assert frank_wolfe.main(["tables", *given]) == 0
     printed = capsys.readouterr()
     assert "skipped w1a" in printed.err
-    assert "3 classes" in printed.out
-    assert "values divided by 15" in printed.out
+    unit = frank_wolfe_common.gamma_of(frank_wolfe_common.read("a1a").x)
+    assert f"2 classes; gamma {2 * unit:.4g}, C " in printed.out
+    assert "3 classes; gamma " in printed.out
+    assert " % in 5 random parts of 60 rows)" in printed.out
+    assert "values divided by 255" in printed.out
     assert cells(printed.out, "cvm")[1:2] == ["83.52 ± 0.01"]
     assert cells(printed.out, "pairwise")[1:4:2] == ["-", "-"]
-    assert "letter: certified pairwise, %" in printed.out
+    assert "mnist: certified pairwise, %" in printed.out
     assert printed.out.rstrip().endswith("of 8 hold")
 
 
@@ -319,6 +380,7 @@ def test_solvers_of_tiny_data_from_end_to_end(folder, capsys):
         [],
         ["tables", "--seeds", "0"],
         ["tables", "--data", "kdd99"],
+        ["tables", "--validation-rows", "0"],
         ["speed", "--C", "0"],
         ["growth", "--repeats", "0"],
         ["scale", "--rows", "0"],

@@ -56,6 +56,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     tables.add_argument("--seeds", type=int, default=5)
     tables.add_argument("--solvers", nargs="+", choices=SOLVERS, default=list(SOLVERS))
     tables.add_argument("--patience", type=float, default=120.0, help="seconds of a run")
+    tables.add_argument(
+        "--validation-rows", type=int, help="choose C with so many rows at most; default: all"
+    )
 
     speed = commands.add_parser("speed")
     three = ("a9a", "w8a", "mnist")
@@ -90,7 +93,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for command in (tables, speed, growth, scale):
         command.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
-    for name in ("seeds", "repeats", "rows", "most_steps", "threads", "C", "give_up", "patience"):
+    for name in (
+        *("seeds", "repeats", "rows", "most_steps", "threads", "C", "give_up", "patience"),
+        "validation_rows",
+    ):
         value = getattr(options, name, None)
         if value is not None and not value > 0:
             parser.error(f"--{name.replace('_', '-')} must be more than 0")

@@ -25,7 +25,7 @@ SOLVERS = ("cvm", "fw", "mfw", "pairwise")
 SAMPLING = 59
 """Rows of a sample in the paper (section 5.2.3)."""
 TINY_ROWS = 300
-DENSE = ("usps", "letter", "pendigits", "mnist")
+DENSE = ("usps", "letter.scale", "pendigits", "mnist")
 """Data sets whose rows are trained as arrays: about a fifth of their values or more is not zero."""
 
 
