@@ -137,7 +137,7 @@ def of(accuracy, **changed):
     ("solver", "accuracy", "holds"),
     [
         ("fw", 97.23, True),  # 97.31 less 0.0854
-        ("fw", 97.22, False),
+        ("fw", 97.21, False),
         ("pairwise", 97.80, True),  # CVM's, the best: 97.80 less 0.00281
         ("pairwise", 97.79, False),
     ],

@@ -310,7 +310,9 @@ def checks(outcome: Outcome) -> list[Check]:
 
 
 def _at_least(name: str, found: float, limit: float) -> Check:
-    return Check(name, f"{found:.3f}", f"≥ {limit:.3f}", found >= limit)
+    """Compare two decimals, as many as the paper prints of an accuracy."""
+    found, limit = round(found, 2), round(limit, 2)
+    return Check(name, f"{found:.2f}", f"≥ {limit:.2f}", found >= limit)
 
 
 def run(options: argparse.Namespace) -> int:
