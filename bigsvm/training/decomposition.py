@@ -8,7 +8,8 @@ scope. Over and over the loop does::
     sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
     grow     f of the next rows, while the scope is not all of them
 
-until the KKT gap over all rows is at most tol.
+until the KKT gap over all rows is at most tol. Of very many functions each has a working set of its
+own instead of active rows, see `bigsvm.training.all_columns`; the rest is the same.
 """
 
 from __future__ import annotations
