@@ -189,5 +189,8 @@ class HeldClasses(NamedTuple):
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
         sign = np.where(order < len(one), np.int8(-1), np.int8(1))
-        places = rows if self.rows is None else np.searchsorted(self.rows, rows)
-        return PairRows(ChosenRows(self.source, places), rows, sign)
+        return PairRows(ChosenRows(self.source, self.places(rows)), rows, sign)
+
+    def places(self, rows: Indices) -> Indices:
+        """Places in the source of some of all rows."""
+        return rows if self.rows is None else np.searchsorted(self.rows, rows)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 import numpy as np
 
 from bigsvm.duals.column_steps import ColumnSteps
+from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.problem import Problem
@@ -190,18 +191,15 @@ class OneVsRestDual(Dual[ColumnsAt]):
     def optimality(
         self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
     ) -> ColumnsAt:
-        columns = tuple(
-            dual.optimality(alpha[:, c], outputs[:, c], rows=rows)
-            for c, dual in enumerate(self.duals)
-        )
-        free = np.zeros(len(alpha), np.bool_)
-        for c, dual in enumerate(self.duals):
-            dual.mark_free(alpha[:, c], free, rows=rows)
+        columns, free = [], np.zeros(len(alpha), np.bool_)
+        for c, (a, f) in columns_in_turn(alpha, outputs):
+            columns.append(self.duals[c].optimality(a, f, rows=rows))
+            self.duals[c].mark_free(a, free, rows=rows)
         n_support = sum(
             int(np.count_nonzero(alpha[a : a + SCAN_ROWS].any(axis=1)))
             for a in range(0, len(alpha), SCAN_ROWS)
         )
-        return ColumnsAt(columns, n_support, int(np.count_nonzero(free)))
+        return ColumnsAt(tuple(columns), n_support, int(np.count_nonzero(free)))
 
     def goal(self, tol: float, at: ColumnsAt) -> float:
         """Gap that the column needs which asks for the smallest."""
@@ -222,7 +220,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
         return np.stack(list(columns), axis=1)
 
     def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
-        return sum(dual.n_bounded(alpha[:, c], rows) for c, dual in enumerate(self.duals))
+        return sum(self.duals[c].n_bounded(a, rows) for c, (a,) in columns_in_turn(alpha))
 
     def filled(self, alpha: Values, outputs: Values) -> Values:
         if self.formulation.columns[0].sums(slice(0, 0)) is None:
@@ -287,8 +285,8 @@ class OneVsRestDual(Dual[ColumnsAt]):
         self, alpha: Values, outputs: Values, *, tol: float, error: float
     ) -> NDArray[np.int64]:
         chosen = np.zeros(len(alpha), np.bool_)
-        for c, dual in enumerate(self.duals):
-            chosen[dual.doubtful(alpha[:, c], outputs[:, c], tol=tol, error=error)] = True
+        for c, (a, f) in columns_in_turn(alpha, outputs):
+            chosen[self.duals[c].doubtful(a, f, tol=tol, error=error)] = True
         rows = np.flatnonzero(chosen)
         return rows[~alpha[rows].any(axis=1)]
 

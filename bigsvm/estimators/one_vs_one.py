@@ -6,13 +6,15 @@ each pair is otherwise trained as the two classes alone would be.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigsvm.budget import parse_bytes
+from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
+from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
@@ -32,16 +34,19 @@ from bigsvm.estimators.running import (
     provenance_of,
 )
 from bigsvm.estimators.variables import make_variables
+from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.multiclass import PairTraining
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, RECORD, PairLog, Solved
 from bigsvm.training.saving import Saver
+from bigsvm.training.small_pairs import SmallPairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.class_rows import PairRows
+    from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
     from bigsvm.data.scaler import Scaler
     from bigsvm.duals.formulations import Classification
@@ -151,7 +156,22 @@ def train_one_vs_one(
     with (
         Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
         open_checkpoint(parameters, fingerprint) as checkpoint,
+        ExitStack() as stack,
     ):
+        small = None
+        if problem.are_small_solved_together:
+            exact = KernelTiles(
+                kernel,
+                centre=centre,
+                threads=parameters.threads or available_processors(),
+                dtype=np.float64,
+                offset=problem.offset,
+            )
+            small = stack.enter_context(
+                SmallPairs(
+                    rows, stack.enter_context(exact), problem.bounds_of_class, tol=parameters.tol
+                )
+            )
         log = PairLog(checkpoint, problem.n_pairs, source, room=budget.coefficients)
         plan = budget.largest
         hooks.listener(
@@ -171,6 +191,7 @@ def train_one_vs_one(
             ),
             limits=limits_of(parameters, hooks),
             listener=hooks.listener,
+            small=small,
         ).run()
     return Trained(
         problem.classes,
@@ -301,6 +322,18 @@ class Pairs:
             raise ParameterError(
                 f"classes {labels[first]!r} and {labels[second]!r}: {error}"
             ) from None
+
+    @property
+    def are_small_solved_together(self) -> bool:
+        """Whether pairs of small classes need no runs of their own: C-SVC by the usual steps."""
+        given = self._parameters
+        usual = given.working_set != "all" and given.selection in ("auto", "second-order")
+        return self.name == CSVC.name and usual and not given.takes_kernel_matrix
+
+    def bounds_of_class(self, one: int, rows: Indices) -> NDArray[np.float64]:
+        """C of rows of a class, (m,)."""
+        bound = np.full(len(rows), self._parameters.C * float(self.class_weight[one]))
+        return bound if self.weights is None else bound * self.weights[rows]
 
     def of_pair(self, pair: tuple[int, int], rows: PairRows) -> Classification:
         """Make the problem of two classes."""

@@ -8,7 +8,8 @@ scope. Over and over the loop does::
     sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
     grow     f of the next rows, while the scope is not all of them
 
-until the KKT gap over all rows is at most tol.
+until the KKT gap over all rows is at most tol. Of very many functions each has a working set of its
+own instead of active rows, see `bigsvm.training.all_columns`; the rest is the same.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bigsvm.duals.subproblem import Progress
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
 from bigsvm.training.active_columns import ActiveColumns
+from bigsvm.training.all_columns import AllColumns
 from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
@@ -195,6 +197,19 @@ class Decomposition:
         if at.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
             return
+        if self._choice.by_columns:
+            found = self._all_columns().choose(
+                self._choice, tol=count.active_tol, look=self._watch.look
+            )
+            nobody = np.empty((0, *alpha.shape[1:]))
+            self.state = self.state._replace(
+                active=np.empty(0, np.int64), active_alpha=nobody, active_outputs=nobody,
+                working=found.places, working_alpha=found.alpha, working_gradient=found.gradient,
+                pair=np.full(2, -1, np.int64),
+            )  # fmt: skip
+            count.sub_steps, count.sub_tol, count.rows_done = 0, found.tol, 0
+            count.phase = Phase.SOLVE if len(found.places) else Phase.SWEEP
+            return
         active = self._choice.active_rows(alpha, outputs, at, swept=count.n_sweeps > 0)
         self.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
@@ -235,11 +250,16 @@ class Decomposition:
 
     def _was_slow(self) -> bool:
         """Whether the last working set had pair steps without an end."""
-        size = len(self.state.active)
+        size = max(len(self.state.active), len(self.state.working))
         return self.count.sub_steps >= max(MANY_STEPS, MANY_PER_ROW * size)
 
     def _solve(self) -> None:
         """One working set of the active rows after the other, until they are optimal."""
+        if self._works_by_columns():
+            self._work_on(self._all_columns())
+            self.count.n_working_sets += 1
+            self.count.rows_done, self.count.phase = 0, Phase.SWEEP
+            return
         state = self.state
         kind = ActiveColumns if self.dual.columns else ActiveRows
         active = kind(
@@ -285,7 +305,15 @@ class Decomposition:
         )
         return True
 
-    def _work_on(self, active: ActiveRows) -> Progress:
+    def _works_by_columns(self) -> bool:
+        """Whether the working set is of functions among all rows; a saved one stays what it is."""
+        return self.state.works_on_variables and not len(self.state.active)
+
+    def _all_columns(self) -> AllColumns:
+        alpha, outputs = self._of_scope()
+        return AllColumns(self.dual, self.tiles, self.source, alpha, outputs)
+
+    def _work_on(self, active: ActiveRows | AllColumns) -> Progress:
         """Pair steps on the working set, in slices, until its tolerance is reached."""
         state, count = self.state, self.count
         problem = active.problem(
@@ -335,6 +363,9 @@ class Decomposition:
 
     def _sweep(self) -> None:
         """Bring f of the other rows of the scope up to date with the active rows' new alpha."""
+        if self._works_by_columns():
+            self._sweep_columns()
+            return
         state, count = self.state, self.count
         change = self._per_output(state.active_alpha - state.alpha[state.active])
         moved = change != 0 if change.ndim == 1 else change.any(axis=1)
@@ -349,6 +380,19 @@ class Decomposition:
         count.n_sweeps += self._is_whole()
         count.pieces_done = count.rows_done = 0
         count.phase = Phase.SELECT if self._is_whole() else Phase.GROW
+
+    def _sweep_columns(self) -> None:
+        """Bring f of all rows up to date with what has moved in all working sets."""
+        state, count, columns = self.state, self.count, self._all_columns()
+        change = columns.change(state.working, state.working_alpha)
+        # Rows that are in memory need no blocks: theirs is for them as partners of all.
+        at_once = self.plan.block_bytes // (4 * self.source.n_columns)
+        self._passes.add_by_pieces(change, state.outputs, stop=count.scope, at_once=at_once)
+        columns.take_over(state.working, state.working_alpha)
+        self.state = state.without_working_set()
+        count.rows_swept += count.scope
+        count.n_sweeps += 1
+        count.phase = Phase.SELECT
 
     def _grow(self) -> None:
         """Compute f of the next rows, and let them take part."""

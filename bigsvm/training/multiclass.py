@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
-    from bigsvm.data.class_rows import Batch, ClassRows, PairRows
+    from bigsvm.data.class_rows import Batch, ClassRows, HeldClasses, PairRows
     from bigsvm.training.pair_log import PairLog, Solved
     from bigsvm.training.saving import Saver
+    from bigsvm.training.small_pairs import SmallPairs
 
 TOLD_AFTER = 10.0
 """Seconds that a pair must have taken before anybody hears of its sweeps and steps."""
@@ -110,6 +111,8 @@ class PairTraining:
     limits : Limits
         Of the whole run.
     listener : callable
+    small : SmallPairs, optional
+        Solves those that it takes, before the others of their batch are trained.
     """
 
     def __init__(
@@ -122,7 +125,9 @@ class PairTraining:
         saver: Saver,
         limits: Limits,
         listener: events.Listener,
+        small: SmallPairs | None = None,
     ) -> None:
+        self._small = small
         self._classes, self._room, self._train, self._log = classes, room, train, log
         self._saver, self._limits, self._listener = saver, limits, listener
         self._began = time.monotonic()
@@ -155,10 +160,34 @@ class PairTraining:
         # The batch before, and all that its pairs have freed.
         give_back_freed_memory()
         rows = self._classes.hold(batch, self._look)
+        if self._small is not None:
+            self._solve_small(self._small, batch.pairs[left], numbers[left], rows)
+            left = left[self._log.records["reason"][numbers[left]] < 0]
         # One by one: half a million pairs as Python's lists would take 100 MB.
         for place in left:
             first, second = batch.pairs[place].tolist()
             self._one(int(numbers[place]), (first, second), rows.pair(first, second))
+
+    def _solve_small(
+        self,
+        small: SmallPairs,
+        pairs: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        rows: HeldClasses,
+    ) -> None:
+        """Solve small pairs, part by part; those that stay unsolved are left to be trained."""
+        sizes = self._classes.sizes.astype(np.float64)
+        for part in small.parts(pairs, rows):
+            self._look()
+            solved = small.solve(pairs[part], rows, max_steps=self._limits_left().max_iter)
+            for place, one in zip(part.tolist(), solved, strict=True):
+                if one is not None:
+                    self._log.begin(int(numbers[place]))
+                    self._log.finish(one)
+                    self._work_done += float(sizes[pairs[place]].sum()) ** 2
+            self._tell()
+            if self._saver.is_due():
+                self._saver.write({}, {})
 
     def _one(self, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, or go on with it."""

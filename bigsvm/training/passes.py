@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt, RowSource
     from bigsvm.tiles import KernelTiles
+    from bigsvm.tiles.functions import Weights
     from bigsvm.training.state import Counters
     from bigsvm.training.watch import Watch
     from bigsvm.training.working_rows import WorkingRows
@@ -58,19 +59,21 @@ class Passes:
 
     def add_by_pieces(
         self,
-        weights: NDArray[np.float64],
+        weights: Weights,
         outputs: NDArray[np.float64],
         *,
         stop: int,
         start: int = 0,
+        at_once: int = 0,
     ) -> None:
         """Add up the rows with a weight, of (m,) the first ones, as many as fit in memory at once.
 
         Rows ``start … stop - 1`` of outputs, (n,) float64, are changed in place. Of k functions
-        weights are (m, k) and outputs (n, k).
+        weights are (m, k), dense or CSR, and outputs (n, k). For `at_once` rows there is room in
+        any case.
         """
-        count, size = self._count, self._plan.active_rows
-        rows = np.flatnonzero(weights if weights.ndim == 1 else weights.any(axis=1))
+        count, size = self._count, max(self._plan.active_rows, at_once)
+        rows = np.flatnonzero(_has_weight(weights))
         pieces = [rows[a : a + size] for a in range(0, len(rows), size)]
         for piece in pieces[count.pieces_done :]:
             values = self._rows.at(piece, self._watch.look).at(np.arange(len(piece)))
@@ -82,7 +85,7 @@ class Passes:
     def add(
         self,
         rows: RowsAt,
-        weights: NDArray[np.float64],
+        weights: Weights,
         outputs: NDArray[np.float64],
         *,
         stop: int,
@@ -113,3 +116,10 @@ class Passes:
             skip=skip,
             on_progress=on_progress,
         )
+
+
+def _has_weight(weights: Weights) -> NDArray[np.bool_]:
+    """Which rows have a weight other than 0, (m,)."""
+    if isinstance(weights, np.ndarray):
+        return np.asarray(weights if weights.ndim == 1 else weights.any(axis=1), np.bool_)
+    return np.asarray(np.diff(weights.indptr), np.bool_)

@@ -116,8 +116,9 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
         return state, count
     if len(state.active) > plan.active_rows or state.widest > plan.widest_set:
         if count.phase is Phase.SWEEP and count.rows_done:
+            rows = max(len(state.active), state.widest)
             raise MemoryBudgetError(
-                f"the checkpoint is in the middle of a sweep with {len(state.active)} rows, "
+                f"the checkpoint is in the middle of a sweep with {rows} rows, "
                 f"and this memory holds {plan.active_rows}; resume with as much memory as before"
             )
         count.phase = Phase.SELECT

@@ -44,7 +44,8 @@ class RowState(NamedTuple):
         Where they stand now; f of exactly this alpha.
     working : (m,) int64
         Ascending places in `active`: the working set in progress, empty between two. Where each of
-        k functions has rows of its own, numbers ``function · b + place`` of single variables.
+        k functions has rows of its own, numbers ``function · b + place`` of single variables; where
+        no row is active, ``function · n + row``.
     working_alpha, working_gradient : (m,) float64
         The sub-problem in progress.
     pair : (2,) int64, or more
@@ -78,8 +79,9 @@ class RowState(NamedTuple):
             alpha[self.active] = self.active_alpha
         if len(self.working):
             if self.works_on_variables:
-                function, place = np.divmod(self.working, len(self.active))
-                alpha[self.active[place], function] = self.working_alpha
+                function, place = np.divmod(self.working, self._n_places)
+                rows = self.active[place] if len(self.active) else place
+                alpha[rows, function] = self.working_alpha
             else:
                 alpha[self.active[self.working]] = self.working_alpha
         return alpha
@@ -90,10 +92,15 @@ class RowState(NamedTuple):
         return len(self.working) > 0 and self.working_alpha.ndim < self.active_alpha.ndim
 
     @property
+    def _n_places(self) -> int:
+        """Places that single variables are numbered by: active rows, or all where none is."""
+        return len(self.active) or len(self.alpha)
+
+    @property
     def widest(self) -> int:
         """Rows of the working set, or of the largest of the functions'."""
         if self.works_on_variables:
-            return int(np.bincount(self.working // len(self.active)).max())
+            return int(np.bincount(self.working // self._n_places).max())
         return len(self.working)
 
 

@@ -1,0 +1,166 @@
+"""Pairs of small classes, solved together: as by their own runs, and resumed to the same bits."""
+
+import numpy as np
+import pytest
+from one_vs_one import assert_same_bits, clouds, train
+
+from bigsvm import write_store
+from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.training.small_pairs import SmallPairs
+
+
+@pytest.fixture
+def of_few(monkeypatch):
+    """Few pairs are many, and parts of them several."""
+    monkeypatch.setattr("bigsvm.training.small_pairs.MANY", 3)
+    monkeypatch.setattr("bigsvm.training.small_pairs.GROUP_ROWS", 40)
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """How many pairs have been solved together."""
+    found = []
+
+    def solve(self, *given, **named):
+        answers = of_class(self, *given, **named)
+        found.append(sum(one is not None for one in answers))
+        return answers
+
+    of_class = SmallPairs.solve
+    monkeypatch.setattr(SmallPairs, "solve", solve)
+    return found
+
+
+def alone(X, y, weights=None, **given):
+    """Every pair by a run of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bigsvm.training.small_pairs.MANY", 10**9)
+        return train(X, y, weights, **given).functions
+
+
+def assert_same_functions(found, expected):
+    np.testing.assert_array_equal(found.support, expected.support)
+    one, other = found.coefficients, expected.coefficients
+    np.testing.assert_allclose(one.toarray(), other.toarray(), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found.intercepts, expected.intercepts, rtol=1e-6, atol=1e-8)
+    assert found.certificate.objective == pytest.approx(expected.certificate.objective, rel=1e-9)
+    assert found.certificate.n_bounded == expected.certificate.n_bounded
+    assert found.certificate.n_support == expected.certificate.n_support
+
+
+@pytest.mark.usefixtures("of_few")
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_they_are_what_runs_of_their_own_find(solved, kernel, weighted, threads):
+    X, y = clouds(n=150, k=6, seed=3)
+    weights = np.random.default_rng(0).choice([0.0, 0.5, 2.0], len(y)) if weighted else None
+    given = {"C": 3.0, "kernel": kernel, "threads": threads, "class_weight": "balanced"}
+    found = train(X, y, weights, **given).functions
+    assert found.certificate.converged
+    assert len(solved) > 2
+    assert sum(solved) == 15
+    solved.clear()
+    assert_same_functions(found, alone(X, y, weights, **given))
+    assert not solved
+
+
+@pytest.mark.usefixtures("of_few")
+def test_larger_classes_are_trained_by_themselves(monkeypatch, solved):
+    monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 40)
+    X, y = clouds(n=240, k=6)
+    small = (np.bincount(y) <= 40).sum()
+    assert 2 < small < 6
+    found = train(X, y, C=5.0).functions
+    assert sum(solved) == small * (small - 1) // 2
+    assert found.certificate.converged
+    assert_same_functions(found, alone(X, y, C=5.0))
+
+
+@pytest.mark.usefixtures("of_few")
+@pytest.mark.parametrize("given", [
+    {"loss": "squared_hinge"}, {"formulation": "nu-svc", "nu": 0.1}, {"selection": "hmg"},
+    {"working_set": "all"},
+])  # fmt: skip
+def test_what_is_not_plain_c_svc_is_trained_as_ever(solved, given):
+    X, y = clouds(n=100, k=4)
+    assert train(X, y, **given).functions.certificate.converged
+    assert not solved
+
+
+@pytest.mark.usefixtures("of_few")
+def test_what_is_left_unsolved_is_trained_by_itself(monkeypatch):
+    X, y = clouds(n=120, k=5)
+    expected = alone(X, y, C=5.0)
+    of_class = SmallPairs.solve
+
+    def solve(self, *given, **named):
+        return [one if i % 2 else None for i, one in enumerate(of_class(self, *given, **named))]
+
+    monkeypatch.setattr(SmallPairs, "solve", solve)
+    found = train(X, y, C=5.0).functions
+    assert found.certificate.converged
+    assert_same_functions(found, expected)
+
+
+class StopAt:
+    """Interrupts a run when it has been asked so often; −1 is never."""
+
+    def __init__(self, moment=-1):
+        self.moment, self.count = moment, 0
+
+    def __call__(self):
+        self.count += 1
+        return self.count == self.moment
+
+
+@pytest.mark.usefixtures("of_few")
+@pytest.mark.parametrize("every", [60.0, 1e-9])
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, monkeypatch, solved, every):
+    """In the middle of a batch: some pairs solved together before, some after, some by runs."""
+    monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 40)
+    X, y = clouds(n=240, k=6)
+    asked = StopAt()
+    whole = train(X, y, C=5.0, hooks=Hooks(interrupted=asked)).functions
+    assert len(solved) > 1
+    assert 0 < sum(solved) < 15
+    for first in range(1, asked.count, 5):
+        folder = str(tmp_path / str(first))
+        for moment in (first, 3, -1):
+            found = train(
+                X, y, C=5.0, hooks=Hooks(interrupted=StopAt(moment)), checkpoint=folder,
+                checkpoint_every=every,
+            ).functions  # fmt: skip
+            if found.certificate.converged:
+                break
+            assert found.certificate.stop_reason == "interrupted"
+        assert_same_bits(found, whole)
+
+
+@pytest.mark.usefixtures("of_few")
+@pytest.mark.parametrize("max_iter", [1, 100, 300])
+def test_the_limit_of_steps_is_of_all_pairs_and_a_run_goes_on_from_it(tmp_path, max_iter):
+    X, y = clouds(n=120, k=5)
+    whole = train(X, y, C=5.0).functions
+    assert whole.certificate.n_iter > max_iter
+    folder = str(tmp_path)
+    found = train(X, y, C=5.0, checkpoint=folder, max_iter=max_iter).functions
+    assert found.certificate.stop_reason == "max_iter"
+    assert found.certificate.n_iter <= max_iter
+    rest = train(X, y, C=5.0, checkpoint=folder).functions
+    assert rest.certificate.converged
+    # A run that is out of steps solves for few rows without any: its pair has other last bits.
+    assert_same_functions(rest, whole)
+
+
+@pytest.mark.usefixtures("of_few")
+def test_of_a_store_they_are_those_of_its_rows_in_memory(tmp_path, solved):
+    X, y = clouds(n=150, k=6)
+    store = write_store(tmp_path / "s.zarr", X.astype(np.float32), y.astype(float))
+    given = TrainingParameters(tol=1e-6, threads=1, C=5.0)
+    found = train_one_vs_one(store.rows, store.labels(), None, given).functions
+    assert sum(solved) == 15
+    expected = train(X.astype(np.float32), y, C=5.0).functions
+    assert found.certificate.converged
+    assert found.certificate.objective == pytest.approx(expected.certificate.objective, rel=1e-6)

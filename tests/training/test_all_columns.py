@@ -1,0 +1,144 @@
+"""Functions with working sets of their own among all rows: as those that share active rows."""
+
+import naive
+import numpy as np
+import pytest
+
+from bigsvm.duals.columns_in_turn import COLUMNS_AT_ONCE, columns_in_turn
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
+
+from .problems import classes_of_blobs, gram
+from .test_decomposition import StopAt
+from .test_one_vs_rest import KINDS, alone, assert_same_bits, columns, dense
+
+SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
+
+
+@pytest.fixture
+def by_columns(monkeypatch):
+    """Few functions are many, and slices, pieces and parts several."""
+    for name, value in {
+        "training.choice.MANY_FUNCTIONS": 2,
+        "training.sweep.EVALUATIONS_AT_ONCE": 2e4,
+        "training.certify.EXACT_EVALUATIONS": 0,
+        "training.watch.REFRESH": 64,
+        "duals.box.SCAN_ROWS": 100,
+    }.items():
+        monkeypatch.setattr(f"bigsvm.{name}", value)
+
+
+def tolerance(kind):
+    return 1e-6 if kind == "l2-svc" else 1e-4
+
+
+@pytest.mark.usefixtures("by_columns")
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_column_is_the_run_of_its_own(kind):
+    n, k = 700, 5
+    X, label = classes_of_blobs(n, k, overlap=0.4)
+    given = {"kind": kind, "tol": tolerance(kind), **SETTINGS}
+    run = columns(X, label, **given)
+    result = run.run()
+    assert result.certificate.converged
+    assert result.certificate.n_working_sets == result.certificate.n_sweeps > 1
+    K, alpha = gram(X), dense(result, n)
+    for c in range(k):
+        own = alone(X, label, c, **given).run()
+        expected = np.zeros(n)
+        expected[own.support] = own.alpha
+        scale = max(1.0, np.abs(K @ expected).max())
+        np.testing.assert_allclose(K @ alpha[:, c], K @ expected, atol=2e-3 * scale)
+
+
+@pytest.mark.usefixtures("by_columns")
+def test_the_gap_is_that_of_the_dense_problems():
+    n, k = 500, 4
+    X, label = classes_of_blobs(n, k, overlap=0.5)
+    weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], n)
+    result = columns(X, label, sample_weight=weights, tol=1e-5, **SETTINGS).run()
+    assert result.certificate.converged
+    K, alpha, gaps = gram(X), dense(result, n), []
+    for c in range(k):
+        sign = np.where(label == c, 1.0, -1.0)
+        bounds = sign * 5.0 * weights
+        lower, upper = np.minimum(bounds, 0), np.maximum(bounds, 0)
+        assert ((lower <= alpha[:, c]) & (alpha[:, c] <= upper)).all()
+        gaps.append(naive.kkt_gap(K, sign, lower, upper, alpha[:, c]))
+    assert max(gaps) <= 2e-5
+    assert not alpha[weights == 0].any()
+
+
+@pytest.mark.usefixtures("by_columns")
+@pytest.mark.parametrize("kind", KINDS)
+def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
+    X, label = classes_of_blobs(500, 3, overlap=0.4)
+    given = {"kind": kind, "tol": tolerance(kind), **SETTINGS}
+    moments = []
+
+    def look():
+        count, state = run.count, run.state
+        of_columns = state.works_on_variables and not len(state.active)
+        turn = int(state.pair[0]) if of_columns else -1
+        moments.append((str(count.phase), of_columns, count.rows_done > 0, turn))
+        return False
+
+    run = columns(X, label, limits=Limits(interrupted=look), **given)
+    whole = run.run()
+    assert whole.certificate.converged
+    kinds = {}
+    for at, what in enumerate(moments, start=1):
+        kinds.setdefault(what, []).append(at)
+    # In the working sets of different functions, and within the sweep of what has moved in all.
+    assert len({turn for phase, of, _, turn in kinds if phase == "solve" and of}) > 1
+    assert any(phase == "sweep" and of and within for phase, of, within, _ in kinds)
+    for first in sorted(ats[len(ats) // 2] for ats in kinds.values()):
+        for moment in (first, 5, -1):
+            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
+                limits = Limits(interrupted=StopAt(moment))
+                result = columns(X, label, checkpoint=checkpoint, limits=limits, **given).run()
+            if result.certificate.converged:
+                break
+            assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        assert_same_bits(result, whole)
+
+
+@pytest.mark.usefixtures("by_columns")
+@pytest.mark.parametrize("phase", ["solve", "sweep"])
+def test_with_memory_for_active_rows_a_saved_run_goes_on_as_well(tmp_path, phase):
+    X, label = classes_of_blobs(500, 3, overlap=0.4)
+
+    def look():
+        return run.count.phase == phase and run.count.n_sweeps == 1 and run.state.pair[0] > 0
+
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        run = columns(X, label, checkpoint=checkpoint, limits=Limits(interrupted=look), **SETTINGS)
+        assert run.run().certificate.stop_reason is StopReason.INTERRUPTED
+        assert run.state.works_on_variables
+        assert not len(run.state.active)
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        result = columns(X, label, checkpoint=checkpoint, working_set=400, active_rows=3000).run()
+    assert result.certificate.converged
+
+
+@pytest.mark.parametrize(("n", "k"), [(30, 3), (50, COLUMNS_AT_ONCE), (10, 37)])
+@pytest.mark.parametrize("copied", [0, 1000])
+def test_columns_come_in_turn(monkeypatch, n, k, copied):
+    monkeypatch.setattr("bigsvm.duals.columns_in_turn.COPIED_ROWS", copied)
+    one, other = np.random.default_rng(0).standard_normal((2, n, k))
+    found = list(columns_in_turn(one, other))
+    assert [c for c, _ in found] == list(range(k))
+    for c, (a, b) in found:
+        np.testing.assert_array_equal(a, one[:, c])
+        np.testing.assert_array_equal(b, other[:, c])
+        assert a.flags.c_contiguous == (copied > 0)
+
+
+@pytest.mark.usefixtures("by_columns")
+def test_from_the_optimum_nothing_is_left_to_do():
+    X, label = classes_of_blobs(600, 4, overlap=0.5)
+    cold = columns(X, label, **SETTINGS).run()
+    warm = columns(X, label, start=dense(cold, 600), **SETTINGS).run()
+    assert warm.certificate.converged
+    assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter
