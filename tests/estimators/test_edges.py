@@ -284,8 +284,9 @@ def test_far_from_the_origin_nu_svc_is_solved_in_float64():
 
 @pytest.mark.parametrize("kind", ["hinge", "eps-svr", "nu-svr"])
 def test_far_from_the_origin_products_lose_them_and_it_says_so(kind):
+    """At 1e6 some gaps end at 0.4 to 0.8 of the tolerance, as rounding has it: here at 35 times."""
     with pytest.warns(ConvergenceWarning, match="scale the columns"):
-        model = fitted(kind, MOONS + 1e6, LABELS, TARGETS, kernel="linear")
+        model = fitted(kind, MOONS + 3e6, LABELS, TARGETS, kernel="linear")
     assert not model.converged_
 
 
