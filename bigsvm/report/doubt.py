@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.files import replace_synced
-from bigsvm.report.text import number
+from bigsvm.report.text import label_text, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +70,8 @@ def table(described: Records) -> str:
     head = ("row", "label", "looks like", "doubt", "margin", "could be")
     lines = [head]
     for one in described:
-        could_be = ", ".join(f"{_name(c['label'])} {c['share']:.0%}" for c in one["could_be"])
-        labels = _name(one["label"]), _name(one["looks_like"])
+        could_be = ", ".join(f"{label_text(c['label'])} {c['share']:.0%}" for c in one["could_be"])
+        labels = label_text(one["label"]), label_text(one["looks_like"])
         figures = f"{one['doubt']:.3f}", number(one["margin"], 3)
         lines.append((str(one["row"]), *labels, *figures, could_be))
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -79,10 +79,6 @@ def table(described: Records) -> str:
         "  ".join(f"{word:<{width}}" for word, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
-
-
-def _name(label: object) -> str:
-    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 # -- images ------------------------------------------------------------------------------------
@@ -223,7 +219,7 @@ def write_png(path: Path, described: Records, drawn: Images) -> None:
 
 
 def _caption(one: dict[str, Any]) -> str:
-    return f"{one['row']}: {_name(one['label'])}, like {_name(one['looks_like'])}"
+    return f"{one['row']}: {label_text(one['label'])}, like {label_text(one['looks_like'])}"
 
 
 def _figure() -> Any:  # noqa: ANN401 (a class of matplotlib, which is an extra)
