@@ -354,7 +354,7 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
     lines = [
         ("model", path),
         ("classes", classes_text(model)),
-        *certificate_lines(model.certificate, model.classes),
+        *certificate_lines(model.certificate, model.classes, formulation=model.formulation),
         ("probabilities", calibration_text(model)),
         ("peak memory", show_bytes(peak)),
     ]

@@ -99,7 +99,10 @@ def _scaler(record: dict[str, Any] | None) -> str | None:
 def _labels(counts: list[dict[str, Any]] | None) -> str:
     if counts is None:
         return "more than a thousand different ones"
-    shown = [f"{item['label']:g}: {count(item['rows'])} rows" for item in counts[:_SHOWN_LABELS]]
+    shown = [
+        f"{label_text(item['label'])}: {count(item['rows'])} rows"
+        for item in counts[:_SHOWN_LABELS]
+    ]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f", and {more} more" if more > 0 else "")
 
@@ -144,7 +147,7 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         ("intercept", None if model.rule is not None else number(record["intercept"])),
         ("probabilities", calibration_text(model)),
         ("scales rows by", _scaler(record["scaler"])),
-        *certificate_lines(record["certificate"], model.classes),
+        *certificate_lines(record["certificate"], model.classes, formulation=model.formulation),
         ("written by", "LIBSVM" if is_libsvms else f"bigsvm {provenance.get('bigsvm', '-')}"),
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
         ("on disk", show_bytes(record["bytes_on_disk"])),
@@ -170,7 +173,7 @@ def classes_text(model: KernelExpansion) -> str | None:
     if classes is None:
         return None
     if model.rule is None:
-        return f"{classes[0]} (negative), {classes[1]} (positive)"
+        return f"{label_text(classes[0])} (negative), {label_text(classes[1])} (positive)"
     more = len(classes) - _SHOWN_LABELS
     shown = ", ".join(label_text(label) for label in classes[:_SHOWN_LABELS])
     return f"{count(len(classes))}: {shown}" + (f", and {count(more)} more" if more > 0 else "")
@@ -198,8 +201,19 @@ _OF_KERNELS = {
 }
 
 
+_GAPS = {
+    "l2-svc": "Frank-Wolfe gap",
+    "l2-one-class": "Frank-Wolfe gap",
+    "crammer-singer": "largest violation",
+}
+"""What `gap` is where it is no KKT gap."""
+
+
 def certificate_lines(
-    certificate: Mapping[str, Any], classes: Sequence[float] | Sequence[str] | None = None
+    certificate: Mapping[str, Any],
+    classes: Sequence[float] | Sequence[str] | None = None,
+    *,
+    formulation: str = "c-svc",
 ) -> Lines:
     """Why training stopped, what it proved, and what it cost.
 
@@ -209,10 +223,12 @@ def certificate_lines(
         Of a model.
     classes : sequence, optional
         The model's, to name those of the worst pair.
+    formulation : str
+        The model's, which says what kind of gap it has.
     """
     if not certificate:
         return [("certificate", "none")]
-    reason = StopReason(certificate["stop_reason"])
+    reason, gap = StopReason(certificate["stop_reason"]), _GAPS.get(formulation, "KKT gap")
     idle = certificate.get("cpu_idle")
     uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
@@ -222,9 +238,9 @@ def certificate_lines(
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),
-        ("pairs of classes", _pairs(certificate.get("pairs"), classes)),
+        ("pairs of classes", _pairs(certificate.get("pairs"), classes, gap)),
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
-        ("KKT gap", f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"),
+        (gap, f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"),
         ("duality gap", number(certificate["duality_gap"], 4)),
         (
             "support vectors",
@@ -241,7 +257,7 @@ def certificate_lines(
 
 
 def _pairs(
-    pairs: Mapping[str, Any] | None, classes: Sequence[float] | Sequence[str] | None
+    pairs: Mapping[str, Any] | None, classes: Sequence[float] | Sequence[str] | None, gap: str
 ) -> str | None:
     """How the pairs of many classes have ended, and which of them is the worst."""
     if pairs is None or classes is None:
@@ -252,6 +268,6 @@ def _pairs(
     worst = pairs["worst"][0]
     first, second = (label_text(classes[code]) for code in worst["classes"])
     return (
-        f"{', '.join(ended)}; the worst is {first} and {second}: KKT gap "
+        f"{', '.join(ended)}; the worst is {first} and {second}: {gap} "
         f"{number(worst['gap'], 4)}, {count(worst['n_support'])} support vectors"
     )

@@ -92,7 +92,7 @@ def test_what_it_is(tmp_path):
     assert record["certificate"] == {}
     shown = run_here("info", model).stdout
     assert "LIBSVM" in shown
-    assert "7.0 (negative), 3.0 (positive)" in shown
+    assert "7 (negative), 3 (positive)" in shown
 
 
 @pytest.mark.parametrize("command", ["info", "predict"])

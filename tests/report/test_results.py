@@ -3,11 +3,13 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from bigsvm.cli.options import parse_class_weight, parse_gamma, parse_seconds
+from bigsvm.data.write import write_store
 from bigsvm.errors import ParameterError
-from bigsvm.report.describe import certificate_lines
+from bigsvm.report.describe import certificate_lines, store_lines
 from bigsvm.report.progress import duration
 from bigsvm.report.text import as_columns, as_json, count, number
 from bigsvm.training.result import Certificate, StopReason
@@ -79,8 +81,7 @@ def test_gamma_is_read():
     assert [parse_gamma(text) for text in ("scale", "auto", "0.5")] == ["scale", "auto", 0.5]
 
 
-@pytest.mark.parametrize(("cpu_idle", "text"), [(0.074, "7% of the sweeps"), (None, None)])
-def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
+def certificate(cpu_idle=None):
     counted = dict.fromkeys(
         (
             *("n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations"),
@@ -88,7 +89,7 @@ def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
         ),
         3,
     )
-    certificate = Certificate(
+    return Certificate(
         converged=True,
         stop_reason=StopReason.CONVERGED,
         tol=1e-3,
@@ -99,6 +100,35 @@ def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
         cpu_idle=cpu_idle,
         **counted,
     ).as_dict()
-    assert dict(certificate_lines(certificate))["threads idle"] == text
-    del certificate["cpu_idle"]  # of a model that an earlier version wrote
-    assert dict(certificate_lines(certificate))["threads idle"] is None
+
+
+@pytest.mark.parametrize(("cpu_idle", "text"), [(0.074, "7% of the sweeps"), (None, None)])
+def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
+    said = certificate(cpu_idle)
+    assert dict(certificate_lines(said))["threads idle"] == text
+    del said["cpu_idle"]  # of a model that an earlier version wrote
+    assert dict(certificate_lines(said))["threads idle"] is None
+
+
+@pytest.mark.parametrize(
+    ("formulation", "name"),
+    [
+        ("c-svc", "KKT gap"),
+        ("nu-svr", "KKT gap"),
+        ("l2-svc", "Frank-Wolfe gap"),
+        ("l2-one-class", "Frank-Wolfe gap"),
+        ("crammer-singer", "largest violation"),
+    ],
+)
+def test_a_gap_has_the_name_of_what_it_is(formulation, name):
+    lines = dict(certificate_lines(certificate(), formulation=formulation))
+    gaps = {"KKT gap", "Frank-Wolfe gap", "largest violation"} & lines.keys()
+    assert gaps == {name}
+    assert lines[name].endswith("(tol 0.001)")
+
+
+def test_labels_of_a_store_are_written_whole(tmp_path):
+    store = write_store(tmp_path / "s.zarr", np.eye(3), [1234567, 1234568, 0.1234567])
+    assert dict(store_lines(store))["labels"] == (
+        "0.1234567: 1 rows, 1234567: 1 rows, 1234568: 1 rows"
+    )
