@@ -43,6 +43,10 @@ class SelectionRule(IntEnum):
 
         ``"auto"`` is second-order where most rows asked for are in memory, as it takes the fewest
         steps, and HMG where rows are scarce and each has to be computed for one step.
+
+        Raises
+        ------
+        ParameterError
         """
         names = {
             "mvp": cls.MVP,

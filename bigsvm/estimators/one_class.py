@@ -49,15 +49,19 @@ class OutlierDetector(OutlierMixin, KernelMachine):  # type: ignore[misc]  # sci
 class OneClassSVM(OutlierDetector):
     """Unsupervised outlier detection, exact, out of core, resumable, certified.
 
+    Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − w·φ(x))`` (libsvm-2.2.txt, section 2.3, with w
+    and ρ times ν n); a row is inside where ``w·φ(x) ≥ ρ``.
+
     Parameters
     ----------
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
-    gamma : float or {"scale", "auto"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features. With sample weights
-        the variance is the weighted one, so that a weight of 2 is the row twice and of 0 its
-        absence; scikit-learn's SVC takes the plain one.
+    gamma : float or {"scale", "auto", "mean-distance"}
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
+        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
+        scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3

@@ -26,8 +26,9 @@ def C_path(
 
     Parameters
     ----------
-    estimator : SVC, SVR or NuSVR
-        With all parameters but C; it stays as it is.
+    estimator : SVC, L2SVC, CrammerSingerSVC, SVR, NuSVR or L2OneClassSVM
+        With all parameters but C; it stays as it is. Of more than two classes CrammerSingerSVC
+        only, as `warm_start` is.
     X, y, sample_weight
         As its ``fit`` takes them.
     C : sequence of float
@@ -40,7 +41,8 @@ def C_path(
     Raises
     ------
     ParameterError
-        The estimator has no C, or there is none to train with.
+        The estimator has no C, or there is none to train with; or there are more classes than
+        two, and it trains a function for each pair or class of them.
     """
     if "C" not in estimator.get_params() or not len(C):
         raise ParameterError(f"C is {list(C)}; give some values for an estimator that has a C")

@@ -30,10 +30,11 @@ class SVC(Classifier):
         the training, (m, n), in their order (of a store, that of what was written to it).
     degree : int, default 3
         Of the polynomial kernel.
-    gamma : float or {"scale", "auto"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features. With sample weights
-        the variance is the weighted one, so that a weight of 2 is the row twice and of 0 its
-        absence; scikit-learn's SVC takes the plain one.
+    gamma : float or {"scale", "auto", "mean-distance"}
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
+        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
+        scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3
@@ -180,6 +181,9 @@ class SVC(Classifier):
 class NuSVC(Classifier):
     """ν-support vector classification: told the share of support vectors instead of C.
 
+    Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − y (w·φ(x) + b))`` (libsvm-2.2.txt, section 2.2, with
+    w, b and ρ times n); what is learnt is divided by ρ, as LIBSVM does.
+
     Parameters
     ----------
     nu : float, default 0.5
@@ -188,10 +192,11 @@ class NuSVC(Classifier):
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
-    gamma : float or {"scale", "auto"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features. With sample weights
-        the variance is the weighted one, so that a weight of 2 is the row twice and of 0 its
-        absence; scikit-learn's SVC takes the plain one.
+    gamma : float or {"scale", "auto", "mean-distance"}
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
+        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
+        scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3

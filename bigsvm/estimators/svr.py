@@ -34,15 +34,18 @@ class Regressor(RegressorMixin, KernelMachine):  # type: ignore[misc]  # scikit-
 class SVR(Regressor):
     """ε-support vector regression, exact, out of core, resumable, certified.
 
+    Minimises ``½ |w|² + C Σ max(0, |y − w·φ(x) − b| − ε)`` (libsvm-2.2.txt, section 2.4).
+
     Parameters
     ----------
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
-    gamma : float or {"scale", "auto"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features. With sample weights
-        the variance is the weighted one, so that a weight of 2 is the row twice and of 0 its
-        absence; scikit-learn's SVC takes the plain one.
+    gamma : float or {"scale", "auto", "mean-distance"}
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
+        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
+        scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3
@@ -119,6 +122,9 @@ class SVR(Regressor):
 class NuSVR(Regressor):
     """ν-support vector regression: told the share of support vectors instead of ε.
 
+    Minimises ``½ |w|² + C (ν n ε + Σ max(0, |y − w·φ(x) − b| − ε))`` over ε as well, in LIBSVM's
+    scale of C (libsvm-2.2.txt, section 2.5, where C is divided by n).
+
     Parameters
     ----------
     nu : float, default 0.5
@@ -129,10 +135,11 @@ class NuSVR(Regressor):
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
     degree : int, default 3
         Of the polynomial kernel.
-    gamma : float or {"scale", "auto"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features. With sample weights
-        the variance is the weighted one, so that a weight of 2 is the row twice and of 0 its
-        absence; scikit-learn's SVC takes the plain one.
+    gamma : float or {"scale", "auto", "mean-distance"}
+        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
+        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
+        scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3
