@@ -8,8 +8,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
+import shutil
 import stat
+import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def sync_directory(path: Path) -> None:
@@ -66,15 +74,54 @@ def replaceable(path: Path) -> Path:
     return place
 
 
+@contextmanager
+def part_of(path: Path) -> Iterator[Path]:
+    """Replace a file, whole or not at all, by what is written to this place; of a link its target.
+
+    What a killed process has left of the same file is removed first.
+    """
+    path = replaceable(path)
+    _remove_left(path)
+    prefix, suffix = f".{path.name}.", ".part"
+    with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=path.parent) as name:
+        folder = Path(name)
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            # Where there are no locks, nothing is removed either: there `_remove_left` gets none.
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield folder / path.name
+            sync_tree(folder)
+            os.replace(folder / path.name, path)
+        finally:
+            os.close(lock)
+    sync_directory(path.parent)
+
+
+def _remove_left(path: Path) -> None:
+    """Remove what `part_of` made for a file in processes that ended before it could remove it.
+
+    It has something in it, which is never so before it is locked, and the lock is free.
+    """
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part")
+    with os.scandir(path.parent) as entries:
+        found = [e.path for e in entries if ours.fullmatch(e.name) and not e.is_symlink()]
+    for folder in found:
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # no folder, just removed, or somebody else's
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.listdir(lock):
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue  # being written, or on a file system without locks
+        finally:
+            os.close(lock)
+
+
 def replace_synced(path: Path, data: bytes) -> None:
     """Replace a file by another content, whole or not at all; of a link what it points to."""
-    path = replaceable(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    try:
-        write_synced(part, data)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    with part_of(path) as part:
+        part.write_bytes(data)

@@ -23,6 +23,19 @@ USAGE_EXIT_CODE = 2
 class _Commands(typer.core.TyperGroup):
     """Turns this package's errors into one line on standard error and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Refuse empty words, which as paths would mean the current folder."""
+        for before, word in zip(["", *args], args, strict=False):
+            option, equals, value = word.partition("=")
+            if not word or (option.startswith("--") and equals and not value):
+                name = option or before
+                where = f"after {name} " if name else ""
+                raise typer.BadParameter(
+                    f"a word of the command {where}is empty; leave it out, or write . for the "
+                    "current folder"
+                )
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         try:
             return super().invoke(ctx)

@@ -98,3 +98,25 @@ class ColumnStatistics:
         """Return the statistics; of no rows, all NaN but for the infinite extremes."""
         variance = self._deviations / self._n if self._n else np.full_like(self._mean, np.nan)
         return Statistics(self._minimum, self._maximum, self._mean, variance)
+
+
+def far_columns(mean: NDArray[np.float64], total_variance: float) -> NDArray[np.float64]:
+    """Give the centre that sparse rows may be given: their mean, in few columns, else 0.
+
+    In those where the square of the mean exceeds all variance there is, three times: they are what
+    makes squared lengths so much larger than distances that float32 loses the latter. Because
+    ``mean² ≤ share filled · mean square``, three of four rows have an entry there, and few are
+    filled in.
+
+    Parameters
+    ----------
+    mean : (n_columns,) float64
+        Of each column.
+    total_variance : float
+        Of all entries together.
+    """
+    squares = mean**2
+    within = len(mean) * (total_variance - float(np.var(mean)))
+    # Far enough from 0 the difference is nothing but rounding, and may be anything.
+    within = max(within, 1e-9 * float(squares.sum()))
+    return np.where(squares >= 3 * within, mean, 0.0)

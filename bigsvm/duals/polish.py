@@ -194,7 +194,7 @@ def _go(
     curvature = float(direction @ gram[np.ix_(rows, rows)] @ direction)
     best = slope / curvature if curvature > 0 else np.inf
     room = np.where(direction > 0, box.upper[rows] - alpha[rows], alpha[rows] - box.lower[rows])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         reach = np.where(direction != 0, room / np.abs(direction), np.inf)
     end = float(reach.min())
     if not slope > 0 or not np.isfinite(min(best, end)):

@@ -19,6 +19,7 @@ from bigsvm.budget import (
     plan_training,
 )
 from bigsvm.cache.disk_cache import DiskCache
+from bigsvm.data.statistics import far_columns
 from bigsvm.duals.ball import L2SVC, BallDual, BallFormulation, L2OneClass
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.estimators.ball import ball_dual, mean_distance
@@ -244,8 +245,13 @@ def find_kernel(
     kernel = _kernel(
         parameters, source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
     )
-    centred = kernel.is_shift_invariant and not source.is_sparse
-    return kernel, source.column_means() if centred else None
+    if not kernel.is_shift_invariant:
+        return kernel, None
+    centre = source.column_means()
+    if not source.is_sparse:
+        return kernel, centre
+    centre = far_columns(centre, source.total_variance())
+    return kernel, centre if centre.any() else None
 
 
 def _kernel(

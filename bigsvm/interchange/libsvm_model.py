@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError
-from bigsvm.files import replace_synced
+from bigsvm.files import part_of, write_synced
 from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SVM_TYPES, read_header
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
@@ -83,13 +83,14 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
         body.append(" ".join(words) + " \n")
     texts = {Path(path): "".join([*lines, "SV\n", *body])}
     if model.scaler is not None:
-        # First, so that no model is without it.
-        texts = {range_path(path): "".join(_ranges(model.scaler, first)), **texts}
-    for place, text in texts.items():
-        try:
-            replace_synced(place, text.encode())
-        except OSError as error:
-            raise ModelError(f"cannot write the model {place}: {error}") from error
+        # Last in and first out, so that no model is without it; both are on the disk before that.
+        texts[range_path(path)] = "".join(_ranges(model.scaler, first))
+    try:
+        with contextlib.ExitStack() as stack:
+            for place, text in texts.items():
+                write_synced(stack.enter_context(part_of(place)), text.encode())
+    except OSError as error:
+        raise ModelError(f"cannot write the model {path}: {error}") from error
 
 
 class LaidOut(NamedTuple):

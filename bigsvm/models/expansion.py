@@ -14,6 +14,7 @@ import numpy as np
 from bigsvm import votes
 from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.scaled import in_scale_of
+from bigsvm.data.statistics import ColumnStatistics, far_columns
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.models.files import read_model, write_model
 from bigsvm.tiles import Columns, KernelTiles
@@ -266,7 +267,8 @@ class KernelExpansion:
             self.check_columns(source.n_columns, source.first_index)
             source = in_scale_of(source, self.scaler)
         kind = np.float32 if source.dtype == np.float32 else np.float64
-        with KernelTiles(self.kernel, centre=self.centre, threads=threads, dtype=kind) as tiles:
+        centre = self._far_columns() if source.is_sparse else self.centre
+        with KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind) as tiles:
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
             weights = tiles.prepared(columns, self.coefficients)
             step = rows_at_once(columns, weights)
@@ -276,6 +278,15 @@ class KernelExpansion:
                 use(slice(first, done), values)
                 if on_progress is not None:
                     on_progress(done)
+
+    def _far_columns(self) -> NDArray[np.float64] | None:
+        """Give the centre that sparse rows are to have: `centre` might fill them."""
+        if not self.kernel.is_shift_invariant or not self.support_vectors.shape[0]:
+            return None
+        statistics = ColumnStatistics(self.support_vectors.shape[1])
+        statistics.add(self.support_vectors)
+        found = statistics.result()
+        return far_columns(found.mean, found.total_variance())
 
     @property
     def kind(self) -> str:

@@ -8,8 +8,6 @@ with several functions; those with one are in format 1, which earlier versions r
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +18,11 @@ import xxhash
 from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
 from bigsvm.errors import BigsvmError, ModelError
-from bigsvm.files import replaceable, sync_directory, sync_tree
+from bigsvm.files import part_of
 from bigsvm.kernels import kernel_from
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
@@ -199,16 +198,11 @@ def _replace_synced(path: Path, tensors: dict[str, NDArray[Any]], metadata: dict
     # Saves 1 MB where a model is used and thrown away.
     import safetensors.numpy
 
-    path = replaceable(path)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        part = Path(folder) / path.name
+    with part_of(path) as part:
         part.touch()
         mode = part.stat().st_mode
         safetensors.numpy.save_file(tensors, part, metadata)
         part.chmod(mode)  # what it writes only the owner may read
-        sync_tree(Path(folder))
-        os.replace(part, path)
-    sync_directory(path.parent)
 
 
 def _digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:

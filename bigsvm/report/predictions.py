@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.errors import DataError
-from bigsvm.files import replaceable, sync_directory
+from bigsvm.files import part_of
 from bigsvm.report.text import label_text
 
 if TYPE_CHECKING:
@@ -118,17 +118,8 @@ def write_labels(
 
 def _write(path: Path, lines: Iterable[str]) -> None:
     try:
-        place = replaceable(path)
-        part = place.with_name(f".{place.name}.{os.getpid()}.part")
-        try:
-            with part.open("w", encoding="utf-8") as file:
-                file.writelines(lines)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, place)
-        finally:
-            part.unlink(missing_ok=True)
-        sync_directory(place.parent)
+        with part_of(path) as part, part.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
     except OSError as error:
         raise DataError(f"cannot write the predictions to {path}: {error}") from error
 

@@ -133,9 +133,7 @@ class Columns:
         place = np.empty(rows.shape[1], np.int32)
         made = []
         for t, (start, stop, used) in enumerate(spans):
-            values, indices, indptr = csr.csr_take(
-                rows.data, rows.indices, rows.indptr, places[start:stop]
-            )
+            values, indices, indptr = tiles.taken(rows, places[start:stop])
             data = values.astype(tiles.dtype, copy=False)
             flat = vectors[parts[t, 2] : parts[t + 1, 2]]
             csr.csr_tile(data, indices, indptr, used, place, flat)
@@ -161,9 +159,7 @@ def _sparse_spans(
     start = 0
     while start < len(places):
         width = COLUMNS_PER_TILE
-        _, indices, indptr = csr.csr_take(
-            rows.data, rows.indices, rows.indptr, places[start : start + width]
-        )
+        _, indices, indptr = tiles.taken(rows, places[start : start + width])
         while True:
             part = indptr[: width + 1]
             occurs = np.zeros(rows.shape[1], np.bool_)

@@ -90,6 +90,11 @@ class Checkpoint:
         os.write(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         return lock
 
+    @property
+    def seed(self) -> int:
+        """Hash of what the checkpoint belongs to, 64 bits: seed of the hashes of other files."""
+        return xxhash.xxh3_64_intdigest(json.dumps(self._fingerprint, sort_keys=True).encode())
+
     def close(self) -> None:
         """Give the directory up."""
         if self._lock >= 0:

@@ -1,11 +1,12 @@
 """PairLog: what has become of each pair of classes, in memory and in a file that only grows.
 
     DIR/pairs.log            the finished pairs, one entry after the other: bytes of the body, its
-                             xxh3, the body: a record, rows, coefficients
+                             xxh3 with the seed of the run, the body: a record, rows, coefficients
     DIR/generation-00000007  the pair in progress, and sums over all
 
 A kill can leave half an entry at the end, which its hash gives away; whatever is before it is
-whole. A generation is written after the entries of all pairs that finished before it.
+whole. So does it give away the log of another run: no entry of that is taken. A generation is
+written after the entries of all pairs that finished before it.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ class PairLog:
         self._source, self._began, self._number = source, time.monotonic(), NONE
         if checkpoint:
             self._path, self._length = checkpoint.directory / NAME, 0
+            self._seed = checkpoint.seed
             try:
                 self._read()
             except OSError as error:
@@ -192,7 +194,7 @@ class PairLog:
         """Take in the pair that was begun last, which is not to be trained any more."""
         body = self._take_in(solved)
         if self._checkpoint:
-            self._pending += _head(body) + body
+            self._pending += _head(body, self._seed) + body
         self._n_finished += 1
         if self._saved and self._saved.values["pair"] == self._number:
             self._saved = None
@@ -288,7 +290,7 @@ class PairLog:
             self._saved = self._saved if in_progress else None
             return
         with self._path.open("rb") as file:
-            for body in _bodies(file):
+            for body in _bodies(file, self._seed):
                 record = np.frombuffer(body, RECORD, 1)[0]
                 number, n = int(record["pair"]), int(record["n_support"])
                 self.records[number] = record
@@ -318,15 +320,15 @@ class PairLog:
         self._pending.clear()
 
 
-def _head(body: bytes) -> bytes:
-    return np.array([(len(body), xxhash.xxh3_64_intdigest(body))], HEAD).tobytes()
+def _head(body: bytes, seed: int) -> bytes:
+    return np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
 
 
-def _bodies(file: BinaryIO) -> Iterator[bytes]:
+def _bodies(file: BinaryIO, seed: int) -> Iterator[bytes]:
     """Yield the bodies of whole entries, up to the first that is not."""
     while len(head := file.read(HEAD.itemsize)) == HEAD.itemsize:
         n_bytes = int(np.frombuffer(head, HEAD)["n_bytes"][0])
         body = file.read(n_bytes) if n_bytes <= os.fstat(file.fileno()).st_size else b""
-        if _head(body) != head:
+        if _head(body, seed) != head:
             return
         yield body

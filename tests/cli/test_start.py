@@ -39,3 +39,25 @@ print([name for name in {SLOW_MODULES} if name in sys.modules])
 
     def test_an_unknown_option_is_wrong_usage(self):
         assert "--nonsense" in run_here("train", "--nonsense", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "", "m"),
+        ("train", "train.zarr", ""),
+        ("train", "train.zarr", "m", "--checkpoint", ""),
+        ("train", "train.zarr", "m", "--checkpoint="),
+        ("train", "train.zarr", "m", "--cache-dir", ""),
+        ("train", "--resume", ""),
+        ("info", ""),
+        ("convert", "text", ""),
+        ("predict", "train.zarr", "m", "--output", ""),
+    ],
+)
+def test_empty_words_are_not_the_current_folder(data, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.zarr").symlink_to(data / "train.zarr")
+    before = sorted(tmp_path.iterdir())
+    assert "is empty" in run_here(*arguments, code=2).stderr
+    assert sorted(tmp_path.iterdir()) == before

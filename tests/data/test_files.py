@@ -1,11 +1,14 @@
 """Files that are whole or absent."""
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from command_line import two_clouds
+from command_line import REPOSITORY, two_clouds
 
 import bigsvm
 from bigsvm.errors import DataError, ModelError
@@ -70,3 +73,51 @@ class TestWhatIsThere:
         assert (tmp_path / "link").is_symlink()
         assert target.read_bytes() not in (b"", b"old")
         assert os.listdir(tmp_path / "far") == ["target"]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from bigsvm.files import part_of
+with part_of(Path(sys.argv[1])) as part:
+    part.write_bytes(b"half of it")
+    print("here", flush=True)
+    time.sleep(600)
+"""
+
+
+class TestWhatIsLeft:
+    """Of a process that was killed while it wrote."""
+
+    @pytest.fixture
+    def writing(self, tmp_path):
+        command = [sys.executable, "-c", KILLED, str(tmp_path / "model")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        assert process.stdout.readline() == "here\n"
+        yield process
+        process.kill()
+        process.communicate()
+
+    @pytest.mark.parametrize("writer", WRITERS)
+    def test_the_next_that_writes_the_same_file_removes_it(self, writing, writer, model, tmp_path):
+        WRITERS[writer][0](model, tmp_path / "other")
+        WRITERS[writer][0](model, tmp_path / "model")
+        assert len(os.listdir(tmp_path)) == 3  # it is at work
+        writing.send_signal(signal.SIGKILL)
+        writing.wait()
+        WRITERS[writer][0](model, tmp_path / "other")
+        assert len(os.listdir(tmp_path)) == 3  # it is another file's
+        WRITERS[writer][0](model, tmp_path / "model")
+        assert sorted(os.listdir(tmp_path)) == ["model", "other"]
+
+    def test_nothing_else_is_removed(self, tmp_path):
+        """Not even where it looks alike: a folder just made, a file, a link, another name."""
+        (tmp_path / ".model.abcdefgh.part").mkdir()
+        (tmp_path / ".model.abcdefg1.part").touch()
+        for name in ("own", ".model.abc.part", ".model.abcdefgh", ".model.range.abcdefgh.part"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "file").touch()
+        (tmp_path / ".model.abcdefg2.part").symlink_to(tmp_path / "own")
+        before = sorted(tmp_path.rglob("*"))
+        replace_synced(tmp_path / "model", b"new")
+        assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "model"])

@@ -442,3 +442,12 @@ def test_whole_numbers_on_both_sides_of_the_largest_int64_stay_what_they_are(tmp
     np.testing.assert_array_equal(model.predict(np.eye(3)), names)
     model.model_.save(tmp_path / "m")
     assert bigsvm.KernelExpansion.load(tmp_path / "m").classes == names.tolist()
+
+
+def test_bounds_next_to_which_every_step_is_nothing_overflow_unseen():
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 3)) + y[:, None]
+    hard = bigsvm.CrammerSingerSVC(C=1e300).fit(X, y)  # warnings are errors here
+    assert hard.stop_reason_ == "converged"
+    assert hard.score(X, y) == 1

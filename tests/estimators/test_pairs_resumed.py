@@ -165,6 +165,15 @@ class TestLog:
         log.write_bytes(data)
         assert_same_bits(self.resumed(half), self.whole())
 
+    def test_nothing_of_another_runs_is_taken(self, half, tmp_path):
+        """Not even of the same rows, labels and pairs; of the same run it is, wherever it lies."""
+        other = tmp_path / "other"
+        train(*clouds(k=5), C=0.01, checkpoint=str(other))
+        (half / NAME).write_bytes((other / NAME).read_bytes())
+        assert_same_bits(self.resumed(half), self.whole())
+        again = train(*clouds(k=5), checkpoint=str(half), max_iter=0).functions
+        assert again.certificate.converged
+
     def test_without_a_generation_it_is_of_another_run(self, half):
         for path in half.glob("generation-*/*"):
             path.unlink()

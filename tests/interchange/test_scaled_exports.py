@@ -1,5 +1,10 @@
 """Models of scaled rows elsewhere: the scaling comes along, in a form that others apply."""
 
+import errno
+import itertools
+import os
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -99,6 +104,43 @@ def test_libsvm_gets_a_range_file_that_scales_the_same(scaled, tmp_path):
     model = read_libsvm_model(tmp_path / "m", n_features=6)
     values = model.decision_function(as_row_source(rows))
     np.testing.assert_allclose(values, fitted.decision_function(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_full_disk_leaves_model_and_range_as_they_were(tmp_path, monkeypatch, there, fails):
+    """Not the range of one model beside another, whichever of the two does not fit."""
+    old = fitted_on_scaled(tmp_path, CLASSIFIER, "minmax")[0].model_
+    out = tmp_path / "out"
+    out.mkdir()
+    if there:
+        write_libsvm_model(old, out / "m")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    sync, count = os.fsync, itertools.count(1)
+
+    def full(descriptor):
+        if next(count) == fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    new = replace(old, scaler=Scaler("minmax", old.scaler.offset + 1, old.scaler.factor))
+    with pytest.raises(ModelError, match=r"cannot write the model .* No space left"):
+        write_libsvm_model(new, out / "m")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("to", ["libsvm", "onnx"])
+def test_the_command_says_that_the_disk_is_full(scaled, tmp_path, monkeypatch, to):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "out").mkdir()
+    scaled[0].model_.save(tmp_path / "model")
+    monkeypatch.setattr(os, "fsync", full)
+    words = error_of("export", tmp_path / "model", tmp_path / "out" / "m", "--to", to)
+    assert "No space left on device" in words
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_the_range_of_minmax_is_that_of_the_data(tmp_path):
