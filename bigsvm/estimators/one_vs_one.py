@@ -16,6 +16,7 @@ from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.memory import make_plan
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
@@ -29,7 +30,6 @@ from bigsvm.estimators.running import (
     find_kernel,
     fingerprint_of,
     limits_of,
-    make_plan,
     open_checkpoint,
     provenance_of,
 )

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import parse_bytes
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.memory import hold_and_plan
 from bigsvm.estimators.problem import check_weights, class_weights, encode_classes
 from bigsvm.estimators.running import (
     Trainer,
     find_kernel,
     fingerprint_of,
     limits_of,
-    make_plan,
     open_checkpoint,
     provenance_of,
 )
@@ -87,12 +85,10 @@ def train_crammer_singer(
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler  # before the run, so that a damaged one does not come out at its end
-    read, source = source, hold(source, parse_bytes(parameters.memory))
     resident = ROW_BYTES * n + watched_bytes(k)
     resident += 0 if problem.sample_weight is None else problem.sample_weight.nbytes
-    resident += 0 if source is read else int(source.bytes_per_row * n)
     resident += 0 if start is None else 8 * n * k
-    plan = make_plan(parameters, source, resident_bytes=resident, n_outputs=k)
+    source, plan = hold_and_plan(parameters, source, resident_bytes=resident, n_outputs=k)
     kernel, centre = find_kernel(
         parameters,
         source,
