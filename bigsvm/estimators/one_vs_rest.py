@@ -182,12 +182,11 @@ def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
         Naming the class.
     """
     labels, codes, weights, class_weight = classes
-    k = len(labels)
-    counts = np.bincount(codes if weights is None else codes[weights > 0], minlength=k)
-    check_every_class(labels, class_weight, counts)
-    sides = np.ones((k, 2))
+    sizes = classes.sizes()
+    check_every_class(labels, class_weight, sizes)
+    sides = np.ones((len(labels), 2))
     if parameters.class_weight == "balanced":
-        sides = counts.sum() / (2.0 * np.stack([counts.sum() - counts, counts], axis=1))
+        sides = sizes.sum() / (2.0 * np.stack([sizes.sum() - sizes, sizes], axis=1))
     elif parameters.class_weight is not None:
         weights = class_weight[codes] * (1.0 if weights is None else weights)
     problem = OneVsRest(
