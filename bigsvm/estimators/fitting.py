@@ -16,9 +16,10 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
 from bigsvm.estimators.memory import hold_and_plan
+from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.estimators.one_vs_one import train_one_vs_one
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
-from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
+from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import are_many_classes, make_problem
 from bigsvm.estimators.running import (
     Trainer,

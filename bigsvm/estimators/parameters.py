@@ -16,23 +16,15 @@ from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.duals.simplex import Cooling, RowSolver
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.names import CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.training import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMULATIONS = (
-    "c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-svr", "nu-svr",
-    "crammer-singer",
-)  # fmt: skip
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
-WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
-"""Of two classes, or of pairs of them."""
-CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
-REDUCTIONS = ("ovo", "ddag", "ovr")
-"""Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
 
 _NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")
 _SIZE = ((Real, str), "a number of bytes, or a size like '4GB'")

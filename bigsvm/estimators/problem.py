@@ -18,7 +18,7 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.parameters import WITH_CLASSES
+from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.kernels import LARGEST
 
 if TYPE_CHECKING:

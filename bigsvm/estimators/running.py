@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 from bigsvm import __version__
 from bigsvm.budget import available_processors
 from bigsvm.cache.disk_cache import DiskCache
-from bigsvm.duals.ball import L2SVC, BallDual, BallFormulation, L2OneClass
+from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.estimators.ball import ball_dual, mean_distance
+from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.tiles import KernelTiles
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
-BALLS = (L2SVC.name, L2OneClass.name)
-"""Formulations whose tolerance is that of a ball."""
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
 rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
