@@ -265,7 +265,7 @@ class TestOutOfCore:
         assert all(reference() is None for reference in left)
 
     def test_coefficients_have_a_share_of_the_memory(self, monkeypatch):
-        monkeypatch.setattr("bigsvm.estimators.one_vs_one.COEFFICIENTS_SHARE", 1e-5)
+        monkeypatch.setattr("bigsvm.estimators.pair_problems.COEFFICIENTS_SHARE", 1e-5)
         with pytest.raises(MemoryBudgetError, match=r"coefficients of \d of 15 pairs take"):
             train(*clouds(k=6), memory="50MB")
 
