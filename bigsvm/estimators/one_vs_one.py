@@ -7,13 +7,14 @@ each pair is otherwise trained as the two classes alone would be.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.budget import available_processors
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
+from bigsvm.estimators.many_classes import Trained
 from bigsvm.estimators.pair_problems import Budget, Pairs
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.running import (
@@ -38,41 +39,9 @@ if TYPE_CHECKING:
 
     from bigsvm.data.class_rows import PairRows
     from bigsvm.data.rows import RowSource
-    from bigsvm.data.scaler import Scaler
     from bigsvm.estimators.parameters import TrainingParameters
-    from bigsvm.kernels import Kernel
     from bigsvm.training.multiclass import OneVsOne
     from bigsvm.training.state import Limits
-
-Functions_co = TypeVar("Functions_co", covariant=True)
-
-
-class Trained(NamedTuple, Generic[Functions_co]):
-    """All that a model of many classes is made of.
-
-    Attributes
-    ----------
-    classes : (k,) array
-        Labels, sorted, of the type they were given in.
-    functions : OneVsOne, or OneVsRest
-        Of pairs of places in `classes`, or of these.
-    source : RowSource
-        Of all rows, which the support vectors are taken from.
-    kernel : Kernel
-    centre : (d,) float64 or None
-    formulation : str
-    scaler : Scaler or None
-    provenance : dict
-    """
-
-    classes: NDArray[Any]
-    functions: Functions_co
-    source: RowSource
-    kernel: Kernel
-    centre: NDArray[np.float64] | None
-    formulation: str
-    scaler: Scaler | None
-    provenance: dict[str, Any]
 
 
 def train_one_vs_one(

@@ -23,8 +23,8 @@ from bigsvm.duals.ball import L2SVC
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.many_classes import Trained
 from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.one_vs_one import Trained
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
