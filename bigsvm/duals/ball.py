@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from bigsvm.core import ball, smo
-from bigsvm.duals.box import BoxDual, Optimality
+from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import (
     SMALLEST_PENALTY,
     Box,
@@ -63,6 +63,7 @@ from bigsvm.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection, Values
 
 LOOK = 256
