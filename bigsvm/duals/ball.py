@@ -49,15 +49,8 @@ import numpy as np
 
 from bigsvm.core import ball, smo
 from bigsvm.duals.box import BoxDual
-from bigsvm.duals.formulations import (
-    SMALLEST_PENALTY,
-    Box,
-    Classification,
-    Finished,
-    Formulation,
-    Segment,
-    check_penalty,
-)
+from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
+from bigsvm.duals.formulations import SMALLEST_PENALTY, Classification, check_penalty
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowSource
     from bigsvm.data.scaler import Scaler
-    from bigsvm.duals.formulations import Formulation
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.training.result import TrainingResult
 

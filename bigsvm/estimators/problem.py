@@ -11,7 +11,6 @@ from bigsvm.duals.formulations import (
     CSVC,
     Classification,
     EpsilonSVR,
-    Formulation,
     NuSVC,
     NuSVR,
     OneClass,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
 
 LARGEST_TARGET = LARGEST / 8

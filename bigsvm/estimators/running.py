@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
-    from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.estimators.variables import Variables
     from bigsvm.training.events import Listener
