@@ -82,7 +82,7 @@ class SubProblem:
         rows = rows_at(rows)
         sparse = not isinstance(rows.rows, np.ndarray)
         self.columns = Columns(tiles, rows, sparse_partners=sparse)
-        diagonal = tiles.diagonal(self.columns)
+        diagonal = tiles.values.diagonal(self.columns)
         self._taken = dual.begin(
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
         )
