@@ -78,6 +78,11 @@ class Columns:
             make = self._looked_up
         self.whole, self._tiles = make(tiles.values, base, places)
 
+    @classmethod
+    def of_rows_like(cls, tiles: KernelTiles, rows: RowsAt) -> Columns:
+        """Prepare vectors that will be multiplied with rows of their own kind."""
+        return cls(tiles, rows, sparse_partners=not isinstance(rows.rows, np.ndarray))
+
     def __iter__(self) -> Iterator[Tile]:
         return iter(self._tiles)
 

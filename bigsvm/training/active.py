@@ -180,8 +180,7 @@ class ActiveRows:
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
             partners = self.rows.at(places[moved])
-            sparse = not isinstance(partners.rows, np.ndarray)
-            columns = Columns(self.tiles, partners, sparse_partners=sparse)
+            columns = Columns.of_rows_like(self.tiles, partners)
             weights = self.tiles.prepared(columns, change[moved])
             step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
             for low in range(0, len(rows), step):
