@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import available_processors
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
@@ -149,7 +148,7 @@ def train_model(
         return model
     calibration = calibrate(
         model, source, held_out, parameters.calibration,
-        threads=parameters.threads or available_processors(),
+        threads=parameters.n_threads,
         block_bytes=plan.block_bytes, hooks=hooks,
     )  # fmt: skip
     return replace(model, calibration=calibration)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from bigsvm.budget import (
     ACTIVE_OUTPUT_BYTES,
-    available_processors,
     parse_bytes,
     plan_training,
 )
@@ -98,7 +97,7 @@ def make_plan(
         n_columns=source.n_columns,
         bytes_per_row=source.bytes_per_row,
         row_alignment=source.row_alignment if row_alignment is None else row_alignment,
-        threads=parameters.threads or available_processors(),
+        threads=parameters.n_threads,
         n_outputs=n_outputs,
         active_output_bytes=active_output_bytes,
         resident_bytes=int(resident_bytes),

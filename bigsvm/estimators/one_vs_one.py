@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import available_processors
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.estimators.many_classes import Trained
@@ -110,7 +109,7 @@ def train_one_vs_one(
             exact = KernelTiles(
                 kernel,
                 centre=centre,
-                threads=parameters.threads or available_processors(),
+                threads=parameters.n_threads,
                 dtype=np.float64,
                 offset=problem.offset,
             )

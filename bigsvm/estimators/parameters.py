@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import parse_bytes
+from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
@@ -170,6 +170,11 @@ class TrainingParameters:
     def takes_kernel_matrix(self) -> bool:
         """Whether rows are those of a kernel matrix."""
         return self.kernel == Precomputed.name or isinstance(self.kernel, Precomputed)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads at work: as many as there are processors, if nothing else was said."""
+        return self.threads or available_processors()
 
     def _check_kinds(self) -> None:
         """Refuse values that would be a TypeError somewhere below."""

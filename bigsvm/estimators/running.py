@@ -12,7 +12,6 @@ import xxhash
 from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
-from bigsvm.budget import available_processors
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
@@ -70,7 +69,7 @@ class Trainer:
     ) -> None:
         self._parameters, self._kernel = parameters, kernel
         self._stack = ExitStack()
-        threads = parameters.threads or available_processors()
+        threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
 
     def __enter__(self) -> Self:
