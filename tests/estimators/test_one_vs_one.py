@@ -21,7 +21,7 @@ from bigsvm.data.class_rows import HeldClasses
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.one_vs_one import HELD_SHARE
+from bigsvm.estimators.pair_problems import HELD_SHARE
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.training import events
 
