@@ -63,14 +63,14 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         assert tiles.n_evaluations == 2 * m * p
         diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
         np.testing.assert_allclose(
-            tiles.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)),
+            tiles.values.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)),
             diagonal,
             rtol=60 * eps,
             atol=eps,
         )
         own = evaluate(tiles, convert(A), convert(A), sparse=sparse)
         np.testing.assert_array_equal(
-            tiles.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)), np.diag(own)
+            tiles.values.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)), np.diag(own)
         )
 
 
@@ -89,7 +89,7 @@ def test_an_offset_is_added_to_every_value(name, sparse, dtype):
             sums = np.zeros(9)
             tiles.multiply(convert(A), columns, weights, sums)
             own = evaluate(tiles, convert(B), convert(B), sparse=sparse)
-            diagonal = tiles.diagonal(columns)
+            diagonal = tiles.values.diagonal(columns)
             np.testing.assert_array_equal(diagonal, np.diag(own))
             found.append((evaluate(tiles, convert(A), convert(B), sparse=sparse), diagonal, sums))
     plain, raised = found
@@ -138,7 +138,7 @@ def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
         np.testing.assert_array_equal(np.diag(K), 1)
         np.testing.assert_array_equal(np.diag(K[300:, :300]), 1)
         packed = Columns(tiles, matrix, sparse_partners=sparse)
-        np.testing.assert_array_equal(tiles.diagonal(packed), 1)
+        np.testing.assert_array_equal(tiles.values.diagonal(packed), 1)
 
 
 def test_far_from_the_origin_centring_keeps_distances():
@@ -215,7 +215,7 @@ def test_rows_are_used_where_they_are(sparse, dtype):
             sums, values = np.zeros(300), np.empty((300, 70), dtype)
             tiles.multiply(lent, columns, weights, sums)
             tiles.evaluate(lent, columns, values)
-            results.append((sums, values, tiles.diagonal(columns)))
+            results.append((sums, values, tiles.values.diagonal(columns)))
         for at_places, copied in zip(*results, strict=True):
             np.testing.assert_array_equal(at_places, copied)
         np.testing.assert_array_equal(results[0][1][:70].diagonal(), results[0][2])
@@ -236,7 +236,7 @@ def test_no_rows_and_no_columns(sparse):
         tiles.multiply(matrix[:0], some, np.ones(5), np.empty(0))
         tiles.evaluate(matrix[:0], some, np.empty((0, 5), np.float32))
         assert tiles.n_evaluations == 0
-        assert tiles.diagonal(none).shape == (0,)
+        assert tiles.values.diagonal(none).shape == (0,)
 
 
 def test_columns_past_the_last_are_left_alone():

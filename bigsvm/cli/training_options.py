@@ -5,6 +5,7 @@ from enum import StrEnum
 import typer
 
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.names import BALLS, CLASSIFIERS, WITH_CLASSES
 
 
 class KernelName(StrEnum):
@@ -129,14 +130,13 @@ PARAMETERS = {
 }
 """Options of the command, and what `Run` calls them."""
 
-BALLS = ("l2-svc", "l2-one-class")
 USED_BY = {
     "c": ("c-svc", *BALLS, "eps-svr", "nu-svr", "crammer-singer"),
     "nu": ("nu-svc", "one-class", "nu-svr"),
     "epsilon": ("eps-svr",),
     "loss": ("c-svc",),
-    "class_weight": ("c-svc", "nu-svc", "l2-svc", "crammer-singer"),
-    "multiclass": ("c-svc", "nu-svc", "l2-svc"),
+    "class_weight": CLASSIFIERS,
+    "multiclass": WITH_CLASSES,
     "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
     "selection": ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
     **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from bigsvm.data.arrays import VerifiedArray
 from bigsvm.data.blocks import make_csr, stack_rows
+from bigsvm.data.metadata import check_array, read_attributes
 from bigsvm.data.rows import RowSource
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
@@ -21,8 +22,6 @@ from bigsvm.data.schema import (
     STATISTICS,
     StoreAttributes,
     array_specs,
-    check_array,
-    read_attributes,
 )
 from bigsvm.data.statistics import Statistics
 from bigsvm.errors import DataCorruptionError, DataError, StoreError

@@ -14,7 +14,7 @@ import secrets
 import shutil
 from typing import TYPE_CHECKING
 
-from bigsvm.data.schema import is_store
+from bigsvm.data.metadata import is_store
 from bigsvm.errors import StoreError
 from bigsvm.files import sync_directory, sync_tree, try_lock
 

@@ -48,21 +48,15 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from bigsvm.core import ball, smo
-from bigsvm.duals.box import BoxDual, Optimality
-from bigsvm.duals.formulations import (
-    SMALLEST_PENALTY,
-    Box,
-    Classification,
-    Finished,
-    Formulation,
-    Segment,
-    check_penalty,
-)
+from bigsvm.duals.box import BoxDual
+from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
+from bigsvm.duals.formulations import SMALLEST_PENALTY, Classification, check_penalty
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection, Values
 
 LOOK = 256

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.duals.formulations import Formulation
+    from bigsvm.duals.box_problem import Formulation
 
 ROUNDING = 1e-10
 """Of what variables add up to on either side: a smaller difference is left as it is."""

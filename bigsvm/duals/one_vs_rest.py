@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.box import BoxDual, Optimality
+    from bigsvm.duals.box import BoxDual
     from bigsvm.duals.formulations import Classification, Signs
+    from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection, Values
 
 

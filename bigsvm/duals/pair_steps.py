@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.formulations import Formulation
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.problem import Values
 
     Advance = Callable[..., tuple[int, int]]

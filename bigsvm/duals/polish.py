@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.duals.formulations import Box
+from bigsvm.duals.box_problem import Box
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.formulations import Formulation
+    from bigsvm.duals.box_problem import Formulation
 
 MOST_ROWS = 512
 """Rows of a problem worth polishing: its linear systems take milliseconds."""

@@ -80,16 +80,16 @@ class SubProblem:
     ) -> None:
         self.size = len(working_set)
         rows = rows_at(rows)
-        sparse = not isinstance(rows.rows, np.ndarray)
-        self.columns = Columns(tiles, rows, sparse_partners=sparse)
-        diagonal = tiles.diagonal(self.columns)
+        self.columns = Columns.of_rows_like(tiles, rows)
+        diagonal = tiles.values.diagonal(self.columns)
         self._taken = dual.begin(
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
         )
         below = tier(ComputedRows(tiles, rows, self.columns))
         n_slack = self._taken.n_slack
         n_all = self.size + n_slack
-        one_by_one = sparse and first_slots is None and dual.formulation.n_outputs == 1
+        one_function = dual.formulation.n_outputs == 1
+        one_by_one = self.columns.sparse_partners and first_slots is None and one_function
         self.cache = KernelRowCache(
             WithSlack(below, self.size) if n_slack else below,
             n_variables=n_all,

@@ -36,7 +36,7 @@ def ball_dual(
     if not tiles.kernel.is_shift_invariant:
         rows, _ = _sample(source, None, parameters.seed)
         columns = Columns(tiles, rows, sparse_partners=source.is_sparse)
-        diagonal = float(tiles.diagonal(columns).max())
+        diagonal = float(tiles.values.diagonal(columns).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
     return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest)
 

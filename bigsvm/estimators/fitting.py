@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import available_processors, parse_bytes
-from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
@@ -16,9 +14,11 @@ from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
+from bigsvm.estimators.memory import hold_and_plan
+from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.estimators.one_vs_one import train_one_vs_one
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
-from bigsvm.estimators.parameters import WITH_CLASSES, Hooks
+from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import are_many_classes, make_problem
 from bigsvm.estimators.running import (
     Trainer,
@@ -26,7 +26,6 @@ from bigsvm.estimators.running import (
     find_kernel,
     fingerprint_of,
     limits_of,
-    make_plan,
     open_checkpoint,
     provenance_of,
 )
@@ -39,10 +38,9 @@ from bigsvm.training.saving import Saver
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
     from bigsvm.data.scaler import Scaler
-    from bigsvm.duals.formulations import Formulation
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.training.result import TrainingResult
 
@@ -111,7 +109,8 @@ def train_model(
     # Before the run, so that a damaged one does not come out at its end.
     scaler = source.scaler
     kept = 0 if held_out is None else held_out.nbytes
-    source, plan = _planned(source, formulation, parameters, kept_bytes=kept)
+    resident = _resident_bytes(formulation, source.n_rows, kept_bytes=kept)
+    source, plan = hold_and_plan(parameters, source, resident_bytes=resident)
     kernel, centre = find_kernel(
         parameters,
         source,
@@ -149,26 +148,19 @@ def train_model(
         return model
     calibration = calibrate(
         model, source, held_out, parameters.calibration,
-        threads=parameters.threads or available_processors(),
+        threads=parameters.n_threads,
         block_bytes=plan.block_bytes, hooks=hooks,
     )  # fmt: skip
     return replace(model, calibration=calibration)
 
 
-def _planned(
-    source: RowSource, formulation: Formulation, parameters: TrainingParameters, *, kept_bytes: int
-) -> tuple[RowSource, TrainingPlan]:
-    """Divide the memory; rows that take little of it are read once and held."""
-    memory = parse_bytes(parameters.memory)
-    read, source = source, hold(source, memory)
+def _resident_bytes(formulation: Formulation, n_rows: int, *, kept_bytes: int) -> int:
+    """Bytes that are in memory for the whole run, beside the rows."""
     weights = formulation.sample_weight
-    of_the_problem = 8 * (formulation.n_faces - 1) * source.n_rows
+    of_the_problem = 8 * (formulation.n_faces - 1) * n_rows
     if isinstance(formulation, Regression):
         of_the_problem += formulation.target.nbytes
-    resident = of_the_problem + kept_bytes + (0 if weights is None else weights.nbytes)
-    if source is not read:
-        resident += int(source.bytes_per_row * source.n_rows)
-    return source, make_plan(parameters, source, resident_bytes=resident)
+    return of_the_problem + kept_bytes + (0 if weights is None else weights.nbytes)
 
 
 def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> NDArray[np.float64]:

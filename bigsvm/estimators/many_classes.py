@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,9 +14,41 @@ from bigsvm.pairs import support_classes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.estimators.one_vs_one import Trained
+    from bigsvm.data.rows import RowSource
+    from bigsvm.data.scaler import Scaler
     from bigsvm.estimators.one_vs_rest import Functions
+    from bigsvm.kernels import Kernel
     from bigsvm.training.multiclass import OneVsOne
+
+Functions_co = TypeVar("Functions_co", covariant=True)
+
+
+class Trained(NamedTuple, Generic[Functions_co]):
+    """All that a model of many classes is made of.
+
+    Attributes
+    ----------
+    classes : (k,) array
+        Labels, sorted, of the type they were given in.
+    functions : OneVsOne, or OneVsRest
+        Of pairs of places in `classes`, or of these.
+    source : RowSource
+        Of all rows, which the support vectors are taken from.
+    kernel : Kernel
+    centre : (d,) float64 or None
+    formulation : str
+    scaler : Scaler or None
+    provenance : dict
+    """
+
+    classes: NDArray[Any]
+    functions: Functions_co
+    source: RowSource
+    kernel: Kernel
+    centre: NDArray[np.float64] | None
+    formulation: str
+    scaler: Scaler | None
+    provenance: dict[str, Any]
 
 
 def expansion_of_pairs(trained: Trained[OneVsOne], rule: str) -> KernelExpansion:

@@ -7,29 +7,21 @@ each pair is otherwise trained as the two classes alone would be.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
-from bigsvm.duals.formulations import CSVC
-from bigsvm.errors import ParameterError
+from bigsvm.estimators.many_classes import Trained
+from bigsvm.estimators.pair_problems import Budget, Pairs
 from bigsvm.estimators.parameters import Hooks
-from bigsvm.estimators.problem import (
-    check_classes,
-    check_every_class,
-    chosen_parameters,
-    make_classification,
-)
 from bigsvm.estimators.running import (
     Trainer,
     decision_of,
     find_kernel,
     fingerprint_of,
     limits_of,
-    make_plan,
     open_checkpoint,
     provenance_of,
 )
@@ -37,64 +29,18 @@ from bigsvm.estimators.variables import make_variables
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.multiclass import PairTraining
-from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, RECORD, PairLog, Solved
+from bigsvm.training.pair_log import PairLog, Solved
 from bigsvm.training.saving import Saver
 from bigsvm.training.small_pairs import SmallPairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.budget import TrainingPlan
     from bigsvm.data.class_rows import PairRows
-    from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
-    from bigsvm.data.scaler import Scaler
-    from bigsvm.duals.formulations import Classification
     from bigsvm.estimators.parameters import TrainingParameters
-    from bigsvm.kernels import Kernel
     from bigsvm.training.multiclass import OneVsOne
     from bigsvm.training.state import Limits
-
-HELD_SHARE = 0.25
-"""Of the memory, for rows of classes that are held together. Bringing sparse ones takes three times
-as much for a while, in which nothing else does."""
-COEFFICIENTS_SHARE = 0.4
-"""Of the memory, for the coefficients of all pairs at most."""
-PAIR_ROW_BYTES = 20
-"""Of a row that is trained on: its number among all and among those held, and its weight."""
-CHOICE_BYTES = 32
-"""Of each two classes, while the pairs are divided into batches."""
-
-
-Functions_co = TypeVar("Functions_co", covariant=True)
-
-
-class Trained(NamedTuple, Generic[Functions_co]):
-    """All that a model of many classes is made of.
-
-    Attributes
-    ----------
-    classes : (k,) array
-        Labels, sorted, of the type they were given in.
-    functions : OneVsOne, or OneVsRest
-        Of pairs of places in `classes`, or of these.
-    source : RowSource
-        Of all rows, which the support vectors are taken from.
-    kernel : Kernel
-    centre : (d,) float64 or None
-    formulation : str
-    scaler : Scaler or None
-    provenance : dict
-    """
-
-    classes: NDArray[Any]
-    functions: Functions_co
-    source: RowSource
-    kernel: Kernel
-    centre: NDArray[np.float64] | None
-    formulation: str
-    scaler: Scaler | None
-    provenance: dict[str, Any]
 
 
 def train_one_vs_one(
@@ -163,7 +109,7 @@ def train_one_vs_one(
             exact = KernelTiles(
                 kernel,
                 centre=centre,
-                threads=parameters.threads or available_processors(),
+                threads=parameters.n_threads,
                 dtype=np.float64,
                 offset=problem.offset,
             )
@@ -245,161 +191,4 @@ class PairTrainer:
             found.intercept,
             found.found.get("rho", np.nan),
             found.certificate,
-        )
-
-
-class Pairs:
-    """The problems of all pairs, checked.
-
-    Parameters
-    ----------
-    source, labels, sample_weight, parameters
-        As `train_one_vs_one` has them.
-
-    Attributes
-    ----------
-    classes : (k,) array
-    codes : (n,) int32
-        Place of each row's label in it.
-    weights : (n,) float64 or None
-    class_weight : (k,) float64
-    chosen : dict
-        Parameters of the problem, by name.
-    name : str
-    offset : float
-        Of the formulation; known once the classes are checked.
-
-    Raises
-    ------
-    DataError, ParameterError
-    """
-
-    name: str
-    offset: float
-
-    def __init__(
-        self,
-        source: RowSource,
-        labels: NDArray[Any],
-        sample_weight: NDArray[np.float64] | None,
-        parameters: TrainingParameters,
-    ) -> None:
-        self._parameters = parameters
-        self.classes, self.codes, self.weights, self.class_weight = check_classes(
-            parameters, source.n_rows, labels, sample_weight
-        )
-        self.chosen = chosen_parameters(parameters)
-
-    @property
-    def n_pairs(self) -> int:
-        """Pairs there are, k (k − 1) / 2."""
-        return len(self.classes) * (len(self.classes) - 1) // 2
-
-    def check(self, rows: ClassRows) -> None:
-        """Refuse classes that cannot be told from others, before any is.
-
-        Raises
-        ------
-        DataError, ParameterError
-            Naming the class or the pair.
-        """
-        check_every_class(self.classes, self.class_weight, rows.sizes)
-        # The smallest class beside the largest: if their nu is feasible, all are.
-        sums = np.array(
-            [
-                size if self.weights is None else self.weights[rows.of(one)].sum()
-                for one, size in enumerate(rows.sizes)
-            ]
-        )
-        by_sum = np.argsort(sums, kind="stable").tolist()
-        first, second = sorted((by_sum[0], by_sum[-1]))
-        formulation = self.of_pair((first, second), rows.in_place().pair(first, second))
-        self.name, self.offset = formulation.name, formulation.offset
-        try:
-            formulation.check()
-        except ParameterError as error:
-            labels = self.classes.tolist()
-            raise ParameterError(
-                f"classes {labels[first]!r} and {labels[second]!r}: {error}"
-            ) from None
-
-    @property
-    def are_small_solved_together(self) -> bool:
-        """Whether pairs of small classes need no runs of their own: C-SVC by the usual steps."""
-        given = self._parameters
-        usual = given.working_set != "all" and given.selection in ("auto", "second-order")
-        return self.name == CSVC.name and usual and not given.takes_kernel_matrix
-
-    def bounds_of_class(self, one: int, rows: Indices) -> NDArray[np.float64]:
-        """C of rows of a class, (m,)."""
-        bound = np.full(len(rows), self._parameters.C * float(self.class_weight[one]))
-        return bound if self.weights is None else bound * self.weights[rows]
-
-    def of_pair(self, pair: tuple[int, int], rows: PairRows) -> Classification:
-        """Make the problem of two classes."""
-        first, second = pair
-        return make_classification(
-            self._parameters,
-            rows.sign,
-            (float(self.class_weight[first]), float(self.class_weight[second])),
-            None if self.weights is None else self.weights[rows.rows],
-        )
-
-
-class Budget:
-    """How the memory is divided, known to be enough for every pair.
-
-    Parameters
-    ----------
-    parameters : TrainingParameters
-    rows : ClassRows
-    problem : Pairs
-
-    Attributes
-    ----------
-    room : float
-        Rows that may be held.
-    coefficients : float
-        Bytes that these may take.
-    largest : TrainingPlan
-        Of the pair with the most rows.
-
-    Raises
-    ------
-    MemoryBudgetError
-    """
-
-    def __init__(self, parameters: TrainingParameters, rows: ClassRows, problem: Pairs) -> None:
-        self._parameters, self._source = parameters, rows.source
-        memory = parse_bytes(parameters.memory)
-        self.room = HELD_SHARE * memory / self._source.bytes_per_row
-        self.coefficients = COEFFICIENTS_SHARE * memory
-        most = BYTES_PER_COEFFICIENT * float(rows.sizes.sum()) * (len(rows) - 1)
-        self._resident = (
-            rows.nbytes
-            + (0 if problem.weights is None else problem.weights.nbytes)
-            + RECORD.itemsize * problem.n_pairs
-            + CHOICE_BYTES * len(rows) ** 2
-            + min(self.coefficients, most)
-        )
-        self._held = min(self.room, float(rows.sizes.sum())) * self._source.bytes_per_row
-        size = int(np.sort(rows.sizes)[-2:].sum())
-        self.largest = self.plan(min(size, int(self.room)), 1)
-        if size > self.room:
-            self.largest = self.plan(size, self._source.row_alignment)
-
-    def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
-        """Divide what is left for a pair of so many rows.
-
-        Raises
-        ------
-        MemoryBudgetError
-        """
-        held = self._held if row_alignment < self._source.row_alignment else 0.0
-        return make_plan(
-            self._parameters,
-            self._source,
-            resident_bytes=self._resident + held + PAIR_ROW_BYTES * n_rows,
-            n_rows=n_rows,
-            row_alignment=row_alignment,
         )

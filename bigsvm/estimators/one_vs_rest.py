@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.budget import ACTIVE_OUTPUT_BYTES, parse_bytes
+from bigsvm.budget import ACTIVE_OUTPUT_BYTES
 from bigsvm.core.smo import row_width
-from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.duals.ball import L2SVC
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.one_vs_one import Trained
+from bigsvm.estimators.many_classes import Trained
+from bigsvm.estimators.memory import hold_and_plan
 from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
@@ -38,7 +38,6 @@ from bigsvm.estimators.running import (
     find_kernel,
     fingerprint_of,
     limits_of,
-    make_plan,
     open_checkpoint,
     provenance_of,
 )
@@ -48,7 +47,6 @@ from bigsvm.training.saving import Saver
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
     from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.estimators.problem import Classes
@@ -124,7 +122,14 @@ def train_one_vs_rest(
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler
-    source, plan = _planned(source, problem, parameters)
+    state_bytes = STATE_BYTES * problem.columns[0].n_segments
+    source, plan = hold_and_plan(
+        parameters,
+        source,
+        resident_bytes=_resident_bytes(problem, state_bytes),
+        n_outputs=problem.n_outputs,
+        active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
+    )
     kernel, centre = find_kernel(
         parameters,
         source,
@@ -177,12 +182,11 @@ def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
         Naming the class.
     """
     labels, codes, weights, class_weight = classes
-    k = len(labels)
-    counts = np.bincount(codes if weights is None else codes[weights > 0], minlength=k)
-    check_every_class(labels, class_weight, counts)
-    sides = np.ones((k, 2))
+    sizes = classes.sizes()
+    check_every_class(labels, class_weight, sizes)
+    sides = np.ones((len(labels), 2))
     if parameters.class_weight == "balanced":
-        sides = counts.sum() / (2.0 * np.stack([counts.sum() - counts, counts], axis=1))
+        sides = sizes.sum() / (2.0 * np.stack([sizes.sum() - sizes, sizes], axis=1))
     elif parameters.class_weight is not None:
         weights = class_weight[codes] * (1.0 if weights is None else weights)
     problem = OneVsRest(
@@ -199,27 +203,13 @@ def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
     return problem
 
 
-def _planned(
-    source: RowSource, problem: OneVsRest, parameters: TrainingParameters
-) -> tuple[RowSource, TrainingPlan]:
-    """Divide the memory; rows that take little of it are read once and held."""
-    read, source = source, hold(source, parse_bytes(parameters.memory))
-    weights, k = problem.sample_weight, problem.n_outputs
-    state_bytes = STATE_BYTES * problem.columns[0].n_segments
+def _resident_bytes(problem: OneVsRest, state_bytes: int) -> int:
+    """Bytes that are in memory for the whole run, beside the rows."""
+    weights = problem.sample_weight
     # Labels and weights twice: of rows, and of the variables in the order they are trained in.
     resident = 2 * (problem.label.nbytes + (0 if weights is None else weights.nbytes))
     # The states of columns are padded.
-    resident += k * state_bytes * row_width(1)
-    if source is not read:
-        resident += int(source.bytes_per_row * source.n_rows)
-    plan = make_plan(
-        parameters,
-        source,
-        resident_bytes=resident,
-        n_outputs=k,
-        active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
-    )
-    return source, plan
+    return resident + problem.n_outputs * state_bytes * row_width(1)
 
 
 def _functions(

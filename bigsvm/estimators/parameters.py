@@ -9,30 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import parse_bytes
+from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.duals.simplex import Cooling, RowSolver
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.names import CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.training import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMULATIONS = (
-    "c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-svr", "nu-svr",
-    "crammer-singer",
-)  # fmt: skip
 LOSSES = ("hinge", "squared_hinge")
 WORKING_SETS = ("auto", "all")
-WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
-"""Of two classes, or of pairs of them."""
-CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
-REDUCTIONS = ("ovo", "ddag", "ovr")
-"""Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
 
 _NUMBER, _WHOLE, _WORD = ((Real,), "a number"), ((Integral,), "a whole number"), ((str,), "a word")
 _SIZE = ((Real, str), "a number of bytes, or a size like '4GB'")
@@ -178,6 +170,11 @@ class TrainingParameters:
     def takes_kernel_matrix(self) -> bool:
         """Whether rows are those of a kernel matrix."""
         return self.kernel == Precomputed.name or isinstance(self.kernel, Precomputed)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads at work: as many as there are processors, if nothing else was said."""
+        return self.threads or available_processors()
 
     def _check_kinds(self) -> None:
         """Refuse values that would be a TypeError somewhere below."""

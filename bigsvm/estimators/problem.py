@@ -11,14 +11,13 @@ from bigsvm.duals.formulations import (
     CSVC,
     Classification,
     EpsilonSVR,
-    Formulation,
     NuSVC,
     NuSVR,
     OneClass,
     SquaredHingeSVC,
 )
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.parameters import WITH_CLASSES
+from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.kernels import LARGEST
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.estimators.parameters import TrainingParameters
 
 LARGEST_TARGET = LARGEST / 8
@@ -216,9 +216,15 @@ class Classes(NamedTuple):
     sample_weight: NDArray[np.float64] | None
     class_weight: NDArray[np.float64]
 
+    def sizes(self) -> NDArray[np.int64]:
+        """Rows with a weight of each class, (k,)."""
+        weights = self.sample_weight
+        counted = self.codes if weights is None else self.codes[weights > 0]
+        return np.bincount(counted, minlength=len(self.labels))
+
 
 def check_every_class(
-    labels: NDArray[Any], class_weight: NDArray[np.float64], counts: NDArray[np.int64]
+    labels: NDArray[Any], class_weight: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> None:
     """Refuse classes without weight, or without a row that has one; all (k,).
 
@@ -228,7 +234,7 @@ def check_every_class(
         Naming the class.
     """
     for label, size, weight in zip(
-        labels.tolist(), counts.tolist(), class_weight.tolist(), strict=True
+        labels.tolist(), sizes.tolist(), class_weight.tolist(), strict=True
     ):
         if not (np.isfinite(weight) and weight >= 0):
             raise ParameterError(f"class {label!r} has weight {weight!r}; it must be > 0")
@@ -236,7 +242,7 @@ def check_every_class(
             raise DataError(f"no row of class {label!r} has a positive weight; leave its rows out")
 
 
-def check_classes(
+def find_classes(
     parameters: TrainingParameters,
     n_rows: int,
     labels: NDArray[Any],
@@ -248,21 +254,37 @@ def check_classes(
     ------
     DataError, ParameterError
     """
-    if parameters.formulation not in WITH_CLASSES:
-        raise ParameterError(
-            f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
-        )
     weights = check_weights(sample_weight, n_rows)
     classes, codes = encode_classes(labels, n_rows)
-    if parameters.calibration is not None:
-        raise ParameterError(
-            f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
-            f"classification is supported with it), not for {len(classes)}; leave it out"
-        )
     counted = codes if weights is None else codes[weights > 0]
     return Classes(
         classes, codes, weights, class_weights(parameters.class_weight, classes, counted)
     )
+
+
+def check_classes(
+    parameters: TrainingParameters,
+    n_rows: int,
+    labels: NDArray[Any],
+    sample_weight: NDArray[np.float64] | None,
+) -> Classes:
+    """Find the classes of a problem that is to be reduced to some of two, and their weights.
+
+    Raises
+    ------
+    DataError, ParameterError
+    """
+    if parameters.formulation not in WITH_CLASSES:
+        raise ParameterError(
+            f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
+        )
+    classes = find_classes(parameters, n_rows, labels, sample_weight)
+    if parameters.calibration is not None:
+        raise ParameterError(
+            f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
+            f"classification is supported with it), not for {len(classes.labels)}; leave it out"
+        )
+    return classes
 
 
 def chosen_parameters(parameters: TrainingParameters) -> dict[str, float]:

@@ -12,17 +12,12 @@ import xxhash
 from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
-from bigsvm.budget import (
-    ACTIVE_OUTPUT_BYTES,
-    available_processors,
-    parse_bytes,
-    plan_training,
-)
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.statistics import far_columns
-from bigsvm.duals.ball import L2SVC, BallDual, BallFormulation, L2OneClass
+from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.estimators.ball import ball_dual, mean_distance
+from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.tiles import KernelTiles
@@ -30,7 +25,6 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
-from bigsvm.training.sweep import VALUES_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,8 +33,8 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
-    from bigsvm.duals.formulations import Formulation
     from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.estimators.variables import Variables
     from bigsvm.training.events import Listener
@@ -48,8 +42,6 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
-BALLS = (L2SVC.name, L2OneClass.name)
-"""Formulations whose tolerance is that of a ball."""
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
 rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
@@ -78,7 +70,7 @@ class Trainer:
     ) -> None:
         self._parameters, self._kernel = parameters, kernel
         self._stack = ExitStack()
-        threads = parameters.threads or available_processors()
+        threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
 
     def __enter__(self) -> Self:
@@ -182,55 +174,6 @@ class Trainer:
             whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
             saver=saver, listener=listener,
         ).run()  # fmt: skip
-
-
-def make_plan(
-    parameters: TrainingParameters,
-    source: RowSource,
-    *,
-    resident_bytes: float,
-    n_rows: int | None = None,
-    row_alignment: int | None = None,
-    n_outputs: int = 1,
-    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
-) -> TrainingPlan:
-    """Divide the memory for training on a source, or on some rows of it.
-
-    Parameters
-    ----------
-    parameters : TrainingParameters
-    source : RowSource
-    resident_bytes : float
-        What else is in memory for the whole run.
-    n_rows, row_alignment : int, optional
-        Of the rows that are trained on, where they are not the source's.
-    n_outputs, active_output_bytes : int
-        As `plan_training` has them.
-
-    Raises
-    ------
-    MemoryBudgetError
-    """
-    n_rows = source.n_rows if n_rows is None else n_rows
-    if n_outputs > 1:
-        # What a sweep adds to some rows, and their values with that, until these are replaced.
-        resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
-    plan = plan_training(
-        parse_bytes(parameters.memory),
-        n_rows=n_rows,
-        n_columns=source.n_columns,
-        bytes_per_row=source.bytes_per_row,
-        row_alignment=source.row_alignment if row_alignment is None else row_alignment,
-        threads=parameters.threads or available_processors(),
-        n_outputs=n_outputs,
-        active_output_bytes=active_output_bytes,
-        resident_bytes=int(resident_bytes),
-        packed=not parameters.takes_kernel_matrix,
-        whole=parameters.working_set == "all",
-    )
-    if parameters.kernel_rows is not None:
-        plan = plan.with_kernel_rows(parameters.kernel_rows)
-    return plan
 
 
 def find_kernel(

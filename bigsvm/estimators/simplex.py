@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import parse_bytes
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.held import hold
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.problem import check_weights, class_weights, encode_classes
+from bigsvm.estimators.memory import hold_and_plan
+from bigsvm.estimators.problem import check_every_class, find_classes
 from bigsvm.estimators.running import (
     Trainer,
     find_kernel,
     fingerprint_of,
     limits_of,
-    make_plan,
     open_checkpoint,
     provenance_of,
 )
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowSource
     from bigsvm.estimators.parameters import Hooks, TrainingParameters
+    from bigsvm.estimators.problem import Classes
 
 ROW_BYTES = 12
 """Of a row, beside what any run has: its class, and its place in the order of training."""
@@ -79,20 +78,19 @@ def train_crammer_singer(
     """
     if labels is None:
         raise DataError("crammer-singer needs a label for each row")
-    classes, weight_of_class, problem = make_crammer_singer(
-        parameters, source.n_rows, labels, sample_weight
-    )
+    found = find_classes(parameters, source.n_rows, labels, sample_weight)
     del labels
+    problem = make_crammer_singer(parameters, found)
+    classes, class_weight = found.labels.tolist(), found.class_weight.tolist()
+    del found  # weights of classes may have made others of its rows', and one of these is counted
     n, k = source.n_rows, problem.n_classes
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     scaler = source.scaler  # before the run, so that a damaged one does not come out at its end
-    read, source = source, hold(source, parse_bytes(parameters.memory))
     resident = ROW_BYTES * n + watched_bytes(k)
     resident += 0 if problem.sample_weight is None else problem.sample_weight.nbytes
-    resident += 0 if source is read else int(source.bytes_per_row * n)
     resident += 0 if start is None else 8 * n * k
-    plan = make_plan(parameters, source, resident_bytes=resident, n_outputs=k)
+    source, plan = hold_and_plan(parameters, source, resident_bytes=resident, n_outputs=k)
     kernel, centre = find_kernel(
         parameters,
         source,
@@ -106,11 +104,11 @@ def train_crammer_singer(
         formulation=problem.name,
         per_row=(problem.label, problem.sample_weight),
         chosen={"C": problem.C, "fit_intercept": problem.fit_intercept},
-        class_weights=weight_of_class.tolist(),
+        class_weights=class_weight,
         # The label of each row is known by its place among these.
-        others={"classes": repr(classes.tolist())},
+        others={"classes": repr(classes)},
     )
-    begin = None if start is None else _alpha_of(start, problem, classes.tolist())
+    begin = None if start is None else _alpha_of(start, problem, classes)
     order = _order(source, problem, parameters)
     trained, dealt = source, problem
     if order is not None:
@@ -143,23 +141,18 @@ def train_crammer_singer(
         intercept=np.asarray(alpha.sum(axis=0)) if problem.fit_intercept else np.zeros(k),
         centre=centre,
         support=support,
-        classes=classes.tolist(),
+        classes=classes,
         formulation=problem.name,
         rule=problem.name,
         scaler=scaler,
         bounds=problem.bounds(support),
         certificate={**result.certificate.as_dict(), "kernel_is_definite": kernel.is_definite},
-        provenance=provenance_of(parameters, source, weight_of_class.tolist(), fingerprint),
+        provenance=provenance_of(parameters, source, class_weight, fingerprint),
     )
 
 
-def make_crammer_singer(
-    parameters: TrainingParameters,
-    n_rows: int,
-    labels: NDArray[Any],
-    sample_weight: NDArray[np.float64] | None,
-) -> tuple[NDArray[Any], NDArray[np.float64], CrammerSinger]:
-    """Make the problem, and find the classes, (k,), sorted, and their weights, (k,).
+def make_crammer_singer(parameters: TrainingParameters, classes: Classes) -> CrammerSinger:
+    """Make the problem, with rows for each class.
 
     Raises
     ------
@@ -168,28 +161,17 @@ def make_crammer_singer(
     DataError
         A class without a row of positive weight: its function would only say what it is not.
     """
-    weights = check_weights(sample_weight, n_rows)
-    classes, codes = encode_classes(labels, n_rows)
-    counted = codes if weights is None else codes[weights > 0]
-    of_class = class_weights(parameters.class_weight, classes, counted)
-    sizes = np.bincount(counted, minlength=len(classes))
-    for label, size, weight in zip(
-        classes.tolist(), sizes.tolist(), of_class.tolist(), strict=True
-    ):
-        if not (np.isfinite(weight) and weight >= 0):
-            raise ParameterError(f"class {label!r} has weight {weight!r}; it must be > 0")
-        if weight == 0 or not size:
-            raise DataError(f"no row of class {label!r} has a positive weight; leave its rows out")
-    if (of_class != 1).any():
-        weights = of_class[codes] if weights is None else weights * of_class[codes]
-    problem = CrammerSinger(
+    labels, codes, weights, class_weight = classes
+    check_every_class(labels, class_weight, classes.sizes())
+    if (class_weight != 1).any():
+        weights = class_weight[codes] if weights is None else weights * class_weight[codes]
+    return CrammerSinger(
         label=codes,
-        n_classes=len(classes),
+        n_classes=len(labels),
         C=parameters.C,
         fit_intercept=bool(parameters.fit_intercept),
         sample_weight=weights,
     )
-    return classes, of_class, problem
 
 
 def _order(

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
-from bigsvm.duals.formulations import Formulation, Regression
+from bigsvm.duals.formulations import Regression
 from bigsvm.duals.problem import Problem
 from bigsvm.training.start import DIRECT_ROWS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
-    from bigsvm.duals.formulations import Segment
+    from bigsvm.duals.box_problem import Formulation, Segment
 
 ORDER_SEED = 0
 """Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import Rows
     from bigsvm.tiles.kernel_tiles import KernelTiles
+    from bigsvm.tiles.values import KernelValues
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
 
@@ -75,7 +76,12 @@ class Columns:
         make = self._sparse_tiles if sparse_partners else self._dense_tiles
         if tiles.kernel.product == "lookup":
             make = self._looked_up
-        self.whole, self._tiles = make(tiles, base, places)
+        self.whole, self._tiles = make(tiles.values, base, places)
+
+    @classmethod
+    def of_rows_like(cls, tiles: KernelTiles, rows: RowsAt) -> Columns:
+        """Prepare vectors that will be multiplied with rows of their own kind."""
+        return cls(tiles, rows, sparse_partners=not isinstance(rows.rows, np.ndarray))
 
     def __iter__(self) -> Iterator[Tile]:
         return iter(self._tiles)
@@ -88,57 +94,57 @@ class Columns:
 
     @staticmethod
     def _dense_tiles(
-        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+        wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
     ) -> tuple[Tile, list[Tile]]:
         n = len(places)
-        width = products.NR32 if tiles.dtype == np.float32 else products.NR64
-        panels = np.empty((-(-n // width), rows.shape[1], width), tiles.dtype)
-        norms = np.empty(n, tiles.dtype)
+        width = products.NR32 if wanted.dtype == np.float32 else products.NR64
+        panels = np.empty((-(-n // width), rows.shape[1], width), wanted.dtype)
+        norms = np.empty(n, wanted.dtype)
         made = []
         for start in range(0, n, COLUMNS_PER_TILE):
             stop = min(start + COLUMNS_PER_TILE, n)
-            values = tiles.dense(rows[places[start:stop]])
+            values = wanted.dense(rows[places[start:stop]])
             part = panels[start // width : -(-stop // width)]
             products.pack_columns(values, part)
-            norms[start:stop] = tiles.squared_norms(values)
+            norms[start:stop] = wanted.squared_norms(values)
             made.append(Tile(start, stop, part, norms[start:stop]))
         return Tile(0, n, panels, norms), made
 
     @staticmethod
     def _looked_up(
-        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+        wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
     ) -> tuple[Tile, list[Tile]]:
         n, numbers = len(places), row_numbers(rows, places).astype(np.int32)
-        norms, none = np.zeros(n, tiles.dtype), np.empty(0, tiles.dtype)
+        norms, none = np.zeros(n, wanted.dtype), np.empty(0, wanted.dtype)
         if isinstance(rows, np.ndarray):
             with np.errstate(over="ignore"):
                 norms[:] = rows[places, numbers]
-            tiles.check_looked_up(norms)
+            wanted.check_looked_up(norms)
         edges = [*range(0, n, COLUMNS_PER_TILE), n]
         made = [Tile(a, b, none, norms[a:b], numbers[a:b]) for a, b in itertools.pairwise(edges)]
         return Tile(0, n, none, norms, numbers), made
 
     @staticmethod
     def _sparse_tiles(
-        tiles: KernelTiles, rows: Rows, places: NDArray[np.int64]
+        wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
     ) -> tuple[Tile, list[Tile]]:
         rows = sp.csr_array(rows)
-        spans = list(_sparse_spans(tiles, rows, places))
+        spans = list(_sparse_spans(wanted, rows, places))
         parts = np.zeros((len(spans) + 1, 3), np.int64)
         sizes = [(b - a, len(used), (b - a) * len(used)) for a, b, used in spans]
         np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
-        vectors = _zeros_at_a_vector(int(parts[-1, 2]), tiles.dtype)
-        norms = np.empty(len(places), tiles.dtype)
+        vectors = _zeros_at_a_vector(int(parts[-1, 2]), wanted.dtype)
+        norms = np.empty(len(places), wanted.dtype)
         features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
         place = np.empty(rows.shape[1], np.int32)
         made = []
         for t, (start, stop, used) in enumerate(spans):
-            values, indices, indptr = tiles.taken(rows, places[start:stop])
-            data = values.astype(tiles.dtype, copy=False)
+            values, indices, indptr = wanted.taken(rows, places[start:stop])
+            data = values.astype(wanted.dtype, copy=False)
             flat = vectors[parts[t, 2] : parts[t + 1, 2]]
             csr.csr_tile(data, indices, indptr, used, place, flat)
-            tiles.sparse_norms(data, indptr, norms[start:stop])
-            tiles.check(norms[start:stop])
+            wanted.sparse_norms(data, indptr, norms[start:stop])
+            wanted.check(norms[start:stop])
             own = parts[t : t + 2] - parts[t]
             made.append(Tile(start, stop, flat, norms[start:stop], used, own))
         return Tile(0, len(places), vectors, norms, features, parts), made
@@ -153,19 +159,19 @@ def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats:
 
 
 def _sparse_spans(
-    tiles: KernelTiles, rows: sp.csr_array, places: NDArray[np.int64]
+    wanted: KernelValues, rows: sp.csr_array, places: NDArray[np.int64]
 ) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
     """Yield where tiles of sparse vectors begin and end, and which features occur in each."""
     start = 0
     while start < len(places):
         width = COLUMNS_PER_TILE
-        _, indices, indptr = tiles.taken(rows, places[start : start + width])
+        _, indices, indptr = wanted.taken(rows, places[start : start + width])
         while True:
             part = indptr[: width + 1]
             occurs = np.zeros(rows.shape[1], np.bool_)
             csr.csr_features(indices, part, occurs)
             used = np.flatnonzero(occurs).astype(np.int32)
-            fits = len(used) * width * tiles.dtype.itemsize <= SPARSE_TILE_BYTES
+            fits = len(used) * width * wanted.dtype.itemsize <= SPARSE_TILE_BYTES
             if fits or width <= NARROWEST_SPARSE_TILE:
                 break
             width //= 2

@@ -13,18 +13,16 @@ tile by tile in a fixed order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from bigsvm.core import csr, gram, products
-from bigsvm.core.centred import csr_take_centred
 from bigsvm.core.functions import add_down
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.errors import DataError, ParameterError
-from bigsvm.kernels import KernelCode
 from bigsvm.team import Team
 from bigsvm.tiles.functions import Functions
+from bigsvm.tiles.values import KernelValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,6 +76,8 @@ class KernelTiles:
 
     Attributes
     ----------
+    values : KernelValues
+        What the products become.
     n_evaluations : int
         Kernel values computed so far.
     """
@@ -91,16 +91,13 @@ class KernelTiles:
         dtype: type[np.float32] | type[np.float64] = np.float32,
         offset: float = 0.0,
     ) -> None:
+        self.values = KernelValues(kernel, centre=centre, dtype=dtype, offset=offset)
         self.kernel, self.offset = kernel, offset
-        self.dtype = np.dtype(dtype)
+        self.dtype, self.centre = self.values.dtype, self.values.centre
         self.threads = threads
         self.n_evaluations = 0
-        self.centre = centre if kernel.is_shift_invariant else None
-        self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
-        self._parameters = kernel.core_parameters
         self._absolute = kernel.product == "absolute"
         self._looks_up = kernel.product == "lookup"
-        self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
         self._team = Team(threads, "bigsvm-tile")
 
     def close(self) -> None:
@@ -112,100 +109,6 @@ class KernelTiles:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    # -- preparing rows ----------------------------------------------------------------------
-
-    def dense(self, rows: Rows) -> Floats:
-        """Rows (m, d) as a dense block, centred in float64 before they are rounded to `dtype`."""
-        values = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        if self.centre is not None:
-            values = values - self.centre
-        return np.ascontiguousarray(values, dtype=self.dtype)
-
-    def taken(
-        self, rows: sp.csr_array, places: NDArray[np.int64]
-    ) -> tuple[Floats, NDArray[np.integer], NDArray[np.int64]]:
-        """Copy sparse rows at `places`, centred in float64: data, indices and indptr."""
-        # Not by scipy, which takes as long to slice rows as half of a tile takes.
-        parts = rows.data, rows.indices, rows.indptr
-        found: tuple[Floats, NDArray[np.integer], NDArray[np.int64]]
-        if self.centre is None or not len(self._shifted):
-            found = csr.csr_take(*parts, places)
-        else:
-            found = csr_take_centred(*parts, places, self._shifted, self.centre[self._shifted])
-        return found
-
-    def squared_norms(self, values: Floats) -> Floats:
-        """``|a|²`` of prepared rows, (m,) in `dtype`; 0 where their absolute distances are used.
-
-        Raises
-        ------
-        DataError
-            Where kernel values of a row would overflow `dtype`, or are not numbers.
-        """
-        m, d = values.shape
-        if self._absolute:
-            return np.zeros(m, self.dtype)
-        packed = np.empty((-(-m // products.MR), d, products.MR), self.dtype)
-        products.pack_rows(values, np.arange(m), np.zeros(d), packed)
-        norms = np.empty(m, self.dtype)
-        products.squared_norms(packed, norms)
-        self.check(norms)
-        return norms
-
-    def sparse_norms(self, data: Floats, indptr: NDArray[np.int64], out: Floats) -> None:
-        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`."""
-        norms = csr.csr_absolute_norms if self._absolute else csr.csr_squared_norms
-        norms(data, indptr, out)
-
-    def check(self, norms: Floats) -> None:
-        """Refuse squared lengths whose kernel values leave the dtype.
-
-        Raises
-        ------
-        DataError
-        """
-        largest = norms.max(initial=0)
-        if not largest <= self._largest_norm:
-            raise DataError(
-                f"a row has the squared length {largest:.4g}, and {self.kernel.name} kernel values "
-                f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
-            )
-
-    def check_looked_up(self, values: Floats) -> None:
-        """Refuse values of a kernel matrix that are not numbers of the dtype.
-
-        Raises
-        ------
-        DataError
-        """
-        if not np.isfinite(values).all():
-            raise DataError(
-                f"a value of the kernel matrix is not a number of {self.dtype}; scale the matrix"
-            )
-
-    def diagonal(self, columns: Columns) -> NDArray[np.float64]:
-        """k(a, a) of packed vectors, (p,) float64, with the bits that `evaluate` gives it.
-
-        Pair steps take curvatures from both: of rows that nearly agree they are differences as
-        small as the rounding of the values.
-        """
-        norms = columns.whole.norms
-        if self._looks_up:
-            return norms.astype(np.float64) + self.offset
-        if self._parameters.code == KernelCode.FORMULA:
-            exact = norms.astype(np.float64)
-            of_pairs = [
-                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])
-                for a in range(len(exact))
-            ]
-            own = np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]) + self.offset
-            return own.astype(norms.dtype).astype(np.float64)
-        dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
-        values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
-        self._map(values, nothing[:1], nothing[1:])
-        diagonal: NDArray[np.float64] = values[0].astype(np.float64)
-        return diagonal
 
     # -- the two products --------------------------------------------------------------------
 
@@ -243,7 +146,7 @@ class KernelTiles:
             return
 
         def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self._map(dots, norms, tile.norms)
+            self.values.replace(dots, norms, tile.norms)
             gram.weighted_sums(dots, rounded[tile.start : tile.stop], out[span])
 
         self._for_each_tile(rows, columns, accumulate)
@@ -256,7 +159,7 @@ class KernelTiles:
         out: NDArray[np.float64],
     ) -> None:
         def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self._map(dots, norms, tile.norms)
+            self.values.replace(dots, norms, tile.norms)
             shape = (functions.n, span.stop - span.start)
             sums = self._team.scratch("sums", shape, np.dtype(np.float64))
             if tile.start == 0:
@@ -297,7 +200,7 @@ class KernelTiles:
         below: dict[int, NDArray[np.float64]] = {}
 
         def use(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self._map(dots, norms, tile.norms)
+            self.values.replace(dots, norms, tile.norms)
             part = slice(tile.start, tile.stop)
             if isinstance(rounded, Functions):
                 shape = (rounded.n, span.stop - span.start)
@@ -331,52 +234,13 @@ class KernelTiles:
         """``out = K(rows, columns)``; out (m, ≥ p) of a float dtype, further columns untouched."""
 
         def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self._map(dots, norms, tile.norms)
+            self.values.replace(dots, norms, tile.norms)
             out[span, : tile.stop] = dots[:, : tile.stop]
 
         fitting = VALUES_AT_ONCE // max(columns.n, 1) // products.MR * products.MR
         most = min(ROWS_PER_TILE, max(products.MR, fitting))
         spans = self._spans(len(rows_at(rows).places), most)
         self._for_each_tile(rows, columns, store, spans, tiles=[columns.whole])
-
-    def _map(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
-        if self._parameters.code == KernelCode.FORMULA:
-            p = len(norms_columns)
-            dots[:, :p] = self._by_formula(
-                dots[:, :p].astype(np.float64),
-                norms_rows.astype(np.float64),
-                norms_columns.astype(np.float64),
-            )
-        else:
-            values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
-            values(dots, norms_rows, norms_columns, *self._parameters)
-        if self.offset:
-            dots += self.dtype.type(self.offset)
-
-    def _by_formula(
-        self,
-        dots: NDArray[np.float64],
-        norms_rows: NDArray[np.float64],
-        norms_columns: NDArray[np.float64],
-    ) -> NDArray[Any]:
-        """Kernel values (m, p) by a formula that may be anybody's.
-
-        Raises
-        ------
-        ParameterError
-            It gives something else, which assignment would stretch or round to fit.
-        """
-        shape = dots.shape
-        values = self.kernel.from_products(dots, norms_rows, norms_columns)
-        if not isinstance(values, np.ndarray) or values.shape != shape or values.dtype.kind != "f":
-            what = type(values).__name__
-            if isinstance(values, np.ndarray):
-                what = f"an array of shape {values.shape} of {values.dtype}"
-            raise ParameterError(
-                f"from_products of the kernel {self.kernel.name} returns {what}; it must be an "
-                f"array of floats of the shape of the dot products, here {shape}"
-            )
-        return values
 
     def _spans(self, m: int, most: int = ROWS_PER_TILE) -> list[slice]:
         """Divide m rows into spans of at most `most`; few rows are shared out too."""
@@ -437,7 +301,7 @@ class KernelTiles:
             norms = np.zeros(len(chosen), self.dtype)
             if not self._absolute:
                 products.squared_norms(packed, norms)
-            self.check(norms)
+            self.values.check(norms)
             for tile in (t for t in tiles if wanted(span, t)):
                 width = tile.vectors.shape[0] * tile.vectors.shape[2]
                 dots = self._team.scratch("dots", (groups * products.MR, width), self.dtype)
@@ -461,7 +325,7 @@ class KernelTiles:
                 shape = (len(chosen), tile.stop - tile.start)
                 values = self._team.scratch("dots", shape, self.dtype)
                 gram.looked_up(rows, chosen, tile.used, values)
-                self.check_looked_up(values)
+                self.values.check_looked_up(values)
                 use(span, tile, values, nothing)
 
         return one
@@ -477,11 +341,11 @@ class KernelTiles:
         multiply = csr.csr_overlaps if self._absolute else csr.csr_products
 
         def one(span: slice) -> None:
-            values, indices, part = self.taken(rows, places[span])
+            values, indices, part = self.values.taken(rows, places[span])
             data = values.astype(self.dtype, copy=False)
             norms = np.empty(span.stop - span.start, self.dtype)
-            self.sparse_norms(data, part, norms)
-            self.check(norms)
+            self.values.sparse_norms(data, part, norms)
+            self.values.check(norms)
             place = self._team.places(rows.shape[1])
             for tile in (t for t in tiles if wanted(span, t)):
                 dots = self._team.scratch("dots", (len(norms), tile.stop - tile.start), self.dtype)

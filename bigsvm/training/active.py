@@ -13,6 +13,7 @@ import numpy as np
 
 from bigsvm.duals.subproblem import SubProblem
 from bigsvm.tiles import Columns
+from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training.sweep import EVALUATIONS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -175,12 +176,11 @@ class ActiveRows:
         look: Callable[[], None],
     ) -> NDArray[np.float64]:
         """``K(rows, places) @ change``, for those at `places` that have moved."""
-        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
+        moved = weighted_rows(change)
         added = np.zeros((len(rows), *change.shape[1:]))
-        if moved.any() and len(rows):
+        if len(moved) and len(rows):
             partners = self.rows.at(places[moved])
-            sparse = not isinstance(partners.rows, np.ndarray)
-            columns = Columns(self.tiles, partners, sparse_partners=sparse)
+            columns = Columns.of_rows_like(self.tiles, partners)
             weights = self.tiles.prepared(columns, change[moved])
             step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
             for low in range(0, len(rows), step):

@@ -108,8 +108,7 @@ class ActiveColumns(ActiveRows):
         of_rest = self._added(rest, places, change[places], look)
         among = np.zeros((len(places), change.shape[1]))
         rows = self.rows.at(places)
-        sparse = not isinstance(rows.rows, np.ndarray)
-        columns = Columns(self.tiles, rows, sparse_partners=sparse)
+        columns = Columns.of_rows_like(self.tiles, rows)
         self.tiles.multiply_symmetric(rows, columns, change[places], among, look=look)
         self.outputs[rest] += of_rest
         self.outputs[places] += among

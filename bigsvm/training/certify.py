@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.tiles.functions import weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,7 @@ class Exact:
     def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
         out = np.zeros((len(rows), *beta.shape[1:]))
-        support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+        support = weighted_rows(beta)
         if len(support) <= self._step and np.array_equal(rows, support):
             values = self.rows(support)
             columns = self.columns(values)
@@ -140,7 +141,7 @@ def certify(
     ) as exact_tiles:
         exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
         beta = dual.formulation.per_output(alpha)
-        support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+        support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             # A function by itself has fewer support rows, and half of the values among them to do.
             parts = _parts(dual, alpha, outputs)
@@ -175,7 +176,7 @@ def _corrected(
     Returns these rows, and their f.
     """
     beta = dual.formulation.per_output(alpha)
-    support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+    support = weighted_rows(beta)
     found, before = exact.outputs(support, beta), outputs[support]
     parts = (slice(a, a + PART) for a in range(0, len(found), PART))
     error = max((float(np.abs(found[p] - before[p]).max()) for p in parts), default=0.0)

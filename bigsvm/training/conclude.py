@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from bigsvm.duals.dual import Dual, Standing
@@ -36,14 +37,14 @@ def conclude(
         Brought up to date.
     reason : StopReason
     tol : float
-    alpha : (n,) float64
+    alpha : (n,) or (n, …) float64
         The point to return.
     at : Standing or None
         Where it stands; None where its outputs are not complete: before the first sweep, or in the
         middle of one.
     """
     beta = dual.formulation.per_output(alpha)
-    support = np.flatnonzero(beta if beta.ndim == 1 else beta.any(axis=1))
+    support = weighted_rows(beta)
     n_bounded = dual.n_bounded(alpha[support], support)
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,

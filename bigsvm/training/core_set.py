@@ -102,7 +102,7 @@ class CoreSet:
         self._ridge = np.append(self._ridge, np.broadcast_to(segment.ridge, q))
         self._rows.append(rows)
         fresh = Columns(self._tiles, rows, sparse_partners=self._is_sparse)
-        self._diagonal = np.append(self._diagonal, self._tiles.diagonal(fresh))
+        self._diagonal = np.append(self._diagonal, self._tiles.values.diagonal(fresh))
         block, first = np.empty((q, p + q), np.float32), 0
         for columns in [*self._packed, fresh]:
             self._tiles.evaluate(rows, columns, block[:, first : first + columns.n])

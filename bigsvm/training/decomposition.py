@@ -21,6 +21,7 @@ import numpy as np
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.subproblem import Progress
+from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
 from bigsvm.training.active_columns import ActiveColumns
@@ -368,9 +369,9 @@ class Decomposition:
             return
         state, count = self.state, self.count
         change = self._per_output(state.active_alpha - state.alpha[state.active])
-        moved = change != 0 if change.ndim == 1 else change.any(axis=1)
-        if moved.any() and len(state.active) < count.scope:
-            rows = self._rows.at(state.active, self._watch.look).at(np.flatnonzero(moved))
+        moved = weighted_rows(change)
+        if len(moved) and len(state.active) < count.scope:
+            rows = self._rows.at(state.active, self._watch.look).at(moved)
             self._passes.add(
                 rows, change[moved], state.outputs, stop=count.scope, skip=state.active
             )
@@ -457,8 +458,7 @@ class Decomposition:
         first = self._next_scope()
         if self._start is None:
             return first
-        moved = self._start if self._start.ndim == 1 else self._start.any(axis=1)
-        return max(first, int(np.flatnonzero(moved).max(initial=-1)) + 1)
+        return max(first, int(weighted_rows(self._start).max(initial=-1)) + 1)
 
     def _next_scope(self) -> int:
         """Rows that take part next; all of them where only pair steps would need fewer."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.tiles import Columns
+from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training import events
 from bigsvm.training.sweep import sweep
 
@@ -73,7 +74,7 @@ class Passes:
         any case.
         """
         count, size = self._count, max(self._plan.active_rows, at_once)
-        rows = np.flatnonzero(_has_weight(weights))
+        rows = weighted_rows(weights)
         pieces = [rows[a : a + size] for a in range(0, len(rows), size)]
         for piece in pieces[count.pieces_done :]:
             values = self._rows.at(piece, self._watch.look).at(np.arange(len(piece)))
@@ -116,10 +117,3 @@ class Passes:
             skip=skip,
             on_progress=on_progress,
         )
-
-
-def _has_weight(weights: Weights) -> NDArray[np.bool_]:
-    """Which rows have a weight other than 0, (m,)."""
-    if isinstance(weights, np.ndarray):
-        return np.asarray(weights if weights.ndim == 1 else weights.any(axis=1), np.bool_)
-    return np.asarray(np.diff(weights.indptr), np.bool_)

@@ -82,5 +82,5 @@ def edit_attributes(path, **changes):
         record["n_rows"], record["n_columns"], record["dtype"], record["layout"], manifest
     )
     record["fingerprint"], record["rows_fingerprint"] = prints
-    record["checksum"] = schema._checksum(record)
+    record["checksum"] = schema.checksum(record)
     file.write_text(json.dumps(content))

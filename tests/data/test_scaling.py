@@ -247,7 +247,7 @@ def test_a_store_from_before_scalers_opens(store):
     content = json.loads(file.read_text())
     record = content["attributes"][schema.KEY]
     del record["scaler"]
-    record["checksum"] = schema._checksum(record)
+    record["checksum"] = schema.checksum(record)
     file.write_text(json.dumps(content))
     assert open_store(store.path).scaler is None
 

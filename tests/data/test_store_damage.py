@@ -250,7 +250,7 @@ def test_manifest_that_is_a_list(store):
     content = json.loads(file.read_text())
     record = content["attributes"][schema.KEY]
     record["manifest"] = []
-    record["checksum"] = schema._checksum(record)
+    record["checksum"] = schema.checksum(record)
     file.write_text(json.dumps(content))
     with pytest.raises(DataCorruptionError, match="attributes are not valid"):
         open_store(store.path)

@@ -11,8 +11,9 @@ from scipy.stats import spearmanr
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import smo
 from bigsvm.duals import box as module
-from bigsvm.duals.box import BoxDual, Extremes, Optimality, SelectionRule
+from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
+from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import RBF

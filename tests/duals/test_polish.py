@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.duals.formulations import Box
+from bigsvm.duals.box_problem import Box
 from bigsvm.duals.polish import polish, polish_simplexes
 
 

@@ -15,8 +15,8 @@ from bigsvm import CrammerSingerSVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ModelError, ParameterError
+from bigsvm.estimators.memory import make_plan
 from bigsvm.estimators.parameters import TrainingParameters
-from bigsvm.estimators.running import make_plan
 
 GAMMA = 0.5
 

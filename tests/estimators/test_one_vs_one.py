@@ -21,7 +21,7 @@ from bigsvm.data.class_rows import HeldClasses
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.one_vs_one import HELD_SHARE
+from bigsvm.estimators.pair_problems import HELD_SHARE
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.training import events
 
@@ -265,7 +265,7 @@ class TestOutOfCore:
         assert all(reference() is None for reference in left)
 
     def test_coefficients_have_a_share_of_the_memory(self, monkeypatch):
-        monkeypatch.setattr("bigsvm.estimators.one_vs_one.COEFFICIENTS_SHARE", 1e-5)
+        monkeypatch.setattr("bigsvm.estimators.pair_problems.COEFFICIENTS_SHARE", 1e-5)
         with pytest.raises(MemoryBudgetError, match=r"coefficients of \d of 15 pairs take"):
             train(*clouds(k=6), memory="50MB")
 

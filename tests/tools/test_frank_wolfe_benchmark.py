@@ -6,7 +6,6 @@ import sys
 import common
 import fit_once
 import frank_wolfe
-import frank_wolfe_common
 import frank_wolfe_growth
 import frank_wolfe_paper
 import frank_wolfe_solvers
@@ -14,7 +13,8 @@ import frank_wolfe_speed
 import frank_wolfe_tables
 import numpy as np
 import pytest
-from frank_wolfe_common import Contestant, Fit, Parts
+import timed_fits
+from timed_fits import Contestant, Fit, Parts
 
 import bigsvm
 from bigsvm.training import frank_wolfe as search
@@ -68,30 +68,30 @@ def test_tables_of_the_paper_are_whole():
 def test_raw_values_are_divided_by_the_largest_of_the_training_part(folder):
     write(folder, "pendigits", 30, n_classes=3, largest=15)
     write(folder, "usps", 30, n_classes=3)
-    parts = frank_wolfe_common.read("pendigits")
+    parts = timed_fits.read("pendigits")
     assert parts.scaled.startswith("values divided by 15,")
     assert parts.x.dtype == np.float32
     assert parts.x.max() == 1
     assert parts.test_x.max() <= 1.01
     assert parts.n_pairs == 3
-    assert frank_wolfe_common.read("usps").scaled == ""
+    assert timed_fits.read("usps").scaled == ""
 
 
 def test_five_and_more_are_one_class():
     digits = np.arange(10.0)
-    two = frank_wolfe_common.five_and_more(Parts("mnist", None, digits, None, digits, ""))
+    two = timed_fits.five_and_more(Parts("mnist", None, digits, None, digits, ""))
     assert two.y.tolist() == two.test_y.tolist() == [-1.0] * 5 + [1.0] * 5
 
 
 def test_gamma_is_that_of_the_estimators_word():
     x, y = np.random.default_rng(0).random((50, 3)), np.arange(50) % 2
     model = bigsvm.L2SVC(gamma="mean-distance").fit(x, y)
-    assert model.model_.kernel.gamma == frank_wolfe_common.gamma_of(x)
+    assert model.model_.kernel.gamma == timed_fits.gamma_of(x)
 
 
 def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
     before = search.MOST_SAMPLES, search.POINTS_OF_A_SAMPLE
-    with frank_wolfe_common.one_point_a_round():
+    with timed_fits.one_point_a_round():
         assert (search.MOST_SAMPLES, search.POINTS_OF_A_SAMPLE) == (1, 1)
     assert (search.MOST_SAMPLES, search.POINTS_OF_A_SAMPLE) == before
 
@@ -104,8 +104,8 @@ def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
 
     x, y = np.random.default_rng(0).random((40, 2)), np.arange(40) % 2 * 1.0
     parts = Parts("toy", x, y, x, y, "")
-    frank_wolfe_common.fit(Contestant("theirs", Looking, as_libcvm=True), parts)
-    found = frank_wolfe_common.fit(Contestant("ours", Looking), parts)
+    timed_fits.fit(Contestant("theirs", Looking, as_libcvm=True), parts)
+    found = timed_fits.fit(Contestant("ours", Looking), parts)
     assert seen == [1, before[1]]
     assert found.converged
     assert found.reasons == ("converged",)
@@ -113,7 +113,7 @@ def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
 
 def test_the_first_empty_sample_ends_searches_for_a_while():
     before = search.EMPTY
-    with frank_wolfe_common.first_empty_sample_ends():
+    with timed_fits.first_empty_sample_ends():
         assert search.EMPTY == 0
     assert search.EMPTY == before > 0
 
@@ -269,7 +269,7 @@ def test_tables_of_tiny_data_from_end_to_end(folder, monkeypatch, capsys):
     assert frank_wolfe.main(["tables", *given]) == 0
     printed = capsys.readouterr()
     assert "skipped w1a" in printed.err
-    unit = frank_wolfe_common.gamma_of(frank_wolfe_common.read("a1a").x)
+    unit = timed_fits.gamma_of(timed_fits.read("a1a").x)
     assert f"2 classes; gamma {2 * unit:.4g}, C " in printed.out
     assert "3 classes; gamma " in printed.out
     assert " % in 5 random parts of 60 rows)" in printed.out

@@ -17,11 +17,11 @@ import many_classes_tables
 import naive
 import numpy as np
 import pytest
-from frank_wolfe_common import Fit, Parts
 from many_classes_choice import Choice, Kept, Tried
 from many_classes_ladder import Run
 from many_classes_tables import Outcome
 from sklearn.multiclass import OneVsRestClassifier
+from timed_fits import Fit, Parts
 
 import bigsvm
 

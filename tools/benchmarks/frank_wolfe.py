@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import frank_wolfe_paper as paper
-from frank_wolfe_common import SOLVERS
+from timed_fits import SOLVERS
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError

@@ -14,9 +14,9 @@ import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import machine, median_range, noise, round_ratios, table
-from frank_wolfe_common import Fit, first_empty_sample_ends, gamma_of, is_there, read
 from frank_wolfe_speed import LIBCVM, ball, in_turns, libcvm, seconds_of
 from growth import exponent
+from timed_fits import Fit, first_empty_sample_ends, gamma_of, is_there, read
 
 if TYPE_CHECKING:
     import argparse

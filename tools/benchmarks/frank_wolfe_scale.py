@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import Check, Finished, machine, median_range, megabytes, run_checked, table, verdicts
-from frank_wolfe_common import SAMPLING, say
 from out_of_core import TINY_ROWS, memory_limit
+from timed_fits import SAMPLING, say
 
 from bigsvm.budget import parse_bytes
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from common import machine, table
-from frank_wolfe_common import Parts, gamma_of, is_there, read, say
 from sklearn.metrics.pairwise import rbf_kernel
+from timed_fits import Parts, gamma_of, is_there, read, say
 
 from bigsvm.core import ball, smo
 from bigsvm.training.frank_wolfe import FIRST_POINTS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from common import machine, median_range, noise, round_ratios, table
 from fit_once import calibrate
-from frank_wolfe_common import (
+from timed_fits import (
     SAMPLING,
     Contestant,
     Fit,

@@ -31,7 +31,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import frank_wolfe_paper as paper
 import numpy as np
 from common import Check, machine, table, verdicts
-from frank_wolfe_common import (
+from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.multiclass import OneVsOneClassifier
+from timed_fits import (
     SAMPLING,
     Contestant,
     Fit,
@@ -44,8 +46,6 @@ from frank_wolfe_common import (
     say,
     warm_up,
 )
-from sklearn.model_selection import KFold, ShuffleSplit
-from sklearn.multiclass import OneVsOneClassifier
 
 from bigsvm import L2SVC
 from bigsvm.votes import decide

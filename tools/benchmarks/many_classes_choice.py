@@ -17,7 +17,6 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from frank_wolfe_common import Contestant, Parts, fit, gamma_of, say
 from many_classes_common import (
     AS_THEY_ARE,
     PREPARATIONS,
@@ -27,6 +26,7 @@ from many_classes_common import (
     some_rows,
 )
 from sklearn.model_selection import StratifiedKFold
+from timed_fits import Contestant, Parts, fit, gamma_of, say
 
 from bigsvm.files import replace_synced
 

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_sets import data_folder
-from frank_wolfe_common import Parts, files_of
+from timed_fits import Parts, files_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -42,9 +42,9 @@ import numpy as np
 import scipy.sparse as sp
 from common import Check, machine, median_range, noise, table, verdicts
 from fit_once import calibrate
-from frank_wolfe_common import gamma_of, say
 from many_classes_common import few_of_each, is_there, read, some_rows
 from threadpoolctl import threadpool_limits
+from timed_fits import gamma_of, say
 
 from bigsvm.budget import FEWEST_ROWS, parse_bytes, plan_training
 from bigsvm.core import simplex

@@ -32,9 +32,9 @@ from common import (
     table,
     verdicts,
 )
-from frank_wolfe_common import say
 from many_classes_common import is_there
 from out_of_core import memory_limit
+from timed_fits import say
 
 from bigsvm.budget import parse_bytes
 

@@ -41,8 +41,8 @@ SPREAD = 0.05
 
 def prepare(name: str, n_rows: int, folder: Path) -> dict[str, Any]:
     """Write the parts of a problem, its first rows of a random order that are trained on."""
-    from frank_wolfe_common import gamma_of
     from many_classes_common import some_rows
+    from timed_fits import gamma_of
 
     (parts,) = read(name)
     rows = np.sort(some_rows(len(parts.y), n_rows, 0))

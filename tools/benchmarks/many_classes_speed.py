@@ -36,9 +36,9 @@ from common import (
     table,
     verdicts,
 )
-from frank_wolfe_common import say
 from many_classes_common import METHODS, is_there
 from peers import fit_once, installed
+from timed_fits import say
 
 if TYPE_CHECKING:
     import argparse

@@ -21,9 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import Check, machine, table, verdicts
-from frank_wolfe_common import Contestant, Fit, Parts, fit, say
 from many_classes_choice import Choice, Kept, grids
 from many_classes_common import PROBLEMS, estimator, few_of_each, is_there, prepared, read
+from timed_fits import Contestant, Fit, Parts, fit, say
 
 if TYPE_CHECKING:
     import argparse

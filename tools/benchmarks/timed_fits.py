@@ -1,4 +1,4 @@
-"""What the parts of `frank_wolfe.py` share: data, estimators, LibCVM's way, and timed fits.
+"""Timed fits of data sets in a training and a test part, our way and LibCVM's.
 
 NumPy, scikit-learn and bigsvm are imported inside functions only, as in `common.py`.
 """

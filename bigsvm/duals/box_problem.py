@@ -1,0 +1,110 @@
+"""Formulations as data: what a training problem is, in the notation of one signed dual.
+
+    maximise  linearᵀα − ½ αᵀQα     subject to  lower ≤ α ≤ upper,  Σ α = constant in each group
+
+with ``α_i = y_i a_i`` for LIBSVM's unsigned a, so that a kernel row carries no labels. Q is K and a
+ridge on its diagonal. A row has one variable, or two for regression: what pulls its output up and
+what pulls it down.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from bigsvm.duals.problem import Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.problem import Selection, Values
+
+
+class Box(NamedTuple):
+    """Linear term and bounds of some variables, each (m,) float64."""
+
+    linear: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+class Segment(NamedTuple):
+    """One variable of each of some rows: its box, its ridge, and the group it belongs to."""
+
+    box: Box
+    ridge: NDArray[np.float64] | float = 0.0
+    group: int = 0
+
+
+class Finished(NamedTuple):
+    """A decision function ``scale · Σ β_t k(x, x_t) + intercept``, and what was found beside it.
+
+    Attributes
+    ----------
+    scale, intercept : float
+    found : dict
+        ``rho`` or ``epsilon``, where the formulation chooses it.
+    """
+
+    scale: float
+    intercept: float
+    found: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formulation(Problem):
+    """A problem whose variables live in boxes; see the module's docstring."""
+
+    n_groups: ClassVar[int] = 1
+    n_faces: ClassVar[int] = 1
+    """Variables of a row: its alpha is (n,), or (n, 2)."""
+    sums_are_bound: ClassVar[bool] = True
+    """Whether variables of a group add up to a constant. If not, thresholds are 0."""
+
+    @abstractmethod
+    def segments(self, rows: Selection) -> tuple[Segment, ...]:
+        """Return the variables of `rows`, one of each row in a segment; two with two groups."""
+
+    @property
+    def n_segments(self) -> int:
+        """Segments there are."""
+        return max(self.n_groups, self.n_faces)
+
+    def zeros(self, n_rows: int) -> Values:
+        return np.zeros(n_rows if self.n_faces == 1 else (n_rows, self.n_faces))
+
+    def split(self, alpha: Values, rows: Selection) -> list[Values]:
+        """Alpha of each segment, from that of `rows`; a view where it can be."""
+        if self.n_faces > 1:
+            return [alpha[:, face] for face in range(self.n_faces)]
+        return [alpha]
+
+    def join(self, parts: list[Values]) -> Values:
+        """Put the alphas of segments together again."""
+        return np.stack(parts, axis=1) if self.n_faces > 1 else parts[0]
+
+    def with_alpha(self, alpha: Values, rows: Selection) -> list[tuple[Segment, Values]]:
+        """Return each segment of `rows` and its part of their alpha."""
+        return list(zip(self.segments(rows), self.split(alpha, rows), strict=True))
+
+    def per_output(self, alpha: Values) -> Values:
+        return alpha.sum(axis=1) if self.n_faces > 1 else alpha
+
+    def sums(self, rows: Selection) -> tuple[float, ...] | None:
+        """Return what the variables of each group add up to if these rows are all; None for 0."""
+        return None
+
+    def check(self) -> None:
+        """Refuse a problem without a feasible point.
+
+        Raises
+        ------
+        ParameterError
+        """
+
+    def finish(self, thresholds: tuple[float, ...]) -> Finished:
+        """Read the decision function off the thresholds of the groups."""
+        return Finished(1.0, sum(thresholds) / len(thresholds), {})

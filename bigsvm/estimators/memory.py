@@ -1,0 +1,109 @@
+"""How a training run's memory is divided: what the caller holds of it, and a plan of the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bigsvm.budget import (
+    ACTIVE_OUTPUT_BYTES,
+    parse_bytes,
+    plan_training,
+)
+from bigsvm.data.held import hold
+from bigsvm.training.sweep import VALUES_AT_ONCE
+
+if TYPE_CHECKING:
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import RowSource
+    from bigsvm.estimators.parameters import TrainingParameters
+
+
+def hold_and_plan(
+    parameters: TrainingParameters,
+    source: RowSource,
+    *,
+    resident_bytes: int,
+    n_outputs: int = 1,
+    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
+) -> tuple[RowSource, TrainingPlan]:
+    """Divide the memory for training on all rows; those that take little of it are read and held.
+
+    Parameters
+    ----------
+    parameters : TrainingParameters
+    source : RowSource
+    resident_bytes : int
+        What else is in memory for the whole run, without the rows.
+    n_outputs, active_output_bytes : int
+        As `plan_training` has them.
+
+    Returns
+    -------
+    RowSource
+        To train on instead.
+    TrainingPlan
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+    held = hold(source, parse_bytes(parameters.memory))
+    if held is not source:
+        resident_bytes += int(source.bytes_per_row * source.n_rows)
+    plan = make_plan(
+        parameters,
+        held,
+        resident_bytes=resident_bytes,
+        n_outputs=n_outputs,
+        active_output_bytes=active_output_bytes,
+    )
+    return held, plan
+
+
+def make_plan(
+    parameters: TrainingParameters,
+    source: RowSource,
+    *,
+    resident_bytes: float,
+    n_rows: int | None = None,
+    row_alignment: int | None = None,
+    n_outputs: int = 1,
+    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
+) -> TrainingPlan:
+    """Divide the memory for training on a source, or on some rows of it.
+
+    Parameters
+    ----------
+    parameters : TrainingParameters
+    source : RowSource
+    resident_bytes : float
+        What else is in memory for the whole run.
+    n_rows, row_alignment : int, optional
+        Of the rows that are trained on, where they are not the source's.
+    n_outputs, active_output_bytes : int
+        As `plan_training` has them.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+    n_rows = source.n_rows if n_rows is None else n_rows
+    if n_outputs > 1:
+        # What a sweep adds to some rows, and their values with that, until these are replaced.
+        resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
+    plan = plan_training(
+        parse_bytes(parameters.memory),
+        n_rows=n_rows,
+        n_columns=source.n_columns,
+        bytes_per_row=source.bytes_per_row,
+        row_alignment=source.row_alignment if row_alignment is None else row_alignment,
+        threads=parameters.n_threads,
+        n_outputs=n_outputs,
+        active_output_bytes=active_output_bytes,
+        resident_bytes=int(resident_bytes),
+        packed=not parameters.takes_kernel_matrix,
+        whole=parameters.working_set == "all",
+    )
+    if parameters.kernel_rows is not None:
+        plan = plan.with_kernel_rows(parameters.kernel_rows)
+    return plan

@@ -1,0 +1,13 @@
+"""What can be trained, by name; light to import, as the command asks before it does any work."""
+
+FORMULATIONS = (
+    "c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-svr", "nu-svr",
+    "crammer-singer",
+)  # fmt: skip
+BALLS = ("l2-svc", "l2-one-class")
+"""Those whose tolerance is that of a ball."""
+WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
+"""Of two classes, or of pairs of them."""
+CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
+REDUCTIONS = ("ovo", "ddag", "ovr")
+"""Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
