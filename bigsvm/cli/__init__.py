@@ -23,7 +23,7 @@ USAGE_EXIT_CODE = 2
 class _Commands(typer.core.TyperGroup):
     """Turns this package's errors into one line on standard error and an exit code."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (a context of Click)
         """Refuse empty words, which as paths would mean the current folder."""
         for before, word in zip(["", *args], args, strict=False):
             option, equals, value = word.partition("=")

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 NO_PAIR = np.full(2, -1, np.int64)
 
 
+def sets_of_columns(
+    working: NDArray[np.int64], n_rows: int, n_columns: int
+) -> list[NDArray[np.int64]]:
+    """Rows of each column's variables in a working set of such, numbered ``column · n + row``."""
+    column, row = np.divmod(working, n_rows)
+    return np.split(row, np.searchsorted(column, np.arange(1, n_columns)))
+
+
 class ColumnProblems:
     """The sub-problems of columns that nothing but the kernel ties together, in turn.
 

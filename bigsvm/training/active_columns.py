@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.duals.column_problems import ColumnProblems
+from bigsvm.duals.column_problems import ColumnProblems, sets_of_columns
 from bigsvm.tiles import Columns
 from bigsvm.training.active import ActiveRows, WorkingSet
 
@@ -124,5 +124,4 @@ class ActiveColumns(ActiveRows):
 
     def _sets(self, working: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Places of each function's variables."""
-        column, place = np.divmod(working, len(self))
-        return np.split(place, np.searchsorted(column, np.arange(1, len(self.dual.columns))))
+        return sets_of_columns(working, len(self), len(self.dual.columns))

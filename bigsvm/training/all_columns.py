@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.duals.column_problems import ColumnProblems
+from bigsvm.duals.column_problems import ColumnProblems, sets_of_columns
 from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.subproblem import SubProblem
 from bigsvm.training.active import WorkingSet
@@ -89,9 +89,8 @@ class AllColumns:
                 first_slots=first_slots(len(rows)), **more,
             )  # fmt: skip
 
-        column, row = np.divmod(working, len(self._alpha))
         k = len(self._dual.columns)
-        sets = np.split(row, np.searchsorted(column, np.arange(1, k)))
+        sets = sets_of_columns(working, len(self._alpha), k)
         make = [functools.partial(of_rows, c) for c in range(k)]
         return ColumnProblems(sets, alpha, gradient, make=make, **given)
 

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interruption import StopAt
 from one_vs_one import clouds, values
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
@@ -185,17 +186,6 @@ def test_memory_for_all_functions_is_refused_with_the_numbers(store):
     assert store.rows.bytes_read == before
 
 
-class StopAt:
-    """Interrupts a run when it has been asked so often; −1 is never."""
-
-    def __init__(self, moment=-1):
-        self.moment, self.count = moment, 0
-
-    def __call__(self):
-        self.count += 1
-        return self.count == self.moment
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_resumed_it_gives_the_same_bits(tmp_path, kind):
     X, y = clouds(k=5, n=150)
@@ -242,8 +232,9 @@ def test_limits_are_of_all_functions(tmp_path, limit, reason):
 
 
 PROGRAM = """
-import pickle, sys
-sys.path.insert(0, sys.argv[1])
+import pathlib, pickle, sys
+folder = pathlib.Path(sys.argv[1])
+sys.path[:0] = [str(folder), str(folder.parent)]
 from one_vs_one import clouds
 from test_one_vs_rest import train
 X, y = clouds(n=1000, k=6, spread=0.7)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interruption import StopAt
 from one_vs_one import assert_same_bits, clouds, train, values
 
 from bigsvm.errors import CheckpointError
@@ -23,17 +24,6 @@ KINDS = {
     "nu-svc": {"formulation": "nu-svc", "nu": 0.2},
     "l2-svc": {"formulation": "l2-svc", "C": 3.0},
 }
-
-
-class StopAt:
-    """Interrupts a run when it has been asked so often; −1 is never."""
-
-    def __init__(self, moment=-1):
-        self.moment, self.count = moment, 0
-
-    def __call__(self):
-        self.count += 1
-        return self.count == self.moment
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from interruption import StopAt
 from one_vs_one import assert_same_bits, clouds, train
 
 from bigsvm import write_store
@@ -102,17 +103,6 @@ def test_what_is_left_unsolved_is_trained_by_itself(monkeypatch):
     found = train(X, y, C=5.0).functions
     assert found.certificate.converged
     assert_same_functions(found, expected)
-
-
-class StopAt:
-    """Interrupts a run when it has been asked so often; −1 is never."""
-
-    def __init__(self, moment=-1):
-        self.moment, self.count = moment, 0
-
-    def __call__(self):
-        self.count += 1
-        return self.count == self.moment
 
 
 @pytest.mark.usefixtures("of_few")

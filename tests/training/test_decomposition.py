@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from interruption import StopAt
 from sklearn.svm import SVC as PeerSVC
 
 from bigsvm.cache.costs import Decision
@@ -103,18 +104,6 @@ def test_a_store_gives_the_optimum_of_its_rows_in_memory(problem, reference, tmp
     result = decomposition(rows, y[order]).run()
     assert result.certificate.objective == pytest.approx(reference.certificate.objective, rel=1e-6)
     assert result.certificate.bytes_read >= 2 * X.nbytes
-
-
-class StopAt:
-    """Asks to stop the so many-th time that a run looks up."""
-
-    def __init__(self, moment):
-        self.moment = moment
-        self.count = 0
-
-    def __call__(self):
-        self.count += 1
-        return self.count == self.moment
 
 
 def target(X):

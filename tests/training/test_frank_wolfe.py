@@ -7,6 +7,7 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from interruption import StopAt
 
 from bigsvm.data.random_rows import RandomRows
 from bigsvm.data.sources import as_row_source
@@ -38,17 +39,6 @@ def optimum(problem):
     X, y = problem
     a = naive.l2_svc(tilde(X, y.astype(float)))
     return 0.5 * a.sum()
-
-
-class StopAt:
-    """Asks to stop the so many-th time that a run looks up."""
-
-    def __init__(self, moment):
-        self.moment, self.count = moment, 0
-
-    def __call__(self):
-        self.count += 1
-        return self.count == self.moment
 
 
 class Until:
