@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import scipy.sparse as sp
-from many_classes import blobs, fitted_on, of_scikit_learn
+from fitted_models import blobs, fitted_on, of_scikit_learn
 from sklearn.svm import SVC
 
 from bigsvm.calibration import Calibration

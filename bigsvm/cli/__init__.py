@@ -36,7 +36,7 @@ class _Commands(typer.core.TyperGroup):
                 )
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (a context of Click)
         try:
             return super().invoke(ctx)
         except BigsvmError as error:

@@ -14,6 +14,7 @@ from bigsvm import __version__
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
 from bigsvm.errors import CheckpointError
+from bigsvm.estimators.names import gap_name
 from bigsvm.files import replace_synced
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
@@ -191,14 +192,14 @@ def run_lines(directory: Path) -> Lines:
     if progress is None:
         lines += [("progress", "nothing saved yet")]
     else:
-        pairs = None
+        pairs, gap = None, gap_name(record["parameters"]["formulation"])
         if progress["n_pairs"] is not None:
             pairs = f"{count(progress['n_finished'])} of {count(progress['n_pairs'])} done"
         lines += [
             ("checkpoint", f"generation {progress['generation']}"),
             ("pairs of classes", pairs),
             ("sweeps", f"{progress['n_sweeps']} complete"),
-            ("best KKT gap", f"{number(progress['gap'], 4)} (of complete sweeps)"),
+            (gap, f"{number(progress['gap'], 4)} (the best of complete sweeps)"),
             ("dual objective", number(progress["objective"], 10)),
             ("trained for", duration(progress["seconds"])),
         ]

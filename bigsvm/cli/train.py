@@ -130,7 +130,12 @@ def command(
     degree: Annotated[int, typer.Option("--degree", help="Of the polynomial kernel.")] = 3,
     coef0: Annotated[float, typer.Option("--coef0", help="Of poly and sigmoid.")] = 0.0,
     tol: Annotated[
-        float, typer.Option("--tol", help="KKT gap over all rows at which training has converged.")
+        float,
+        typer.Option(
+            "--tol",
+            help="KKT gap over all rows at which training has converged; of crammer-singer the "
+            "largest violation. Of balls there is --ball-tol.",
+        ),
     ] = 1e-3,
     class_weight: Annotated[
         list[str] | None,

@@ -160,7 +160,8 @@ def source_size(source: Source) -> int | None:
 
 def _unreadable(name: str, error: Exception) -> DataError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return DataError(f"{name}: cannot be opened ({reason}); check the path")
+    remedy = "" if isinstance(error, ImportError) else "; check the path"  # says what to install
+    return DataError(f"{name}: cannot be opened ({reason}){remedy}")
 
 
 def is_compressed(source: Source) -> bool:

@@ -23,6 +23,7 @@ from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.names import gap_name
 from bigsvm.estimators.parameters import TrainingParameters
 from bigsvm.kernels import Precomputed
 from bigsvm.training.result import StopReason
@@ -90,7 +91,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"
             tol = self.certificate_["tol"]
             warnings.warn(
-                f"training did not converge: {reason.sentence} (KKT gap {gap}, tol {tol:g})",
+                f"training did not converge: {reason.sentence} "
+                f"({gap_name(self._formulation)} {gap}, tol {tol:g})",
                 ConvergenceWarning,
                 stacklevel=2,
             )

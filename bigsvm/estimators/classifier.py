@@ -9,13 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.data.sources import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import are_many_classes, label_array
+from bigsvm.estimators.problem import are_many_classes, check_class_labels, label_array
 from bigsvm.pairs import libsvm_coefficients, support_classes
 from bigsvm.votes import OF_PAIRS
 
@@ -46,7 +45,7 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # sciki
         return super()._parameters()
 
     def _check_labels(self, y: Any) -> None:
-        check_classification_targets(y)
+        check_class_labels(y)
 
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
         if self.warm_start and are_many_classes(labels):

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import label_array
+from bigsvm.estimators.problem import check_class_labels, label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         return label_doubt(self.model_)
 
     def _check_labels(self, y: Any) -> None:
-        check_classification_targets(y)
+        check_class_labels(y)
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)

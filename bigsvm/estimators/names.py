@@ -11,3 +11,9 @@ WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
 CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
 REDUCTIONS = ("ovo", "ddag", "ovr")
 """Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
+_GAPS = dict.fromkeys(BALLS, "Frank-Wolfe gap") | {"crammer-singer": "largest violation"}
+
+
+def gap_name(formulation: str) -> str:
+    """Name what a run brings down to its tolerance: `gap` of a certificate."""
+    return _GAPS.get(formulation, "KKT gap")

@@ -122,6 +122,26 @@ def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
     return values
 
 
+def check_class_labels(y: Any) -> None:
+    """Refuse what scikit-learn does not take for classes, in its words, and what has no order.
+
+    Raises
+    ------
+    ValueError
+    """
+    # Imported here as the command, which has no use for it, would wait for it.
+    from sklearn.utils.multiclass import check_classification_targets
+
+    try:
+        check_classification_targets(y)
+    except TypeError as error:
+        raise _no_order(error) from None
+
+
+def _no_order(error: TypeError) -> DataError:
+    return DataError(f"the labels have no order ({error}); give labels of one type")
+
+
 def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
     """Find the two classes, sorted, and which of them each row has, (n,) int8.
 
@@ -175,7 +195,7 @@ def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
     try:
         classes: NDArray[Any] = np.unique(labels)
     except TypeError as error:
-        raise DataError(f"the labels have no order ({error}); give labels of one type") from None
+        raise _no_order(error) from None
     names = classes.tolist()
     odd = [name for name in names if not isinstance(name, bool | int | float | str)]
     if odd:

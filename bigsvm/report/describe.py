@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import show_bytes
+from bigsvm.estimators.names import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import count, label_text, number
@@ -201,14 +202,6 @@ _OF_KERNELS = {
 }
 
 
-_GAPS = {
-    "l2-svc": "Frank-Wolfe gap",
-    "l2-one-class": "Frank-Wolfe gap",
-    "crammer-singer": "largest violation",
-}
-"""What `gap` is where it is no KKT gap."""
-
-
 def certificate_lines(
     certificate: Mapping[str, Any],
     classes: Sequence[float] | Sequence[str] | None = None,
@@ -228,7 +221,7 @@ def certificate_lines(
     """
     if not certificate:
         return [("certificate", "none")]
-    reason, gap = StopReason(certificate["stop_reason"]), _GAPS.get(formulation, "KKT gap")
+    reason, gap = StopReason(certificate["stop_reason"]), gap_name(formulation)
     idle = certificate.get("cpu_idle")
     uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
@@ -240,7 +233,7 @@ def certificate_lines(
         ("dual objective", number(certificate["objective"], 10)),
         ("pairs of classes", _pairs(certificate.get("pairs"), classes, gap)),
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
-        (gap, f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"),
+        (gap, _gap(certificate)),
         ("duality gap", number(certificate["duality_gap"], 4)),
         (
             "support vectors",
@@ -254,6 +247,13 @@ def certificate_lines(
         ),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
     ]
+
+
+def _gap(certificate: Mapping[str, Any]) -> str:
+    """Show the gap beside its tolerance, where a sweep over all rows has found it."""
+    if certificate["gap"] is None:
+        return "not known: no sweep over all rows has ended"
+    return f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"
 
 
 def _pairs(

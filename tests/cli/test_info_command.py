@@ -29,6 +29,14 @@ class TestInfo:
         assert record["progress"]["gap"] > 1e-3
         shown = run_here("info", tmp_path / "run").stdout
         assert f"bigsvm train --resume {tmp_path / 'run'}" in shown
+        assert "KKT gap" in shown
+
+    def test_the_gap_of_a_run_has_the_name_of_what_it_is(self, many, tmp_path):
+        options = ("--formulation", "crammer-singer", "--checkpoint", tmp_path / "run")
+        run_here("train", many / "many.zarr", tmp_path / "m", *options)
+        shown = run_here("info", tmp_path / "run").stdout
+        assert "largest violation" in shown
+        assert "KKT" not in shown
 
     def test_a_run_without_a_whole_generation(self, data, tmp_path):
         run_here("train", data / "train.zarr", tmp_path / "m", "--checkpoint", tmp_path / "run")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import answer, error_of, libsvm_text, run_here
-from many_classes import blobs, fitted_on, of_scikit_learn
+from fitted_models import blobs, fitted_on, of_scikit_learn
 
 from bigsvm import write_store
 from bigsvm.data.sources import as_row_source

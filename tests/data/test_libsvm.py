@@ -248,6 +248,12 @@ def test_source_that_is_not_there(tmp_path):
         read(tmp_path)
 
 
+def test_a_url_whose_package_is_missing_says_which(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(DataError, match=r"cannot be opened \(Install s3fs to access S3\)$"):
+        read("s3://nowhere/nothing.libsvm")
+
+
 GOOD = b"\xef\xbb\xbf+1 1:0.5 3:1e-5 # c\r\n-1 qid:4 2:17 9:123456789.123456789\n\n0.5\t4:-.5 \n"
 
 

@@ -42,6 +42,13 @@ def test_they_are_refused_before_training(kind, names, k):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("other", [1, None, 2.5])
+def test_without_an_order_they_are_refused_in_arrays_too(kind, other):
+    with pytest.raises(DataError, match="have no order"):
+        clone(CLASSIFIERS[kind]).fit(np.eye(6), np.array(["a", other] * 3, object))
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize(
     "names",
     [

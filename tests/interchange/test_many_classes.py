@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import answer, run_here
-from many_classes import blobs, fitted_on
+from fitted_models import blobs, fitted_on
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError

@@ -127,6 +127,12 @@ def test_a_gap_has_the_name_of_what_it_is(formulation, name):
     assert lines[name].endswith("(tol 0.001)")
 
 
+def test_a_gap_that_no_sweep_has_found_has_no_tolerance_beside_it():
+    said = {**certificate(), "converged": False, "stop_reason": "sampled", "gap": None}
+    shown = dict(certificate_lines(said, formulation="l2-svc"))["Frank-Wolfe gap"]
+    assert shown == "not known: no sweep over all rows has ended"
+
+
 def test_labels_of_a_store_are_written_whole(tmp_path):
     store = write_store(tmp_path / "s.zarr", np.eye(3), [1234567, 1234568, 0.1234567])
     assert dict(store_lines(store))["labels"] == (
