@@ -7,7 +7,8 @@ are given up after --give-up seconds. Each has what those above it have:
 1 in turn      the paper's baseline: rows one after the other, again and again. It goes round a
                fixed number of times there; here until no row violates by more than the tolerance
 2 worst first  the row that violates most, of all: "uses KKT conditions for selecting an example"
-3 active set   rows with a coefficient first, and the others when none of these violates
+3 active set   rows with a coefficient first, and the others when these violate by less than a share
+               of what they do; the paper's wait until none of these violates at all
 3 + cooling    and the tolerance lowered step by step, by the paper's logarithm
 4 + cache      kernel rows are kept, as many as --memory holds, the least recently used replaced;
                before, 16 are, and of dense rows a dozen are computed in the time of one
