@@ -32,12 +32,12 @@ def answer(*arguments):
     return json.loads(line)
 
 
-def start(*arguments, cwd=None, **options):
-    """Start a command as a process."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+def start(*arguments, cwd=None, stdout=subprocess.PIPE, env=None, **options):
+    """Start a command as a process, with `env` beside the environment of this one."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
     return subprocess.Popen(
         [sys.executable, "-m", "bigsvm", *map(str, arguments)],
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,

@@ -9,6 +9,7 @@ import typer
 
 from bigsvm.cli.inputs import watched
 from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased
+from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json
@@ -137,10 +138,10 @@ def command(
     }
     if json:
         record = {**store_record(made), "skipped": skipped}
-        typer.echo(as_json({**record, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}))
+        say(as_json({**record, "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}))
         return
     lines = store_lines(made)
     if any(skipped.values()):
         named = (f"{what.replace('_', ' ')}: {n}" for what, n in skipped.items() if n)
         lines.append(("skipped", ", ".join(named)))
-    typer.echo(as_columns([*lines, ("converted in", f"{seconds:.1f} s")]))
+    say(as_columns([*lines, ("converted in", f"{seconds:.1f} s")]))

@@ -14,6 +14,7 @@ import typer
 
 from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.cli.options import Json, Quiet
+from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import BigsvmError, DataError
 from bigsvm.report.progress import Display, duration
@@ -41,13 +42,13 @@ class Demo(NamedTuple):
     Attributes
     ----------
     folder : Path
-    say : callable
-        Tells the story, line by line, on standard output; silent with ``--json``.
+    tell : callable
+        Tells the story line by line on standard output; silent with ``--json``.
     quiet : bool
     """
 
     folder: Path
-    say: Any
+    tell: Any
     quiet: bool
 
 
@@ -94,10 +95,10 @@ def command(
         else:
             _check_empty(directory)
         stack.enter_context(interruption.raising())
-        say = (lambda _: None) if json else typer.echo
-        record = _run(Demo(directory.absolute(), say, quiet), rows)
+        tell = (lambda _: None) if json else say
+        record = _run(Demo(directory.absolute(), tell, quiet), rows)
     if json:
-        typer.echo(as_json(record))
+        say(as_json(record))
 
 
 def _check_empty(folder: Path) -> None:
@@ -115,30 +116,30 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
 
     digits = load_digits_split(SEED)
     m, held_out = len(digits.train_images), len(digits.test_images)
-    demo.say(
+    demo.tell(
         f"Data: the {m + held_out} digits of 8 x 8 pixels that scikit-learn ships; even or odd?\n"
         f"  {held_out} are held out. The other {m} are made {count(n_rows)} by shifts of less\n"
         "  than a pixel, small rotations and a little noise: more rows, not more knowledge."
     )
     bytes_of_rows = _make_stores(demo, digits, n_rows)
     budget = parse_bytes(MEMORY)
-    demo.say(
+    demo.tell(
         f"Store: train.zarr in {demo.folder}, {show_bytes(bytes_of_rows)} of values\n"
         f"Memory budget: {MEMORY}, "
         + ("less than the data" if budget < bytes_of_rows else "which would hold these data")
     )
-    _say_command(demo, _train_arguments(demo))
+    _tell_command(demo, _train_arguments(demo))
     killed = _train_and_kill(demo)
     if killed is None:
-        demo.say("  It ended before it could be killed; ask for more --rows to see that.")
+        demo.tell("  It ended before it could be killed; ask for more --rows to see that.")
     else:
-        demo.say(
+        demo.tell(
             f"  Killed (SIGKILL) after {killed.after:.1f} s, {count(killed.n_iter)} steps saved. "
             f"Checkpoint {killed.generation}\n  was {killed.lost:.1f} s old: so much is lost.\n"
             "The same command again:"
         )
     trained = _finish(_start(demo, _train_arguments(demo)), "training")
-    demo.say(
+    demo.tell(
         f"  {'Resumed; it' if killed else 'It'} {trained['stop_reason']} after "
         f"{trained['n_sweeps']} sweeps over all rows and {duration(trained['seconds'])} of training"
         f"{' in all' if killed else ''}.\n"
@@ -149,9 +150,9 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
         f"bounded. Peak memory {show_bytes(trained['peak_rss_bytes'])}."
     )
     arguments = ["predict", str(demo.folder / "test.zarr"), _model(demo)]
-    _say_command(demo, arguments)
+    _tell_command(demo, arguments)
     predicted = _finish(_start(demo, arguments), "prediction")
-    demo.say(
+    demo.tell(
         f"  Accuracy on the held-out digits: {predicted['accuracy']:.2%} "
         f"({predicted['n_correct']} of {predicted['n_rows']}).\n"
         f"  Peak memory {show_bytes(predicted['peak_rss_bytes'])}: that is the interpreter and its "
@@ -167,9 +168,9 @@ def _run(demo: Demo, n_rows: int) -> dict[str, Any]:
     }
 
 
-def _say_command(demo: Demo, arguments: list[str]) -> None:
+def _tell_command(demo: Demo, arguments: list[str]) -> None:
     shown = shlex.join(["bigsvm", *arguments]).replace(f"{demo.folder}/", "")
-    demo.say(f"\n$ {shown}")
+    demo.tell(f"\n$ {shown}")
 
 
 def _make_stores(demo: Demo, digits: "Digits", n_rows: int) -> int:

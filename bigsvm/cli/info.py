@@ -7,6 +7,7 @@ import typer
 
 from bigsvm.cli.inputs import load_model
 from bigsvm.cli.options import Json
+from bigsvm.cli.outputs import say
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.errors import DataError
 from bigsvm.report.text import as_columns, as_json
@@ -42,4 +43,4 @@ def command(
         record, lines = describe.store_record(store), describe.store_lines(store)
     else:
         raise DataError(f"{path}: no such store, model or run; check the path")
-    typer.echo(as_json(record) if json else as_columns(lines))
+    say(as_json(record) if json else as_columns(lines))

@@ -8,7 +8,7 @@ import typer
 from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.cli.inputs import load_model, numbered_like, opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
-from bigsvm.cli.outputs import check_image_path
+from bigsvm.cli.outputs import check_image_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.report.progress import Display
@@ -135,8 +135,8 @@ def _show(
         doubt.write_png(image, records, images)
     if json:
         record = {"doubtful": records, "n_support": len(model.support)}
-        typer.echo(as_json({**record, "image": None if image is None else str(image)}))
+        say(as_json({**record, "image": None if image is None else str(image)}))
         return
-    typer.echo(doubt.table(records))
+    say(doubt.table(records))
     if images is not None and image is None:
-        doubt.draw(records, images)
+        say(doubt.drawing(records, images))

@@ -1,8 +1,11 @@
-"""What a command writes: looked at before the work, which may take hours."""
+"""What a command writes: files, looked at before the work, which may take hours; and results."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import typer
 
 from bigsvm.cli.inputs import LIBSVM_MODEL
 from bigsvm.errors import BigsvmError, DataError, ModelError
@@ -14,6 +17,29 @@ _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "onnx": ("an ONNX graph of bigsvm's", lambda start: b"\x12\x06bigsvm" in start[:32]),
 }
 """What files are called, and how those begin that may be replaced by one of their kind."""
+
+
+def say(text: str) -> None:
+    """Write a result to standard output.
+
+    Raises
+    ------
+    DataError
+        There is no room for it.
+    """
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        raise  # whoever reads has seen enough: the command ends without a word
+    except OSError as error:
+        # What is left in the buffer would fail again when the process ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise DataError(
+            f"standard output cannot be written to ({error.strerror}); what was to be shown is "
+            "lost, and files that were written are whole"
+        ) from error
 
 
 def check_model_path(path: Path, kind: str = "bigsvm") -> None:

@@ -11,7 +11,7 @@ import typer
 from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.cli.inputs import load_model, numbered_like, opened
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
-from bigsvm.cli.outputs import check_predictions_path
+from bigsvm.cli.outputs import check_predictions_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.report.progress import Display, RowsProgress
@@ -205,7 +205,7 @@ def _print(record: dict[str, Any], *, json: bool) -> None:
     from bigsvm.report.resources import peak_rss_bytes
 
     if json:
-        typer.echo(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}))
+        say(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}))
         return
     accuracy = "no labels to compare with"
     if record["accuracy"] is not None:
@@ -225,4 +225,4 @@ def _print(record: dict[str, Any], *, json: bool) -> None:
         ("took", f"{record['seconds']:.2f} s"),
         ("note", "the model had not converged" if record["converged"] is False else None),
     ]
-    typer.echo(as_columns(lines))
+    say(as_columns(lines))

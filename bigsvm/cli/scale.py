@@ -10,6 +10,7 @@ import typer
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import numbered_like, opened, watched
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
 from bigsvm.report.progress import Display
@@ -115,9 +116,9 @@ def command(
     seconds = time.monotonic() - started
     if json:
         record = {**store_record(made), "seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}
-        typer.echo(as_json(record))
+        say(as_json(record))
         return
-    typer.echo(as_columns([*store_lines(made), ("scaled in", f"{seconds:.1f} s")]))
+    say(as_columns([*store_lines(made), ("scaled in", f"{seconds:.1f} s")]))
 
 
 def _scaled(path: Path) -> "HasScaler":

@@ -21,7 +21,7 @@ from bigsvm.cli.options import (
     parse_sampling,
     parse_seconds,
 )
-from bigsvm.cli.outputs import check_model_path
+from bigsvm.cli.outputs import check_model_path, say
 from bigsvm.cli.runs import Run, absolute, resume_command
 from bigsvm.cli.signals import Interruption
 from bigsvm.cli.training_options import (
@@ -354,7 +354,7 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
             "calibration": calibration_record(model),
             "peak_rss_bytes": peak,
         }
-        typer.echo(as_json(record))
+        say(as_json(record))
         return
     lines = [
         ("model", path),
@@ -363,4 +363,4 @@ def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> 
         ("probabilities", calibration_text(model)),
         ("peak memory", show_bytes(peak)),
     ]
-    typer.echo(as_columns(lines))
+    say(as_columns(lines))

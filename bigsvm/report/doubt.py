@@ -148,8 +148,8 @@ def images(model: KernelExpansion, found: Doubtful, side: int) -> Images:
     return scaled.reshape(-1, side, side)
 
 
-def draw(described: Records, drawn: Images) -> None:
-    """Draw images on the terminal, as many beside each other as it has room for."""
+def drawing(described: Records, drawn: Images) -> str:
+    """Draw images for the terminal, as many beside each other as it has room for."""
     # Not needed for a table or for JSON.
     from rich.columns import Columns
     from rich.console import Console, Group
@@ -157,15 +157,18 @@ def draw(described: Records, drawn: Images) -> None:
 
     console = Console(highlight=False, markup=False)
     coloured = console.color_system is not None
-    console.print(
-        Columns(
-            [
-                Group(Text(_caption(one)), half_blocks(image, coloured=coloured))
-                for one, image in zip(described, drawn, strict=True)
-            ],
-            padding=(1, 2),
+    with console.capture() as captured:
+        console.print(
+            Columns(
+                [
+                    Group(Text(_caption(one)), half_blocks(image, coloured=coloured))
+                    for one, image in zip(described, drawn, strict=True)
+                ],
+                padding=(1, 2),
+            ),
+            end="",
         )
-    )
+    return captured.get()
 
 
 def half_blocks(image: NDArray[np.float64], *, coloured: bool) -> Text:

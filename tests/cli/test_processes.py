@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -260,3 +261,19 @@ class TestOutput:
             err
             == f"bigsvm: error: {tmp_path / 'none'}: no such store, model or run; check the path\n"
         )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_results_without_room_are_told_and_the_model_is_there(tmp_path, unbuffered):
+    X, y = two_clouds(200)
+    write_store(tmp_path / "s.zarr", X, y)
+    command = ("train", tmp_path / "s.zarr", tmp_path / "model", "--quiet")
+    with open("/dev/full", "w") as full:
+        child = start(*command, stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
+        _, err = finish(child, code=2)
+    [line] = err.splitlines()
+    assert line.startswith("bigsvm: error: standard output cannot be written to (No space left")
+    made = open_store(tmp_path / "s.zarr")
+    decided = KernelExpansion.load(tmp_path / "model").decide(made.rows)
+    assert (decided == (made.labels() > 0)).mean() > 0.8
