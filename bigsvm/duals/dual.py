@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+import numpy as np
 
-    import numpy as np
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from numpy.typing import NDArray
 
     from bigsvm.duals.problem import Problem, Values
@@ -96,6 +97,27 @@ class Steps(ABC):
         max_steps: int,
     ) -> tuple[int, int]:
         """Take steps; returns a status and the row that is missing, as `bigsvm.core.smo.run`."""
+
+    def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
+        """Rows that are to go uphill together before the next steps, (q,); none of most problems.
+
+        Parameters
+        ----------
+        fits : callable
+            Whether there is memory for so many values of 4 bytes.
+        """
+        return np.empty(0, np.int64)
+
+    def climb(self, places: NDArray[np.int64], gram: NDArray[np.float32], *, tol: float) -> Values:
+        """Move alpha of `places`, (q,), uphill; returns by how much, as alpha, (q, …).
+
+        The gradient follows by `follow`. `gram` (q, q) is K among them.
+        """
+        raise NotImplementedError
+
+    def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
+        """Let the gradient follow a climb's change, by its kernel rows in parts of (b, ≥ m)."""
+        raise NotImplementedError
 
     @abstractmethod
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.core import simplex
+from bigsvm.core import climb, simplex
 from bigsvm.duals.dual import Steps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
 
     from bigsvm.duals.problem import Values
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 SLICE_WORK = 1 << 28
 """Values that the steps of one slice look at, whatever the number of classes: a tenth of a second
 or two."""
+FIRST_CLIMB, NEXT_CLIMB = 1 << 16, 1 << 13
+"""Steps on a working set before its free variables first climb together, and between two climbs.
+Most working sets need fewer. Seconds of 43 500 rows in 9 columns, 7 classes, without climbs and
+with them: 11 and 6 (C 32), 222 and 65 (C 1024)."""
+MOST_CLIMBING = 2048
+"""Rows of a climb, at most."""
+STEP_READS = 3
+"""Values for each row of a working set that a step looks at, about."""
+EQUAL = 0.25
+"""Share of the tolerance to which a climb makes the gradients of a row's variables equal."""
 
 
 def watched_bytes(n_classes: int) -> int:
@@ -55,8 +67,10 @@ class RowSteps(Steps):
         self._solver, self._cooling, self._size = solver, cooling, len(label)
         self.state = simplex.make_state(alpha, gradient, bounds, label.astype(np.int64), diagonal)
         self.state.counters[0] = n_done
+        self._climbed = 0
         if last is not None:
             self.state.counters[2] = max(last[0], 0)
+            self._climbed = max(int(last[1]), 0)
 
     @property
     def alpha(self) -> Values:
@@ -85,8 +99,8 @@ class RowSteps(Steps):
 
     @property
     def last(self) -> NDArray[np.int64]:
-        """How often the level has been halved, and −1."""
-        return np.array([self.state.counters[2], -1], np.int64)
+        """How often the level has been halved, and the steps done at the last climb."""
+        return np.array([self.state.counters[2], self._climbed], np.int64)
 
     def advance(
         self,
@@ -105,6 +119,40 @@ class RowSteps(Steps):
             self.state, rows, slots, used,
             method=self._solver, cooling=self._cooling, tol=tol, max_steps=max_steps,
         )  # fmt: skip
+
+    def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
+        """Rows with two variables below their bounds, once steps have been many."""
+        due = max(FIRST_CLIMB, self._climbed + NEXT_CLIMB)
+        if self.n_done < due:
+            return np.empty(0, np.int64)
+        has_room = self.state.all.ceiling[:, : self._size] == 0.0
+        places = np.flatnonzero(has_room.sum(axis=0) > 1)
+        n = len(places)
+        # K, and ten arrays of float64 for each class.
+        wanted = n * n + 20 * n * len(self.state.alpha)
+        return places if n <= MOST_CLIMBING and fits(wanted) else places[:0]
+
+    def climb(self, places: NDArray[np.int64], gram: NDArray[np.float32], *, tol: float) -> Values:
+        """By conjugate gradients, for as long as the steps since the last climb took, about."""
+        state, label = self.state, self.state.label[places]
+        work = STEP_READS * state.alpha.shape[1] * (self.n_done - self._climbed)
+        upper = np.zeros((len(state.alpha), len(places)))
+        upper[label, np.arange(len(places))] = state.bound[places]
+        before = state.alpha[:, places]
+        after, gradient = before.copy(), state.gradient[:, places]
+        diagonal = float(state.diagonal[places].max())
+        climb.climb(gram, after, upper, gradient, diagonal, EQUAL * tol, work)
+        state.alpha[:, places] = after
+        self._climbed = self.n_done
+        return (after - before).T
+
+    def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
+        """Row by row, and rebuild what is derived from alpha and the gradient."""
+        done = 0
+        for part in rows:
+            climb.follow(self.state.gradient, part, change[done : done + len(part)])
+            done += len(part)
+        simplex.refresh(self.state)
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
         """By ψ, where it is above the level; quiet are rows that do not violate."""

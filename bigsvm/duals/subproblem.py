@@ -13,7 +13,7 @@ from bigsvm.data.rows import rows_at
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -29,6 +29,8 @@ micro-kernel does in the time of one. With them HMG on all 12 000 rows of mnist 
 130 s with 120 slots; of sparse rows each takes its time, and HMG 12 s by computing one alone. Where
 slots are few only at first a batch saves what each call costs: w8a 0.6 instead of 0.9 s. Of several
 functions sparse rows are wanted by the dozen, too: Crammer-Singer of mnist 16.2 instead of 17.4."""
+CLIMB_SHARE = 4
+"""Of the memory for kernel rows a climb may take this part besides."""
 
 
 class Progress(IntEnum):
@@ -85,7 +87,9 @@ class SubProblem:
         self._taken = dual.begin(
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
         )
-        below = tier(ComputedRows(tiles, rows, self.columns))
+        self._computed = ComputedRows(tiles, rows, self.columns)
+        self._climb_values = len(buffer.values) // CLIMB_SHARE
+        below = tier(self._computed)
         n_slack = self._taken.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
@@ -149,6 +153,7 @@ class SubProblem:
 
         `look` is called before rows are computed; where it raises, the slice is not done.
         """
+        self._climb(tol, look)
         cache = self.cache
         goal = self.steps + max_steps
         while True:
@@ -160,6 +165,33 @@ class SubProblem:
             look()
             wanted, quiet = self._most_wanted(row, tol)
             cache.ensure(wanted, stamp=self._taken.stamp, quiet=quiet)
+
+    def _climb(self, tol: float, look: Callable[[], None]) -> None:
+        """Let variables go uphill together where steps alone have been many; see `Steps.climb`.
+
+        Their kernel rows are computed for it, whichever are in memory: that must not change a bit.
+        """
+        places = self._taken.climbing(lambda n_values: n_values <= self._climb_values)
+        if not len(places):
+            return
+        gram = np.empty((len(places), len(places)), np.float32)
+        done = 0
+        for rows in self._rows_of(places, look):
+            gram[done : done + len(rows)] = rows[:, places]
+            done += len(rows)
+        change = self._taken.climb(places, gram, tol=tol)
+        self._taken.follow(change, self._rows_of(places, look))
+
+    def _rows_of(
+        self, places: NDArray[np.int64], look: Callable[[], None]
+    ) -> Iterator[NDArray[np.float32]]:
+        """Compute kernel rows, some at a time in the same memory."""
+        fetched = np.zeros((BATCH, smo.row_width(self.size)), np.float32)
+        for first in range(0, len(places), BATCH):
+            look()
+            part = places[first : first + BATCH]
+            self._computed.fetch(part, fetched[: len(part)])
+            yield fetched[: len(part)]
 
     def _most_wanted(self, row: int, tol: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """List the row asked for, then the worst violators without a row, up to a batch.

@@ -6,6 +6,7 @@ import pytest
 
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import simplex
+from bigsvm.duals import row_steps
 from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual, Violations
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError, ParameterError
@@ -214,6 +215,69 @@ def test_a_working_set_is_solved_from_anywhere(point, tiles, solver):
     dual, primal = naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, work.alpha)
     assert primal - dual < 1e-4 * primal
     np.testing.assert_allclose(work.gradient, gradient_of(problem, K @ work.alpha), atol=2e-5)
+
+
+@pytest.fixture
+def climbs(monkeypatch):
+    """Climb soon and often, whatever the memory; the sizes of the climbs."""
+    monkeypatch.setattr(row_steps, "FIRST_CLIMB", 30)
+    monkeypatch.setattr(row_steps, "NEXT_CLIMB", 50)
+    monkeypatch.setattr("bigsvm.duals.subproblem.CLIMB_SHARE", 1e-3)
+    climb, sizes = row_steps.climb.climb, []
+
+    def counted(gram, *rest):
+        sizes.append(len(gram))
+        climb(gram, *rest)
+
+    monkeypatch.setattr(row_steps.climb, "climb", counted)
+    return sizes
+
+
+def test_climbs_end_at_the_same_optimum(point, tiles, climbs):
+    work = sub_problem(point, tiles)
+    while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
+        pass
+    assert len(climbs) > 2
+    assert work.gap <= 1e-6
+    problem, _, K, _, _ = point
+    found = np.array(work.gradient)
+    np.testing.assert_allclose(found, gradient_of(problem, K @ work.alpha), atol=2e-5)
+    plain = sub_problem(point, tiles)
+    plain.advance(tol=1e-6, max_steps=10**6)
+    bounds = problem.bounds(slice(None))
+    objectives = [
+        naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, one.alpha)[0]
+        for one in (work, plain)
+    ]
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-6)
+
+
+def test_a_climb_without_memory_is_left_out(point, tiles, climbs, monkeypatch):
+    monkeypatch.setattr("bigsvm.duals.subproblem.CLIMB_SHARE", 10**6)
+    work = sub_problem(point, tiles)
+    while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
+        pass
+    assert not climbs
+    assert work.gap <= 1e-6
+
+
+@pytest.mark.parametrize("solver", ["exact", "fixed-point"])
+def test_resumed_after_climbs_it_gives_the_same_bits(point, tiles, solver, climbs):
+    whole = sub_problem(point, tiles, solver=solver)
+    while whole.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
+        pass
+    together = list(climbs)
+    assert len(together) > 2
+    climbs.clear()
+    work = sub_problem(point, tiles, solver=solver, slots=40)
+    while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
+        work = sub_problem(
+            point, tiles, solver=solver, slots=20, start=(work.alpha.copy(), work.gradient.copy()),
+            last=work.last, steps=work.steps,
+        )  # fmt: skip
+    assert climbs == together
+    np.testing.assert_array_equal(work.alpha, whole.alpha)
+    assert work.steps == whole.steps
 
 
 @pytest.mark.parametrize("solver", ["exact", "fixed-point"])

@@ -451,3 +451,18 @@ def test_bounds_next_to_which_every_step_is_nothing_overflow_unseen():
     hard = bigsvm.CrammerSingerSVC(C=1e300).fit(X, y)  # warnings are errors here
     assert hard.stop_reason_ == "converged"
     assert hard.score(X, y) == 1
+
+
+def test_large_C_on_few_columns_does_not_take_millions_of_steps(monkeypatch):
+    """Rows that are alike: without climbs each step undoes a little of the one before."""
+    rng = np.random.default_rng(0)
+    X = rng.random((4000, 2)).astype(np.float32)
+    y = np.digitize(X[:, 0] + 0.3 * np.sin(6 * X[:, 1]), [0.3, 0.6, 0.9])
+    y = np.where(rng.random(4000) < 0.01, rng.integers(4, size=4000), y)
+    given = {"C": 1000, "gamma": 2, "tol": 0.01}
+    fitted = CrammerSingerSVC(**given).fit(X, y)
+    assert fitted.gap_ <= 0.01
+    monkeypatch.setattr("bigsvm.duals.row_steps.FIRST_CLIMB", 10**12)
+    plain = CrammerSingerSVC(**given, max_iter=2 * fitted.n_iter_)
+    with pytest.warns(ConvergenceWarning):
+        plain.fit(X, y)
