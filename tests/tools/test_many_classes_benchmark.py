@@ -534,7 +534,7 @@ def test_the_ladder_from_end_to_end(folder, capsys, monkeypatch):
     "wrong",
     [
         [],
-        ["tables", "--data", "shuttle"],
+        ["tables", "--data", "isolet"],
         ["tables", "--folds", "1"],
         ["tables", "--validated", "0", "10", "20"],
         ["tables", "--seed", "-1"],

@@ -41,8 +41,8 @@ FINE = (0.5, 1.0, 2.0)
 LAST_GAMMA = tuple(2 ** (power / 4) for power in range(-2, 3))
 
 
-def grids(options: argparse.Namespace) -> str:
-    """Say what is tried."""
+def grids(options: argparse.Namespace, names: Sequence[str] = ()) -> str:
+    """Say what is tried for the problems that are named."""
 
     def listed(values: Sequence[float]) -> str:
         return ", ".join(f"{value:g}" for value in values)
@@ -54,6 +54,11 @@ def grids(options: argparse.Namespace) -> str:
         f"fine grid, of at most {fine} rows: both times {listed(FINE)}\n"
         f"last grid, of at most {last} rows: gamma times {listed(LAST_GAMMA)}\n"
         f"{options.folds} folds, seed {options.seed}, tol {options.tol:g}"
+        + "".join(
+            f"\n{name}: C {listed(problem.coarse_C)} in the coarse grid"
+            for name, problem in PROBLEMS.items()
+            if name in names and problem.coarse_C
+        )
     )
 
 
@@ -139,7 +144,8 @@ def choose(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
 def search(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
     """Search the coarse and the fine grid for rows as they are given."""
     unit = gamma_of(parts.x)
-    coarse = [(C, unit * factor) for C in COARSE_C for factor in COARSE_GAMMA]
+    of_C = PROBLEMS[parts.name].coarse_C or COARSE_C
+    coarse = [(C, unit * factor) for C in of_C for factor in COARSE_GAMMA]
     first = tried(parts, method, coarse, options.validated[0], options)
     C, gamma = best(first.points)
     fine = [(C * c, gamma * g) for c in FINE for g in FINE]

@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
     if not chosen:
         return 0
     kept = Kept(options.chosen)
-    print(f"{machine(options.threads)}\n{grids(options)}", flush=True)
+    print(f"{machine(options.threads)}\n{grids(options, chosen)}", flush=True)
     outcomes: dict[str, dict[str, Outcome]] = {}
     found: list[Check] = []
     for name in chosen:
