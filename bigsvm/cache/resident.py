@@ -25,10 +25,13 @@ BATCH = 24
 """Most rows fetched together: of those that seem to be needed next many are not. Kernel values of
 w8a in floors, and time that rows took, with 12, 24, 64: 2.78, 2.91, 3.14, and 0.31, 0.33, 0.36 s;
 mnist 3.02, 3.05, 3.08, and 1.9, 1.3, 2.1 s."""
-AGAIN, OPENED = 0.25, 1.5
+AGAIN, OPENED = 0.25, 1.1
 """Rows fetched again, as a share of the slots open, from which so many times the slots are opened.
 With 0.5 and 1 instead of 0.25, kernel values of w8a in floors: 2.46, 2.52 instead of 2.43, mnist
-2.98, 3.12 instead of 2.94, for no or 20 of 450 megabytes less."""
+2.98, 3.12 instead of 2.94, for no or 20 of 450 megabytes less. As many are opened where rows would
+have to go whose variables are not quiet. Without that, with 1.1 and with 1.5: mushrooms with gamma
+0.76, all of whose rows are support vectors, 1.5, 0.8 and 0.7 s; 15 000 rows of a9a with gamma 1, C
+32, 4.3, 2.4 and 2.7 s; mnist 2.83, 2.82 and 2.78 floors of kernel values, 399, 401 and 414 MB."""
 MANY, AGAIN_OF_MANY = 0.6, 1.0
 """With this share of all rows in memory, the share fetched again that opens more slots. Megabytes
 at the peak, kernel values in floors and seconds without and so: mnist 456, 2.93, 5.8 and 431, 2.96,
@@ -199,6 +202,7 @@ class KernelRowCache:
             )
         rows = buffer.values[: (n_slots + n_staged) * width].reshape(n_slots + n_staged, width)
         self._staged, self.rows = rows[:n_staged], rows[n_staged:]
+        self._staged[:, n_variables:] = 0
         self._buffer = buffer
         self._evicting_batch = evicting_batch
         self._ever = np.zeros(n_variables, np.bool_)
@@ -258,16 +262,16 @@ class KernelRowCache:
             return
         self._n_again += int(np.count_nonzero(self._ever[missing]))
         self._ever[missing] = True
-        self._open_more()
+        self._open_more(len(missing), quiet)
         slots = self._take_slots(len(missing), held, quiet)
         self._owner[slots] = missing
         together = len(slots) == slots[-1] + 1 - slots[0]
         if together or len(slots) > len(self._staged):
             for start, stop in _runs(slots):
-                self._fetch(missing[start:stop], self.rows[slots[start] : slots[stop - 1] + 1])
+                self.below.fetch(missing[start:stop], self.rows[slots[start] : slots[stop - 1] + 1])
         else:
             staged = self._staged[: len(slots)]
-            self._fetch(missing, staged)
+            self.below.fetch(missing, staged)
             self.rows[slots] = staged
         self.slots[missing] = slots
         self.used[slots] = stamp
@@ -281,17 +285,27 @@ class KernelRowCache:
             self.below.drain()
         self.below.close()
 
-    def _open_more(self) -> None:
-        """Open slots where rows that had to go are fetched again so often that it is worth it."""
+    def _open_more(self, count: int, quiet: NDArray[np.bool_] | None) -> None:
+        """Open slots where it is worth it.
+
+        Where for `count` rows others would have to go that are in use, or where rows that had to go
+        are fetched again often.
+        """
+        if self._open == self.n_slots:
+            return
         many = int(MANY * self.n_variables)
         again, limit = (AGAIN, many) if self._open < many else (AGAIN_OF_MANY, self.n_slots)
+        if self._lacks_quiet(count, quiet):
+            again, limit = -1, self.n_slots
         if self._n_again > again * self._open:
-            self._open = min(int(OPENED * self._open) + 1, limit, self.n_slots)
+            self._open = min(int(OPENED * self._open) + count, limit, self.n_slots)
             self._n_again = 0
 
-    def _fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-        out[:, self.n_variables :] = 0
-        self.below.fetch(variables, out)
+    def _lacks_quiet(self, count: int, quiet: NDArray[np.bool_] | None) -> bool:
+        """Whether there is no room for `count` rows, even if all quiet ones went."""
+        if quiet is None or self._open - self._n_filled >= count:
+            return False
+        return int(self._quiet_slots(quiet).sum()) < count
 
     def _quiet_slots(self, quiet: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Slots filled with rows of quiet variables, those used last excepted."""
@@ -319,6 +333,7 @@ class KernelRowCache:
             self.slots[evicted] = -1
             slots = np.sort(np.concatenate([slots, oldest]))
         self._n_filled = filled + fresh
+        self.rows[filled : self._n_filled, self.n_variables :] = 0
         touched = (len(self._staged) + self._n_filled) * self.rows.shape[1]
         self._buffer.n_touched = max(self._buffer.n_touched, touched)
         return slots

@@ -50,10 +50,12 @@ TIGHT_FILL = 1.25
 in parts they disturb one another for ever. few-100000 streamed in 26, 28 and 30 MB, whose usual
 sets are smaller than its 1537 free rows: kernel rows fetched with 1, 1.1, 1.25 and 1.5, in
 thousands, 1258, 1152, 1040 and 1157; 1055, 919, 880 and 1089; 470, 470, 445 and 583."""
-FIRST_SLOTS, SHARE_OF_SLOTS = 512, 0.15
+FIRST_BYTES, SHARE_OF_SLOTS = 64_000_000, 0.15
 """Kernel rows in memory at first, at least and as a share of a working set: others take their place
-until too many are fetched again. Megabytes at the peak and kernel values in floors, all at first
-and so: a9a 364, 0.92 and 274, 0.90; w8a 322, 2.41 and 287, 2.43; mnist 510, 2.88 and 449, 2.94."""
+until too many are fetched again. Megabytes at the peak and kernel values in floors, all at first,
+with a share of 0.15 or 512 rows, and so: w8a 322, 2.41; 269, 2.41; 284, 2.37; mnist 510, 2.88; 398,
+2.86; 398, 2.83. Seconds of smaller problems with 0.15 or 512 rows and so: spambase 0.34 and 0.23,
+satimage 0.27 and 0.15, 15 000 rows of magic04 0.33 and 0.20."""
 CROWDED = 1.5
 """A working set of violators more than twice as many is larger by this, and has all free rows: what
 follows it is a pass over the active rows with all that moved, the free rows above all. Seconds for
@@ -116,7 +118,7 @@ class Choice:
         """
         if self._whole or self._ties_functions:
             return None
-        return max(FIRST_SLOTS, int(SHARE_OF_SLOTS * size))
+        return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
 
     def active_tol(self, scope: int, at: Standing) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved."""

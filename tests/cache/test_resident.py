@@ -224,10 +224,27 @@ def test_slots_are_opened_when_rows_are_fetched_again():
     assert np.count_nonzero(cache.slots >= 0) == 12  # rows asked for the first time change nothing
     ensure(cache, 5, stamp=100)
     assert np.count_nonzero(cache.slots >= 0) == 13
-    assert cache.largest_batch() == 6
-    for stamp in range(101, 900):
+    ensure(cache, 6, stamp=101)
+    assert np.count_nonzero(cache.slots >= 0) == 14  # of 12 · 1.1 + 1 slots
+    ensure(cache, 100, stamp=102)
+    assert np.count_nonzero(cache.slots >= 0) == 14
+    for stamp in range(103, 900):
         ensure(cache, (7 * stamp) % 300, stamp=stamp)
     assert np.count_nonzero(cache.slots >= 0) == cache.n_slots == 88
+
+
+def test_slots_are_opened_where_rows_in_use_would_have_to_go():
+    below, cache = make_frugal(12)
+    ensure(cache, *range(12), stamp=1)
+    ensure(cache, 0, 1, 2, 3, stamp=2)
+    quiet = np.arange(300) >= 10
+    cache.ensure(np.array([20, 21]), stamp=3, quiet=quiet)
+    assert below.offered == [10, 11]  # two are not in use
+    cache.ensure(np.array([30, 31, 32]), stamp=4, quiet=quiet)
+    assert below.offered == [10, 11]
+    assert np.count_nonzero(cache.slots >= 0) == 15
+    cache.ensure(np.array([33]), stamp=5, quiet=quiet)
+    assert below.offered == [10, 11]  # of 12 · 1.1 + 3 slots
 
 
 def test_memory_that_was_touched_is_open_at_once():

@@ -14,7 +14,7 @@ from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.optimality import Extremes, Optimality
-from bigsvm.duals.subproblem import Progress, SubProblem
+from bigsvm.duals.subproblem import LEAST_BATCH, Progress, SubProblem
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
@@ -374,3 +374,16 @@ def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles, monkeypatc
         np.array([v for v in range(50) if v != 17 and v not in others[:3]]), stamp=1
     )
     assert problem._most_wanted(17, 0.0)[0].tolist() == [17]
+
+
+def test_where_few_rows_violate_and_there_is_room_the_nearest_are_wanted_too(tiles):
+    X, K, formulation, alpha = make_problem(50, 7)
+    box = formulation.box(slice(None))
+    gradient = box.linear - K @ alpha
+    middle = 0.5 * (gradient[alpha < box.upper].max() + gradient[alpha > box.lower].min())
+    scores, _ = violations(formulation, alpha, K @ alpha, middle)
+    others = [v for v in np.argsort(-scores, kind="stable").tolist() if v != 17]
+    problem = sub_problem(X, K, formulation, alpha, tiles)
+    assert problem._most_wanted(17, 1e6)[0].tolist() == [17, *others[: LEAST_BATCH - 1]]
+    crowded = sub_problem(X, K, formulation, alpha, tiles, slots=20)
+    assert crowded._most_wanted(17, 1e6)[0].tolist() == [17]
