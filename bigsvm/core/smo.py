@@ -70,6 +70,9 @@ took 0.38 ns a variable and step, 0.75 without, 0.43 with half or twice as many 
 REFRESH = 2048
 """Steps between rebuilds of the float32 copies; a run may stop and resume only at these."""
 
+MOST_STEPS = 100_000
+"""Of one of many small problems, after which it is left to others: some tenths of a second."""
+
 HUGE, NOBODY = np.float32(3e38), np.float32(1e38)
 """What marks a variable that may not move, and where marks begin: they drift as gradients do."""
 TINY_CURVATURE = 1e-12
@@ -578,6 +581,7 @@ def _compiled(rule: int) -> Callable[..., tuple[int, int]]:
 
 
 _ADVANCE = tuple(_compiled(rule) for rule in (MVP, SECOND_ORDER, HMG, GAIN))
+_second_order = _ADVANCE[SECOND_ORDER]
 
 
 def run(
@@ -608,3 +612,120 @@ def run(
         NEED_ROW has changed nothing since the last step that calling again would not repeat.
     """
     return _ADVANCE[rule](s, rows, slots, used, tol, max_steps)
+
+
+# -- many small problems -----------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _kernel_row(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], t: int, out: F4) -> None:
+    """Copy the kernel values of row t of a pair with all of its rows."""
+    first, cross, second = grams
+    a, b, c, d = span
+    m = b - a
+    for s in range(m):
+        out[s] = first[a + t, a + s] if t < m else cross[a + s, c + t - m]
+    for s in range(d - c):
+        out[m + s] = cross[a + t, c + s] if t < m else second[c + t - m, c + s]
+    for s in range(m + d - c, out.shape[0]):
+        out[s] = 0
+
+
+@njit(cache=True, nogil=True)
+def _laid_out(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], box: F8) -> PairState:
+    """Lay the problem of a pair out from alpha = 0, as `make_state` does, refreshed."""
+    m = span[1] - span[0]
+    size = m + span[3] - span[2]
+    blocks = -(-size // BLOCK)
+    length = blocks * BLOCK
+    double, single = np.zeros((7, length)), np.zeros((5, length), np.float32)
+    keys, number = np.zeros((2, blocks), np.int32), np.zeros((3, 3), np.int64)
+    for t in range(size):
+        a, c = span[0] + t, span[2] + t - m
+        double[1, t], double[2, t], double[3, t] = box[0, t], box[1, t], box[2, t]
+        double[5, t] = grams[0][a, a] if t < m else grams[2][c, c]
+        single[2, t] = double[5, t]
+    number[0, 0], number[0, 1] = length, 1
+    number[1, 0] = number[1, 1] = -1
+    state = PairState(
+        double[0], double[1], double[2], double[3], double[4], double[5],
+        single[0], single[1], single[2], single[3], single[4],
+        keys[0], keys[1], number[0], number[1], number[2], double[6],
+    )  # fmt: skip
+    refresh(state)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def run_each(
+    grams: tuple[F8, F8, F8],
+    spans: I8,
+    box: F8,
+    tol: float,
+    max_steps: int,
+    memory: F4,
+    alpha: F8,
+    steps: I8,
+    reached: NDArray[np.bool_],
+) -> None:
+    """Solve one small problem after the other from 0, by the second-order rule.
+
+    Parameters
+    ----------
+    grams : (q, q), (q, r) and (r, r) float64
+        Kernel values among a first group of rows, of these with a second one, and among that.
+    spans : (p, 4) int64
+        Problem by problem, the first of its rows in the first group and the one after the last,
+        and the same of the second group.
+    box : (p, 3, ≥ m) float64
+        Linear term, lower and upper bound of the rows of the first group and then of the second.
+    tol : float
+        As for `run`.
+    max_steps : int
+        Of all problems; the one that would take more, and those after it, are not begun.
+    memory : (≥ values_of(m),) float32
+        For kernel rows.
+    alpha : (p, ≥ m) float64
+        Where it has got to; 0 as it comes.
+    steps : (p,) int64
+        Steps taken; −1 where not begun.
+    reached : (p,) bool
+        Whether the tolerance is reached.
+    """
+    left = max_steps
+    for p in range(spans.shape[0]):
+        steps[p], reached[p] = -1, False
+    for p in range(spans.shape[0]):
+        allowed = min(MOST_STEPS, left)
+        if allowed <= 0:
+            return
+        span = (spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3])
+        size = span[1] - span[0] + span[3] - span[2]
+        s = _laid_out(grams, span, box[p])
+        length = s.alpha.shape[0]
+        rows = memory[: size * length].reshape(size, length)
+        slots, used = np.empty(length, np.int32), np.zeros(size, np.int64)
+        for t in range(length):
+            slots[t] = -1
+        filled, status = 0, NEED_ROW
+        while status == NEED_ROW:
+            status, row = _second_order(s, rows, slots, used, tol, allowed - s.counters[0])
+            if status == NEED_ROW:
+                _kernel_row(grams, span, row, rows[filled])
+                slots[row] = filled
+                filled += 1
+        if status == STEPS_SPENT:
+            i, j = exact_extremes(s)
+            if s.gradient[i] - s.gradient[j] <= tol:
+                status = CONVERGED
+            elif allowed == left:
+                return
+        for t in range(size):
+            alpha[p, t] = s.alpha[t]
+        steps[p], reached[p] = s.counters[0], status == CONVERGED
+        left -= steps[p]
+
+
+def values_of(n_rows: int) -> int:
+    """Count the values of memory that `run_each` needs for a problem of so many rows."""
+    return n_rows * -(-n_rows // BLOCK) * BLOCK

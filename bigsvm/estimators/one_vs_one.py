@@ -104,24 +104,25 @@ def train_one_vs_one(
         open_checkpoint(parameters, fingerprint) as checkpoint,
         ExitStack() as stack,
     ):
-        small = None
+        plan, small = budget.largest, None
+        projected = dict(plan.projected)
         if problem.are_small_solved_together:
             exact = KernelTiles(
                 kernel,
                 centre=centre,
-                threads=parameters.n_threads,
                 dtype=np.float64,
                 offset=problem.offset,
             )
             small = stack.enter_context(
                 SmallPairs(
-                    rows, stack.enter_context(exact), problem.bounds_of_class, tol=parameters.tol
+                    rows, stack.enter_context(exact), problem.bounds_of_class,
+                    tol=parameters.tol, threads=parameters.n_threads, n_bytes=budget.small_bytes,
                 )
-            )
+            )  # fmt: skip
+            projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
         log = PairLog(checkpoint, problem.n_pairs, source, room=budget.coefficients)
-        plan = budget.largest
         hooks.listener(
-            events.Planned(source.n_rows, source.n_columns, plan.working_set, plan.projected, 0)
+            events.Planned(source.n_rows, source.n_columns, plan.working_set, projected, 0)
         )
         functions = PairTraining(
             rows,

@@ -17,6 +17,7 @@ from bigsvm.estimators.problem import (
     make_classification,
 )
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, RECORD
+from bigsvm.training.small_pairs import MOST_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ HELD_SHARE = 0.25
 as much for a while, in which nothing else does."""
 COEFFICIENTS_SHARE = 0.4
 """Of the memory, for the coefficients of all pairs at most."""
+SMALL_SHARE = 0.5
+"""Of what is left for a pair that is trained: so much for the small ones, which come before."""
 PAIR_ROW_BYTES = 20
 """Of a row that is trained on: its number among all and among those held, and its weight."""
 CHOICE_BYTES = 32
@@ -154,6 +157,8 @@ class Budget:
         Bytes that these may take.
     largest : TrainingPlan
         Of the pair with the most rows.
+    small_bytes : float
+        For pairs of small classes that are solved together, before others are trained.
 
     Raises
     ------
@@ -178,6 +183,9 @@ class Budget:
         self.largest = self.plan(min(size, int(self.room)), 1)
         if size > self.room:
             self.largest = self.plan(size, self._source.row_alignment)
+        others = ("state of the rows", "scratch of threads and reader")
+        left = memory - sum(self.largest.projected[name] for name in others)
+        self.small_bytes = min(MOST_BYTES, SMALL_SHARE * left)
 
     def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
         """Divide what is left for a pair of so many rows.

@@ -1,10 +1,12 @@
 """Many small problems in one call: each against slow obvious definitions."""
 
+from typing import NamedTuple
+
 import naive
 import numpy as np
 import pytest
 
-from bigsvm.core import small_pairs
+from bigsvm.core import small_pairs, smo
 
 
 def classes(sizes, *, seed=0, d=3, spread=1.0):
@@ -28,12 +30,28 @@ def all_pairs(edges):
     )
 
 
-def solve(gram, bound, spans, *, tol=1e-3, max_steps=10**9):
+class Found(NamedTuple):
+    alpha: np.ndarray
+    found: np.ndarray
+    steps: np.ndarray
+    reached: np.ndarray
+
+
+def solve(gram, bound, spans, **given):
+    """All classes are one group."""
+    return solve_between((gram, gram, gram), (bound, bound), spans, **given)
+
+
+def solve_between(grams, bounds, spans, *, tol=1e-3, max_steps=10**9):
     most = int((spans[:, 1] - spans[:, 0] + spans[:, 3] - spans[:, 2]).max())
-    alpha, found = np.zeros((len(spans), most)), np.zeros((len(spans), 4))
-    steps, status = np.zeros((2, len(spans)), np.int64)
-    small_pairs.solve(gram, bound, spans, tol, max_steps, alpha, found, steps, status)
-    return alpha, found, steps, status
+    box, alpha, found = (np.zeros((len(spans), *shape)) for shape in ((3, most), (most,), (4,)))
+    steps, reached = np.zeros(len(spans), np.int64), np.zeros(len(spans), np.bool_)
+    # Whatever memory holds must not matter.
+    memory = np.full(smo.values_of(most), np.nan, np.float32)
+    small_pairs.begin(bounds, spans, box)
+    smo.run_each(grams, spans, box, 0.5 * tol, max_steps, memory, alpha, steps, reached)
+    small_pairs.finish(grams, spans, box, tol, alpha, found, reached)
+    return Found(alpha, found, steps, reached)
 
 
 def problem(gram, bound, span):
@@ -50,8 +68,8 @@ def test_each_pair_has_the_optimum_of_its_dense_problem(C, seed):
     gram, edges = classes([1, 7, 20, 12, 1], seed=seed)
     bound = C * np.random.default_rng(seed).choice([0.5, 1.0, 3.0], edges[-1])
     spans = all_pairs(edges)
-    alpha, found, steps, status = solve(gram, bound, spans)
-    assert (status == small_pairs.SOLVED).all()
+    alpha, found, steps, reached = solve(gram, bound, spans)
+    assert reached.all()
     assert (steps > 0).all()
     for i, span in enumerate(spans):
         K, sign, lower, upper = problem(gram, bound, span)
@@ -69,10 +87,37 @@ def test_each_pair_has_the_optimum_of_its_dense_problem(C, seed):
         assert duality_gap == pytest.approx(expected, abs=1e-8 * max(1.0, C))
 
 
+@pytest.mark.parametrize("sizes", [[3, 1, 9, 14], [70, 1, 130, 100]])
+def test_classes_of_two_groups_are_solved_as_those_of_one(sizes):
+    gram, edges = classes(sizes, seed=1)
+    bound = 3.0 * np.random.default_rng(0).choice([0.5, 1.0], edges[-1])
+    middle = edges[2]
+    parts = gram[:middle, :middle], gram[:middle, middle:], gram[middle:, middle:]
+    grams = tuple(np.ascontiguousarray(part) for part in parts)
+    across = np.array([[edges[a], edges[a + 1], edges[b], edges[b + 1]]
+                       for a in (0, 1) for b in (2, 3)])  # fmt: skip
+    expected = solve(gram, bound, across)
+    found = solve_between(grams, (bound[:middle], bound[middle:]), across - [0, 0, middle, middle])
+    for one, other in zip(found, expected, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_where_more_rows_matter_than_are_polished_the_gap_is_within_the_tolerance():
+    gram, edges = classes([300, 280], d=20)
+    spans, C = all_pairs(edges), 10.0
+    alpha, found, _, reached = solve(gram, np.full(edges[-1], C), spans)
+    assert reached.all()
+    assert np.count_nonzero((alpha != 0) & (np.abs(alpha) < C)) > small_pairs.MOST_POLISHED
+    K, sign, lower, upper = problem(gram, np.full(edges[-1], C), spans[0])
+    assert 1e-8 < found[0, small_pairs.GAP] <= 1e-3
+    gap = naive.kkt_gap(K, sign, lower, upper, alpha[0])
+    assert gap == pytest.approx(found[0, small_pairs.GAP], rel=1e-9)
+
+
 def test_equal_rows_and_a_kernel_of_one_value_are_solved():
     gram, edges = np.ones((12, 12)), np.array([0, 5, 12])
-    alpha, found, _, status = solve(gram, np.full(12, 2.0), all_pairs(edges))
-    assert status == [small_pairs.SOLVED]
+    alpha, found, _, reached = solve(gram, np.full(12, 2.0), all_pairs(edges))
+    assert reached.all()
     assert found[0, 0] == pytest.approx(20.0)  # all of the smaller class at their bound
     np.testing.assert_allclose(alpha[0, :5], -2.0)
 
@@ -93,16 +138,26 @@ def test_of_a_limit_of_steps_the_first_pairs_take_what_they_need():
     bound, spans = np.full(edges[-1], 5.0), all_pairs(edges)
     whole = solve(gram, bound, spans)
     for done in range(len(spans) + 1):
-        limit = int(whole[2][:done].sum())
-        alpha, _, steps, status = solve(gram, bound, spans, max_steps=limit)
-        assert (status[:done] == small_pairs.SOLVED).all()
-        assert (status[done:] == small_pairs.NOT_BEGUN).all()
-        assert steps.sum() == limit
+        limit = int(whole.steps[:done].sum())
+        alpha, _, steps, reached = solve(gram, bound, spans, max_steps=limit)
+        assert reached[:done].all()
+        assert (steps[:done] > 0).all()
+        assert not reached[done:].any()
+        assert (steps[done:] == -1).all()
+        assert steps[:done].sum() == limit
         assert alpha[:done].tobytes() == whole[0][:done].tobytes()
 
 
-def test_what_takes_too_many_steps_is_left_to_others(monkeypatch):
+def test_what_takes_too_many_steps_is_left_to_others():
     gram, edges = classes([20, 20], spread=0.1)
-    # So many that float64 holds no tolerance: bounds of 1e9.
-    *_, status = solve(gram, np.full(40, 1e12), all_pairs(edges), tol=1e-14)
-    assert status == [small_pairs.UNSOLVED]
+    # So many that float64 holds no tolerance: bounds of 1e12.
+    *_, reached = solve(gram, np.full(40, 1e12), all_pairs(edges), tol=1e-14)
+    assert not reached.any()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # uncompiled, NumPy says so
+def test_what_is_not_finite_is_left_to_others():
+    gram, edges = classes([20, 20])
+    gram[3] = gram[:, 3] = np.inf
+    *_, reached = solve(gram, np.full(40, 10.0), all_pairs(edges))
+    assert not reached.any()

@@ -93,6 +93,7 @@ def test_each_pair_is_the_binary_fit_of_its_rows(kind, seed, k, weighted, by_cla
         np.testing.assert_allclose(column, expected, atol=2e-4 * scale)
 
 
+@pytest.mark.usefixtures("pairs_by_runs")
 def test_many_rows_of_a_pair_are_merged_and_dealt_out_again(monkeypatch):
     X, y = clouds(n=400)
     X, y = np.repeat(X, 2, axis=0), np.repeat(y, 2)
@@ -243,6 +244,7 @@ class TestOutOfCore:
             train(store.rows, labels, memory=500_000)
         assert store.rows.bytes_read == before
 
+    @pytest.mark.usefixtures("pairs_by_runs")
     @pytest.mark.parametrize("kind", KINDS)
     def test_rows_are_let_go_of_with_their_pair(self, kind, monkeypatch):
         """Not with the next garbage: rows of many batches would be in memory by then."""
@@ -303,6 +305,7 @@ def test_the_budget_is_kept(tmp_path):
     assert int(ended.stdout) < memory
 
 
+@pytest.mark.usefixtures("pairs_by_runs")
 def test_events_tell_which_pair_of_how_many():
     seen = []
     X, y = clouds(k=5)
@@ -315,6 +318,7 @@ def test_events_tell_which_pair_of_how_many():
     assert len(told) == len(seen) - 1
 
 
+@pytest.mark.usefixtures("pairs_by_runs")
 def test_what_happens_in_a_pair_is_told_once_it_takes_long(monkeypatch):
     monkeypatch.setattr("bigsvm.training.multiclass.TOLD_AFTER", 0.0)
     seen = []

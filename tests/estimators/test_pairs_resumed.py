@@ -19,6 +19,8 @@ from bigsvm.estimators.parameters import Hooks
 from bigsvm.training.checkpoint import newest_manifest
 from bigsvm.training.pair_log import NAME
 
+pytestmark = pytest.mark.usefixtures("pairs_by_runs")
+
 KINDS = {
     "c-svc": {"C": 5.0},
     "nu-svc": {"formulation": "nu-svc", "nu": 0.2},
@@ -186,7 +188,12 @@ PROGRAM = """
 import pickle, sys
 sys.path.insert(0, sys.argv[1])
 from one_vs_one import clouds, train
-X, y = clouds(n=2400, k=8, spread=0.5)
+from bigsvm.training import small_pairs
+if sys.argv[4] == "by runs":
+    small_pairs.MOST_ROWS = 0
+    X, y = clouds(n=2400, k=8, spread=0.5)
+else:
+    X, y = clouds(n=20000, k=40, spread=0.5)
 print("started", flush=True)
 found = train(X, y, C=10.0, checkpoint=sys.argv[2], checkpoint_every=0.1).functions
 with open(sys.argv[3], "wb") as file:
@@ -194,13 +201,14 @@ with open(sys.argv[3], "wb") as file:
 """
 
 
-def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
+@pytest.mark.parametrize("pairs", ["by runs", "together"])
+def test_killed_again_and_again_it_gives_the_same_bits(tmp_path, pairs):
     """A real process, `kill -9` at random moments, each after it has got on a little."""
     folder = str(Path(__file__).parent)
 
     def start(name):
         paths = [str(tmp_path / name), str(tmp_path / f"{name}.pickle")]
-        command = [sys.executable, "-c", PROGRAM, folder, *paths]
+        command = [sys.executable, "-c", PROGRAM, folder, *paths, pairs]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         process.stdout.readline()
         process.stdout.close()

@@ -13,9 +13,9 @@ from bigsvm.training.small_pairs import SmallPairs
 
 @pytest.fixture
 def of_few(monkeypatch):
-    """Few pairs are many, and parts of them several."""
-    monkeypatch.setattr("bigsvm.training.small_pairs.MANY", 3)
+    """Groups are of few classes, and parts of few cells."""
     monkeypatch.setattr("bigsvm.training.small_pairs.GROUP_ROWS", 40)
+    monkeypatch.setattr("bigsvm.training.small_pairs.CELLS", 2)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def solved(monkeypatch):
 def alone(X, y, weights=None, **given):
     """Every pair by a run of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigsvm.training.small_pairs.MANY", 10**9)
+        patch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 0)
         return train(X, y, weights, **given).functions
 
 
