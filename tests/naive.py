@@ -107,16 +107,26 @@ def hmg_pair(K, g, alpha, lower, upper, last):
     return mvp_pair(K, g, alpha, lower, upper)
 
 
-def solve(K, linear, lower, upper, alpha, *, tol=1e-10, most_steps=100_000):
-    """The optimum by the steepest pair of all, the gradient computed anew at each step."""
-    alpha = np.array(alpha, np.float64)
+def solve(K, linear, lower, upper, alpha, *, group=None, tol=1e-10, most_steps=100_000):
+    """The optimum by the steepest pair of all, the gradient computed anew at each step.
+
+    Both are of one group of variables, where there are several.
+    """
+    alpha, group = np.array(alpha, np.float64), np.zeros(len(K)) if group is None else group
     for _ in range(most_steps):
         g = linear - K @ alpha
-        pair = mvp_pair(K, g, alpha, lower, upper)
-        if pair is None or g[pair[0]] - g[pair[1]] <= tol:
+        worst, i = tol, None
+        for one in np.unique(group):
+            own = np.where(group == one, 0.0, np.nan)
+            pair = mvp_pair(K, g, alpha + own, lower, upper)
+            if pair is not None and g[pair[0]] - g[pair[1]] > worst:
+                worst, i = g[pair[0]] - g[pair[1]], pair[0]
+        if i is None:
             return alpha
-        i = pair[0]
-        gains = [pair_gain(K, g, alpha, lower, upper, i, j) for j in range(len(g))]
+        gains = [
+            pair_gain(K, g, alpha, lower, upper, i, j) if group[j] == group[i] else 0.0
+            for j in range(len(g))
+        ]
         j = int(np.argmax(gains))
         mu = (g[i] - g[j]) / max(K[i, i] + K[j, j] - 2 * K[i, j], 1e-12)
         mu = min(mu, upper[i] - alpha[i], alpha[j] - lower[j])

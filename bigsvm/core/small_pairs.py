@@ -2,11 +2,12 @@
 
     maximise  linearᵀα − ½ αᵀKα     subject to  lower ≤ α ≤ upper,  Σ α = 0
 
-`begin` sets the boxes of C-SVC, `bigsvm.core.smo.run_each` takes the steps, on float32 kernel
-values, and `finish` computes the gradient anew in float64 and solves for the variables near the
-threshold together, round by round, until their gradients agree to what float64 tells apart, as
-`bigsvm.duals.polish` does: there a problem costs milliseconds to set up and microseconds to solve.
-A result depends on its own problem alone.
+`begin` sets the boxes of C-SVC, and `begin_nu` those of ν-SVC, where α of each class has a sum of
+its own: the classes are two groups of variables, each with a threshold. `bigsvm.core.smo.run_each`
+takes the steps, on float32 kernel values, and `finish` computes the gradient anew in float64 and
+solves for the variables near the thresholds together, round by round, until their gradients agree
+to what float64 tells apart, as `bigsvm.duals.polish` does: there a problem costs milliseconds to
+set up and microseconds to solve. A result depends on its own problem alone.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ MOST_POLISHED = 512
 LINEAR, LOWER, UPPER = 0, 1, 2
 
 OBJECTIVE, GAP, DUALITY_GAP, THRESHOLD = 0, 1, 2, 3
+"""Of what is found; the threshold of a second group follows."""
+FOUND = 5
 
 
 @njit(cache=True, nogil=True)
@@ -61,6 +64,48 @@ def begin(bounds: tuple[F8, F8], spans: I8, box: F8) -> None:
         for t in range(spans[p, 3] - spans[p, 2]):
             box[p, LINEAR, first + t] = 1.0
             box[p, UPPER, first + t] = bounds[1][spans[p, 2] + t]
+
+
+@njit(cache=True, nogil=True)
+def _fill(alpha: F8, end: F8, total: float) -> None:
+    """Take the first variables from 0 to their end, until these add up to a total."""
+    left = total
+    for t in range(alpha.shape[0]):
+        room = abs(end[t])
+        if room >= left:
+            alpha[t] = left if end[t] > 0 else -left
+            return
+        alpha[t] = end[t]
+        left -= room
+
+
+@njit(cache=True, nogil=True)
+def begin_nu(bounds: tuple[F8, F8], spans: I8, nu: float, box: F8, alpha: F8) -> None:
+    """Set the boxes of ν-SVC for each pair, and a point that adds up to what it must.
+
+    Parameters
+    ----------
+    bounds, spans, box
+        As for `begin`; bounds are the weights of the rows.
+    nu : float
+        In (0, 1].
+    alpha : (p, ≥ m) float64
+        0 as it comes; afterwards ∓½ ν Σ bounds in all of the rows of the first and second class,
+        of a class that has not so much all that it has.
+    """
+    for p in range(spans.shape[0]):
+        first = spans[p, 1] - spans[p, 0]
+        m = first + spans[p, 3] - spans[p, 2]
+        negative = positive = 0.0
+        for t in range(first):
+            box[p, LOWER, t] = -bounds[0][spans[p, 0] + t]
+            negative -= box[p, LOWER, t]
+        for t in range(first, m):
+            box[p, UPPER, t] = bounds[1][spans[p, 2] + t - first]
+            positive += box[p, UPPER, t]
+        each = min(0.5 * nu * (negative + positive), negative, positive)
+        _fill(alpha[p, :first], box[p, LOWER, :first], each)
+        _fill(alpha[p, first:m], box[p, UPPER, first:m], each)
 
 
 @njit(cache=True, nogil=True)
@@ -91,8 +136,8 @@ def _extremes(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _stands(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, float]:
-    """Compute the gap and the threshold of a point."""
+def _stands_in(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, float]:
+    """Compute the gap and the threshold of a group."""
     i, j = _extremes(alpha, gradient, lower, upper)
     total, count = 0.0, 0
     for t in range(alpha.shape[0]):
@@ -106,6 +151,34 @@ def _stands(alpha: F8, gradient: F8, lower: F8, upper: F8) -> tuple[float, float
     else:
         threshold = gradient[i] if i >= 0 else gradient[j]
     return max(gradient[i] - gradient[j], 0.0) if i >= 0 and j >= 0 else 0.0, threshold
+
+
+@njit(cache=True, nogil=True)
+def _stands(
+    alpha: F8, gradient: F8, lower: F8, upper: F8, split: int
+) -> tuple[float, float, float]:
+    """Compute the gap of a point and the thresholds of both groups; the second begins at `split`.
+
+    Of one group, which `split` ends, they are the same.
+    """
+    gap, threshold = _stands_in(alpha[:split], gradient[:split], lower[:split], upper[:split])
+    if split == alpha.shape[0]:
+        return gap, threshold, threshold
+    other, second = _stands_in(alpha[split:], gradient[split:], lower[split:], upper[split:])
+    return max(gap, other), threshold, second
+
+
+@njit(cache=True, nogil=True)
+def _worst(alpha: F8, gradient: F8, lower: F8, upper: F8, split: int) -> tuple[int, int]:
+    """Find the extremes of the group where they are farther apart."""
+    i, j = _extremes(alpha[:split], gradient[:split], lower[:split], upper[:split])
+    if split < alpha.shape[0]:
+        a, b = _extremes(alpha[split:], gradient[split:], lower[split:], upper[split:])
+        if a >= 0 and b >= 0:
+            gap = gradient[split + a] - gradient[split + b]
+            if i < 0 or j < 0 or gap > gradient[i] - gradient[j]:
+                return split + a, split + b
+    return i, j
 
 
 @njit(cache=True, nogil=True)
@@ -163,29 +236,32 @@ def _solve(system: F8, right: F8) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8) -> bool:
-    """Go to where the gradients of the free variables agree, or to where the box ends.
+def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8, split: int) -> bool:
+    """Go to where the gradients of a group's free variables agree, or to where the box ends.
 
     False where neither moves anything.
     """
-    n, scale = free.shape[0], 0.0
+    n, scale, n_first = free.shape[0], 0.0, 0
     for a in range(n):
         scale = max(scale, gram[free[a], free[a]])
-    system, d = np.zeros((n + 1, n + 1)), np.zeros(n + 1)
+        n_first += free[a] < split
+    n_sums = 2 if 0 < n_first < n else 1
+    system, d = np.zeros((n + n_sums, n + n_sums)), np.zeros(n + n_sums)
     for a in range(n):
         for b in range(n):
             system[a, b] = gram[free[a], free[b]]
         system[a, a] += DAMPING * scale
-        system[a, n] = system[n, a] = scale
+        total = n if a < n_first else n + n_sums - 1
+        system[a, total] = system[total, a] = scale
         d[a] = gradient[free[a]]
     if not _solve(system, d):
         return False
-    mean = 0.0
+    means = np.zeros(2)
     for a in range(n):
-        mean += d[a] / n
+        means[int(a >= n_first)] += d[a] / (n_first if a < n_first else n - n_first)
     end, hit = 1.0, -1
     for a in range(n):
-        d[a] -= mean
+        d[a] -= means[int(a >= n_first)]
         t = free[a]
         room = upper[t] - alpha[t] if d[a] > 0 else alpha[t] - lower[t]
         if abs(d[a]) * end > room:
@@ -202,12 +278,14 @@ def _newton(gram: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, free: I8) -
 
 
 @njit(cache=True, nogil=True)
-def _polish(gram: F8, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8) -> None:
+def _polish(
+    gram: F8, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int
+) -> None:
     """Solve for the free variables; free those that violate then, as long as that gains."""
     m = alpha.shape[0]
     best, kept, free = np.inf, alpha.copy(), np.empty(m, np.int64)
     for _ in range(ROUNDS_PER_ROW * m):
-        i, j = _extremes(alpha, gradient, lower, upper)
+        i, j = _worst(alpha, gradient, lower, upper, split)
         gap, largest = gradient[i] - gradient[j] if i >= 0 and j >= 0 else 0.0, 1.0
         for t in range(m):
             largest = max(largest, abs(gradient[t]))
@@ -231,7 +309,7 @@ def _polish(gram: F8, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8)
                 free[n] = t
                 n += 1
         if n > 1:
-            if not _newton(gram, alpha, gradient, lower, upper, free[:n]):
+            if not _newton(gram, alpha, gradient, lower, upper, free[:n], split):
                 break
             _renew_among(gram, linear, alpha, gradient)
     for t in range(m):
@@ -240,17 +318,27 @@ def _polish(gram: F8, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8)
 
 @njit(cache=True, nogil=True)
 def _polish_near(
-    grams: Grams, span: Span, linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, tol: float
+    grams: Grams,
+    span: Span,
+    linear: F8,
+    alpha: F8,
+    gradient: F8,
+    lower: F8,
+    upper: F8,
+    split: int,
+    tol: float,
 ) -> None:
-    """Polish the variables that are free or near the threshold, where that closes the gap."""
+    """Polish the variables that are free or near their threshold, where that closes the gap."""
     m = alpha.shape[0]
-    gap, threshold = _stands(alpha, gradient, lower, upper)
+    gap, first, second = _stands(alpha, gradient, lower, upper, split)
     margin = 2.0 * max(tol, gap)
-    near, n = np.empty(m, np.int64), 0
+    near, n, n_first = np.empty(m, np.int64), 0, 0
     for t in range(m):
+        threshold = first if t < split else second
         if lower[t] < alpha[t] < upper[t] or abs(gradient[t] - threshold) <= margin:
             near[n] = t
             n += 1
+            n_first += t < split
     if not 2 <= n <= MOST_POLISHED:
         return
     gram, row, own = np.empty((n, n)), np.empty(m), np.empty((5, n))
@@ -264,47 +352,56 @@ def _polish_near(
     for a in range(n):
         for b in range(n):
             own[4, b] += own[0, a] * gram[a, b]
-    _polish(gram, own[4], own[0], own[3], own[1], own[2])
+    _polish(gram, own[4], own[0], own[3], own[1], own[2], n_first)
     better, renewed = alpha.copy(), np.empty(m)
     for a in range(n):
         better[near[a]] = own[0, a]
     _renew(grams, span, linear, better, renewed)
-    if _stands(better, renewed, lower, upper)[0] <= gap:
+    if _stands(better, renewed, lower, upper, split)[0] <= gap:
         for t in range(m):
             alpha[t], gradient[t] = better[t], renewed[t]
 
 
 @njit(cache=True, nogil=True)
-def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, found: F8) -> None:
+def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, found: F8) -> None:
     """Set what `finish` tells of a point."""
-    found[GAP], threshold = _stands(alpha, gradient, lower, upper)
+    found[GAP], first, second = _stands(alpha, gradient, lower, upper, split)
     linear_term = quadratic = slack = 0.0
     for t in range(alpha.shape[0]):
         linear_term += linear[t] * alpha[t]
         quadratic += alpha[t] * (linear[t] - gradient[t])
-        excess = gradient[t] - threshold
+        excess = gradient[t] - (first if t < split else second)
         slack += max(excess, 0.0) * upper[t] + min(excess, 0.0) * lower[t]
+    if split < alpha.shape[0]:
+        slack += first * alpha[:split].sum() + second * alpha[split:].sum()
     found[OBJECTIVE] = linear_term - 0.5 * quadratic
     found[DUALITY_GAP] = 0.5 * quadratic + slack - found[OBJECTIVE]
-    found[THRESHOLD] = threshold
+    found[THRESHOLD], found[THRESHOLD + 1] = first, second
 
 
 @njit(cache=True, nogil=True)
 def finish(
-    grams: Grams, spans: I8, box: F8, tol: float, alpha: F8, found: F8, reached: NDArray[np.bool_]
+    grams: Grams,
+    spans: I8,
+    box: F8,
+    n_groups: int,
+    tol: float,
+    alpha: F8,
+    found: F8,
+    reached: NDArray[np.bool_],
 ) -> None:
     """Polish the points of the pairs that have been solved, and tell of them.
 
     Parameters
     ----------
-    grams, spans, box
+    grams, spans, box, n_groups
         As `bigsvm.core.smo.run_each` has them.
     tol : float
         Largest gap of a solved problem.
     alpha : (p, ≥ m) float64
         Changed in place.
-    found : (p, 4) float64
-        Becomes objective, gap, duality gap and threshold.
+    found : (p, 5) float64
+        Becomes objective, gap, duality gap and the thresholds, which of one group are the same.
     reached : (p,) bool
         Whether a pair has been solved; false afterwards where float64 does not agree.
     """
@@ -315,7 +412,8 @@ def finish(
         m = span[1] - span[0] + span[3] - span[2]
         linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
         own, gradient = alpha[p, :m], np.empty(m)
+        split = span[1] - span[0] if n_groups > 1 else m
         _renew(grams, span, linear, own, gradient)
-        _polish_near(grams, span, linear, own, gradient, lower, upper, tol)
-        _tell(linear, own, gradient, lower, upper, found[p])
+        _polish_near(grams, span, linear, own, gradient, lower, upper, split, tol)
+        _tell(linear, own, gradient, lower, upper, split, found[p])
         reached[p] = np.isfinite(found[p, OBJECTIVE]) and found[p, GAP] <= tol

@@ -632,20 +632,37 @@ def _kernel_row(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], t: in
 
 
 @njit(cache=True, nogil=True)
-def _laid_out(grams: tuple[F8, F8, F8], span: tuple[int, int, int, int], box: F8) -> PairState:
-    """Lay the problem of a pair out from alpha = 0, as `make_state` does, refreshed."""
+def _laid_out(
+    grams: tuple[F8, F8, F8],
+    span: tuple[int, int, int, int],
+    box: F8,
+    n_groups: int,
+    alpha: F8,
+    row: F4,
+) -> PairState:
+    """Lay the problem of a pair out, as `make_state` does, refreshed; `row` is overwritten."""
     m = span[1] - span[0]
     size = m + span[3] - span[2]
     blocks = -(-size // BLOCK)
-    length = blocks * BLOCK
+    segment = blocks * BLOCK
+    length = segment * n_groups
     double, single = np.zeros((7, length)), np.zeros((5, length), np.float32)
-    keys, number = np.zeros((2, blocks), np.int32), np.zeros((3, 3), np.int64)
+    keys, number = np.zeros((2, blocks * n_groups), np.int32), np.zeros((3, 3), np.int64)
+    gradient = box[0, :size].copy()
+    for s in range(size):
+        if alpha[s] != 0.0:
+            _kernel_row(grams, span, s, row)
+            for t in range(size):
+                gradient[t] -= alpha[s] * row[t]
     for t in range(size):
         a, c = span[0] + t, span[2] + t - m
-        double[1, t], double[2, t], double[3, t] = box[0, t], box[1, t], box[2, t]
-        double[5, t] = grams[0][a, a] if t < m else grams[2][c, c]
-        single[2, t] = double[5, t]
-    number[0, 0], number[0, 1] = length, 1
+        own = segment if n_groups > 1 and t >= m else 0  # where the variables of its group begin
+        double[0, own + t], double[2, own + t], double[3, own + t] = alpha[t], box[1, t], box[2, t]
+        for start in range(0, length, segment):
+            double[1, start + t] = gradient[t]
+            double[5, start + t] = grams[0][a, a] if t < m else grams[2][c, c]
+            single[2, start + t] = double[5, start + t]
+    number[0, 0], number[0, 1] = segment, n_groups
     number[1, 0] = number[1, 1] = -1
     state = PairState(
         double[0], double[1], double[2], double[3], double[4], double[5],
@@ -661,6 +678,7 @@ def run_each(
     grams: tuple[F8, F8, F8],
     spans: I8,
     box: F8,
+    n_groups: int,
     tol: float,
     max_steps: int,
     memory: F4,
@@ -668,7 +686,7 @@ def run_each(
     steps: I8,
     reached: NDArray[np.bool_],
 ) -> None:
-    """Solve one small problem after the other from 0, by the second-order rule.
+    """Solve one small problem after the other, by the second-order rule.
 
     Parameters
     ----------
@@ -679,6 +697,8 @@ def run_each(
         and the same of the second group.
     box : (p, 3, ≥ m) float64
         Linear term, lower and upper bound of the rows of the first group and then of the second.
+    n_groups : int
+        1, or 2 where the sum of the variables of either group of rows stays what it is.
     tol : float
         As for `run`.
     max_steps : int
@@ -686,7 +706,7 @@ def run_each(
     memory : (≥ values_of(m),) float32
         For kernel rows.
     alpha : (p, ≥ m) float64
-        Where it has got to; 0 as it comes.
+        Where to begin, and where it has got to.
     steps : (p,) int64
         Steps taken; −1 where not begun.
     reached : (p,) bool
@@ -701,11 +721,11 @@ def run_each(
             return
         span = (spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3])
         size = span[1] - span[0] + span[3] - span[2]
-        s = _laid_out(grams, span, box[p])
-        length = s.alpha.shape[0]
-        rows = memory[: size * length].reshape(size, length)
-        slots, used = np.empty(length, np.int32), np.zeros(size, np.int64)
-        for t in range(length):
+        width = -(-size // BLOCK) * BLOCK
+        rows = memory[: size * width].reshape(size, width)
+        s = _laid_out(grams, span, box[p], n_groups, alpha[p], rows[0])
+        slots, used = np.empty(width, np.int32), np.zeros(size, np.int64)
+        for t in range(width):
             slots[t] = -1
         filled, status = 0, NEED_ROW
         while status == NEED_ROW:
@@ -720,8 +740,9 @@ def run_each(
                 status = CONVERGED
             elif allowed == left:
                 return
+        second = span[1] - span[0] if n_groups > 1 else size
         for t in range(size):
-            alpha[p, t] = s.alpha[t]
+            alpha[p, t] = s.alpha[t if t < second else width + t]
         steps[p], reached[p] = s.counters[0], status == CONVERGED
         left -= steps[p]
 

@@ -224,11 +224,16 @@ class NuSVC(Classification):
         return 0.5 * abs(thresholds[0] - thresholds[1])
 
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
-        negative, positive = thresholds
-        rho = 0.5 * (negative - positive)
-        if not rho > NO_MARGIN * (self.sums(slice(None))[1]):
-            return Finished(1.0, 0.5 * (negative + positive), {"rho": 0.0})
-        return Finished(1.0 / rho, 0.5 * (negative + positive) / rho, {"rho": rho})
+        return finish_nu_svc(thresholds, self.sums(slice(None))[1])
+
+
+def finish_nu_svc(thresholds: tuple[float, ...], each: float) -> Finished:
+    """Read the decision function of ν-SVC off both thresholds, of classes that add up to ∓each."""
+    negative, positive = thresholds
+    rho = 0.5 * (negative - positive)
+    if not rho > NO_MARGIN * each:
+        return Finished(1.0, 0.5 * (negative + positive), {"rho": 0.0})
+    return Finished(1.0 / rho, 0.5 * (negative + positive) / rho, {"rho": rho})
 
 
 @dataclass(frozen=True, kw_only=True)

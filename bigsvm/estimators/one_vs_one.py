@@ -117,6 +117,7 @@ def train_one_vs_one(
                 SmallPairs(
                     rows, stack.enter_context(exact), problem.bounds_of_class,
                     tol=parameters.tol, threads=parameters.n_threads, n_bytes=budget.small_bytes,
+                    nu=problem.nu,
                 )
             )  # fmt: skip
             projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)

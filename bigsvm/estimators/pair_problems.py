@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
-from bigsvm.duals.formulations import CSVC
+from bigsvm.duals.formulations import CSVC, NuSVC
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.memory import make_plan
 from bigsvm.estimators.problem import (
@@ -119,14 +119,21 @@ class Pairs:
 
     @property
     def are_small_solved_together(self) -> bool:
-        """Whether pairs of small classes need no runs of their own: C-SVC by the usual steps."""
+        """Whether pairs of small classes need no runs: with bounds, by the usual steps."""
         given = self._parameters
         usual = given.working_set != "all" and given.selection in ("auto", "second-order")
-        return self.name == CSVC.name and usual and not given.takes_kernel_matrix
+        bounded = self.name in (CSVC.name, NuSVC.name)
+        return bounded and usual and not given.takes_kernel_matrix
+
+    @property
+    def nu(self) -> float | None:
+        """Of ν-SVC; None in others."""
+        return self._parameters.nu if self.name == NuSVC.name else None
 
     def bounds_of_class(self, one: int, rows: Indices) -> NDArray[np.float64]:
-        """C of rows of a class, (m,)."""
-        bound = np.full(len(rows), self._parameters.C * float(self.class_weight[one]))
+        """C of rows of a class, (m,), which is 1 in ν-SVC."""
+        C = self._parameters.C if self.nu is None else 1.0
+        bound = np.full(len(rows), C * float(self.class_weight[one]))
         return bound if self.weights is None else bound * self.weights[rows]
 
     def of_pair(self, pair: tuple[int, int], rows: PairRows) -> Classification:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 import numpy as np
 
 from bigsvm.core import small_pairs, smo
+from bigsvm.duals.formulations import finish_nu_svc
 from bigsvm.team import Team
 from bigsvm.tiles import Columns
 from bigsvm.tiles.kernel_tiles import ROWS_PER_TILE, VALUES_AT_ONCE
@@ -46,7 +47,7 @@ UNLIMITED = int(np.iinfo(np.int64).max)
 
 
 class Bounds(Protocol):
-    """Gives C of some rows of one class."""
+    """Gives C of some rows of one class, or of ν-SVC their weights."""
 
     def __call__(self, one: int, rows: Indices, /) -> NDArray[np.float64]:
         """(m,) float64, above 0."""
@@ -60,7 +61,7 @@ class Group(NamedTuple):
     rows : (q,) int64
         Class by class.
     bound : (q,) float64
-        C of each.
+        Of each.
     """
 
     rows: NDArray[np.int64]
@@ -105,7 +106,7 @@ class Work(NamedTuple):
 
 
 class SmallPairs:
-    """Solves C-SVC for pairs of small classes; use it as a context manager.
+    """Solves C-SVC or ν-SVC for pairs of small classes; use it as a context manager.
 
     Which pairs it takes depends on the sizes of the classes and on the memory alone, and what it
     finds of a pair on this pair alone: a resumed run has the same bits.
@@ -120,6 +121,8 @@ class SmallPairs:
     threads : int
     n_bytes : float
         That it may take, while pairs are being solved here.
+    nu : float, optional
+        Of ν-SVC.
 
     Attributes
     ----------
@@ -136,8 +139,10 @@ class SmallPairs:
         tol: float,
         threads: int,
         n_bytes: float,
+        nu: float | None = None,
     ) -> None:
         self._classes, self._tiles, self._bounds, self._tol = classes, tiles, bounds, tol
+        self._nu, self._n_groups = nu, 1 if nu is None else 2
         self._threads, self._n_evaluations = threads, 0
         values_per_row = min(classes.source.n_columns, classes.source.bytes_per_row)
         most = _most_rows(n_bytes, values_per_row, threads)
@@ -267,8 +272,8 @@ class SmallPairs:
                 Work(
                     (self._own[first], values, self._own[second]),
                     (groups[first].bound, groups[second].bound),
-                    spans, np.zeros((p, m)), np.zeros((p, 4)), np.zeros(p, np.int64),
-                    np.zeros(p, np.bool_),
+                    spans, np.zeros((p, m)), np.zeros((p, small_pairs.FOUND)),
+                    np.zeros(p, np.int64), np.zeros(p, np.bool_),
                 )
             )  # fmt: skip
         return works
@@ -313,15 +318,19 @@ class SmallPairs:
     def _solve_part(self, work: Work, max_steps: int = UNLIMITED) -> None:
         grams, bounds, spans, alpha, found, steps, reached = work
         box = np.zeros((len(alpha), 3, alpha.shape[1]))
-        small_pairs.begin(bounds, spans, box)
+        if self._nu is None:
+            small_pairs.begin(bounds, spans, box)
+        else:
+            small_pairs.begin_nu(bounds, spans, self._nu, box, alpha)
         memory = self._memory.pop()
         try:
             smo.run_each(
-                grams, spans, box, SHARE * self._tol, max_steps, memory, alpha, steps, reached
-            )
+                grams, spans, box, self._n_groups, SHARE * self._tol, max_steps, memory, alpha,
+                steps, reached,
+            )  # fmt: skip
         finally:
             self._memory.append(memory)
-        small_pairs.finish(grams, spans, box, self._tol, alpha, found, reached)
+        small_pairs.finish(grams, spans, box, self._n_groups, self._tol, alpha, found, reached)
 
     def _solve_in_turn(self, works: list[Work], max_steps: int) -> None:
         """Solve one after the other, as far as the steps suffice."""
@@ -338,18 +347,25 @@ class SmallPairs:
         bound = np.concatenate([work.bounds[0][a:b], work.bounds[1][c:d]])
         support = np.flatnonzero(work.alpha[i, :m])
         support = support[np.argsort(both[support])]
-        coefficients = work.alpha[i, support]
-        objective, gap, duality_gap, threshold = work.found[i].tolist()
+        alpha = work.alpha[i, support]
+        objective, gap, duality_gap, *thresholds = work.found[i].tolist()
         certificate = Certificate(
             converged=True, stop_reason=StopReason.CONVERGED, tol=self._tol, objective=objective,
             gap=gap, duality_gap=duality_gap, n_support=len(support),
-            n_bounded=int(np.count_nonzero(np.abs(coefficients) == bound[support])),
+            n_bounded=int(np.count_nonzero(np.abs(alpha) == bound[support])),
             n_sweeps=1, n_iter=int(work.steps[i]), n_kernel_evaluations=evaluated,
             n_working_sets=1, rows_swept=m, row_misses=0, row_reads=0, disk_tier=None,
             bytes_read=0, seconds=0.0, cpu_idle=None, drift=None,
         )  # fmt: skip
+        scale, intercept, rho = 1.0, thresholds[0], np.nan
+        if self._nu is not None:
+            scale, intercept, found = finish_nu_svc(
+                tuple(thresholds), float(alpha[alpha > 0].sum())
+            )
+            rho = found["rho"]
+        coefficients = scale * alpha
         shift = self._tiles.offset * float(coefficients.sum())
-        return Solved(both[support], coefficients, threshold + shift, np.nan, certificate)
+        return Solved(both[support], coefficients, intercept + shift, rho, certificate)
 
 
 def _most_rows(n_bytes: float, values_per_row: float, threads: int) -> int:

@@ -42,15 +42,20 @@ def solve(gram, bound, spans, **given):
     return solve_between((gram, gram, gram), (bound, bound), spans, **given)
 
 
-def solve_between(grams, bounds, spans, *, tol=1e-3, max_steps=10**9):
+def solve_between(grams, bounds, spans, *, nu=None, tol=1e-3, max_steps=10**9):
     most = int((spans[:, 1] - spans[:, 0] + spans[:, 3] - spans[:, 2]).max())
-    box, alpha, found = (np.zeros((len(spans), *shape)) for shape in ((3, most), (most,), (4,)))
+    shapes = (3, most), (most,), (small_pairs.FOUND,)
+    box, alpha, found = (np.zeros((len(spans), *shape)) for shape in shapes)
     steps, reached = np.zeros(len(spans), np.int64), np.zeros(len(spans), np.bool_)
     # Whatever memory holds must not matter.
     memory = np.full(smo.values_of(most), np.nan, np.float32)
-    small_pairs.begin(bounds, spans, box)
-    smo.run_each(grams, spans, box, 0.5 * tol, max_steps, memory, alpha, steps, reached)
-    small_pairs.finish(grams, spans, box, tol, alpha, found, reached)
+    if nu is None:
+        small_pairs.begin(bounds, spans, box)
+    else:
+        small_pairs.begin_nu(bounds, spans, nu, box, alpha)
+    groups = 1 if nu is None else 2
+    smo.run_each(grams, spans, box, groups, 0.5 * tol, max_steps, memory, alpha, steps, reached)
+    small_pairs.finish(grams, spans, box, groups, tol, alpha, found, reached)
     return Found(alpha, found, steps, reached)
 
 
@@ -78,7 +83,8 @@ def test_each_pair_has_the_optimum_of_its_dense_problem(C, seed):
         assert own.sum() == pytest.approx(0, abs=1e-10 * C)
         assert not alpha[i, len(K) :].any()
         oracle = naive.solve(K, sign, lower, upper, np.zeros(len(K)), tol=1e-9)
-        objective, gap, duality_gap, threshold = found[i]
+        objective, gap, duality_gap, threshold, same = found[i]
+        assert threshold == same
         assert objective == pytest.approx(naive.objective(K, sign, oracle), rel=1e-7)
         assert objective == pytest.approx(naive.objective(K, sign, own), rel=1e-12)
         assert naive.kkt_gap(K, sign, lower, upper, own) <= 1e-8
@@ -87,8 +93,48 @@ def test_each_pair_has_the_optimum_of_its_dense_problem(C, seed):
         assert duality_gap == pytest.approx(expected, abs=1e-8 * max(1.0, C))
 
 
+@pytest.mark.parametrize("nu", [0.01, 0.2, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_pair_of_nu_svc_has_the_optimum_of_its_dense_problem(nu, seed):
+    """Also where a class has no more than what it must add up to."""
+    gram, edges = classes([1, 7, 20, 12, 30], seed=seed)
+    weight = np.random.default_rng(seed).choice([0.5, 1.0, 3.0], edges[-1])
+    spans = all_pairs(edges)
+    alpha, found, _, reached = solve(gram, weight, spans, nu=nu)
+    assert reached.all()
+    for i, span in enumerate(spans):
+        K, sign, lower, upper = problem(gram, weight, span)
+        own, zeros = alpha[i, : len(K)], np.zeros(len(K))
+        assert ((lower <= own) & (own <= upper)).all()
+        assert not alpha[i, len(K) :].any()
+        negative, positive = sign < 0, sign > 0
+        each = min(0.5 * nu * (upper - lower).sum(), -lower.sum(), upper.sum())
+        assert own[negative].sum() == pytest.approx(-each, rel=1e-12)
+        assert own[positive].sum() == pytest.approx(each, rel=1e-12)
+        begun = lower * (each / -lower.sum()) + upper * (each / upper.sum())
+        oracle = naive.solve(K, zeros, lower, upper, begun, group=sign, tol=1e-8)
+        objective, gap, duality_gap, first, second = found[i]
+        assert objective == pytest.approx(naive.objective(K, zeros, oracle), rel=1e-6, abs=1e-9)
+        assert objective == pytest.approx(naive.objective(K, zeros, own), rel=1e-12)
+        g = -K @ own
+        gaps = [
+            max(g[side & (own < upper)].max(initial=-np.inf)
+                - g[side & (own > lower)].min(initial=np.inf), 0)
+            for side in (negative, positive)
+        ]  # fmt: skip
+        assert max(gaps) <= 1e-8
+        assert gap == pytest.approx(max(gaps), abs=1e-10)
+        # libsvm-2.2.txt, section 2.2, with rho and b of both thresholds.
+        rho, b = 0.5 * (first - second), 0.5 * (first + second)
+        errors = np.maximum(rho - sign * (K @ own + b), 0)
+        primal = 0.5 * own @ K @ own - 2 * each * rho + (upper - lower) @ errors
+        assert duality_gap == pytest.approx(primal - objective, abs=1e-9 * max(1.0, primal))
+        assert duality_gap <= 1e-6 * max(1.0, primal)
+
+
+@pytest.mark.parametrize("nu", [None, 0.3])
 @pytest.mark.parametrize("sizes", [[3, 1, 9, 14], [70, 1, 130, 100]])
-def test_classes_of_two_groups_are_solved_as_those_of_one(sizes):
+def test_classes_of_two_groups_are_solved_as_those_of_one(sizes, nu):
     gram, edges = classes(sizes, seed=1)
     bound = 3.0 * np.random.default_rng(0).choice([0.5, 1.0], edges[-1])
     middle = edges[2]
@@ -96,8 +142,9 @@ def test_classes_of_two_groups_are_solved_as_those_of_one(sizes):
     grams = tuple(np.ascontiguousarray(part) for part in parts)
     across = np.array([[edges[a], edges[a + 1], edges[b], edges[b + 1]]
                        for a in (0, 1) for b in (2, 3)])  # fmt: skip
-    expected = solve(gram, bound, across)
-    found = solve_between(grams, (bound[:middle], bound[middle:]), across - [0, 0, middle, middle])
+    expected = solve(gram, bound, across, nu=nu)
+    own = across - [0, 0, middle, middle]
+    found = solve_between(grams, (bound[:middle], bound[middle:]), own, nu=nu)
     for one, other in zip(found, expected, strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -133,13 +180,14 @@ def test_a_pair_depends_on_itself_alone():
         assert alone[1][0].tobytes() == whole[1][i].tobytes()
 
 
-def test_of_a_limit_of_steps_the_first_pairs_take_what_they_need():
+@pytest.mark.parametrize("nu", [None, 0.3])
+def test_of_a_limit_of_steps_the_first_pairs_take_what_they_need(nu):
     gram, edges = classes([9, 15, 4, 11])
     bound, spans = np.full(edges[-1], 5.0), all_pairs(edges)
-    whole = solve(gram, bound, spans)
+    whole = solve(gram, bound, spans, nu=nu)
     for done in range(len(spans) + 1):
         limit = int(whole.steps[:done].sum())
-        alpha, _, steps, reached = solve(gram, bound, spans, max_steps=limit)
+        alpha, _, steps, reached = solve(gram, bound, spans, nu=nu, max_steps=limit)
         assert reached[:done].all()
         assert (steps[:done] > 0).all()
         assert not reached[done:].any()
