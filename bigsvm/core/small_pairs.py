@@ -296,7 +296,8 @@ def _polish(
         if gap <= RESOLUTION * largest:
             break
         # The worst pair takes part: free already, or freed by a step from its bound.
-        if not (lower[i] < alpha[i] < upper[i] and lower[j] < alpha[j] < upper[j]):
+        stepped = not (lower[i] < alpha[i] < upper[i] and lower[j] < alpha[j] < upper[j])
+        if stepped:
             eta = max(gram[i, i] + gram[j, j] - 2.0 * gram[i, j], TINY_CURVATURE)
             mu = min(gap / eta, upper[i] - alpha[i], alpha[j] - lower[j])
             at_i, at_j = mu == upper[i] - alpha[i], mu == alpha[j] - lower[j]
@@ -308,10 +309,10 @@ def _polish(
             if lower[t] < alpha[t] < upper[t]:
                 free[n] = t
                 n += 1
-        if n > 1:
-            if not _newton(gram, alpha, gradient, lower, upper, free[:n], split):
-                break
+        if n > 1 and _newton(gram, alpha, gradient, lower, upper, free[:n], split):
             _renew_among(gram, linear, alpha, gradient)
+        elif not stepped:
+            break
     for t in range(m):
         alpha[t] = kept[t]
 

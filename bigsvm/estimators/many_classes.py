@@ -112,7 +112,8 @@ def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
     if not len(known):
         return {}
     gaps, rho = functions.gaps[known], np.abs(functions.rho[known])
-    worst = known[np.argmin(rho / np.maximum(gaps, np.finfo(np.float64).tiny))]
+    with np.errstate(over="ignore"):  # beside no gap, any rho is sure
+        worst = known[np.argmin(rho / np.maximum(gaps, np.finfo(np.float64).tiny))]
     first, second = np.triu_indices(n_classes, 1)
     return {
         "least_sure": {

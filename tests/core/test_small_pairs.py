@@ -93,7 +93,7 @@ def test_each_pair_has_the_optimum_of_its_dense_problem(C, seed):
         assert duality_gap == pytest.approx(expected, abs=1e-8 * max(1.0, C))
 
 
-@pytest.mark.parametrize("nu", [0.01, 0.2, 0.6, 1.0])
+@pytest.mark.parametrize("nu", [1e-6, 0.01, 0.2, 0.6, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_pair_of_nu_svc_has_the_optimum_of_its_dense_problem(nu, seed):
     """Also where a class has no more than what it must add up to."""

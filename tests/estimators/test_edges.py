@@ -491,3 +491,11 @@ def test_an_indefinite_kernel_is_said():
     assert fitted("hinge", MOONS, LABELS, TARGETS).certificate_["kernel_is_definite"] is True
     lines = dict(certificate_lines(model.certificate_))
     assert "stationary point" in lines["note"]
+
+
+def test_pairs_of_a_wide_margin_and_without_a_gap_are_told_of_without_a_warning():
+    X = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
+    model = bigsvm.NuSVC(nu=0.5, kernel="linear").fit(X, [0, 1, 2])
+    assert model.certificate_["gap"] == 0
+    assert np.abs(model.decision_function(X)).max() >= 1
+    np.testing.assert_array_equal(model.predict(X), [0, 1, 2])
