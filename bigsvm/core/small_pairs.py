@@ -333,7 +333,8 @@ def _polish_near(
     m = alpha.shape[0]
     gap, first, second = _stands(alpha, gradient, lower, upper, split)
     margin = 2.0 * max(tol, gap)
-    near, n, n_first = np.empty(m, np.int64), 0, 0
+    # No literal 0, for which Numba would compile again what it is given to.
+    near, n, n_first = np.empty(m, np.int64), 0, np.int64(0)
     for t in range(m):
         threshold = first if t < split else second
         if lower[t] < alpha[t] < upper[t] or abs(gradient[t] - threshold) <= margin:
@@ -367,14 +368,16 @@ def _polish_near(
 def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, found: F8) -> None:
     """Set what `finish` tells of a point."""
     found[GAP], first, second = _stands(alpha, gradient, lower, upper, split)
-    linear_term = quadratic = slack = 0.0
+    linear_term = quadratic = slack = fixed = 0.0
     for t in range(alpha.shape[0]):
+        threshold = first if t < split else second
         linear_term += linear[t] * alpha[t]
         quadratic += alpha[t] * (linear[t] - gradient[t])
-        excess = gradient[t] - (first if t < split else second)
+        excess = gradient[t] - threshold
         slack += max(excess, 0.0) * upper[t] + min(excess, 0.0) * lower[t]
-    if split < alpha.shape[0]:
-        slack += first * alpha[:split].sum() + second * alpha[split:].sum()
+        fixed += threshold * alpha[t]
+    if split < alpha.shape[0]:  # of one group it is 0
+        slack += fixed
     found[OBJECTIVE] = linear_term - 0.5 * quadratic
     found[DUALITY_GAP] = 0.5 * quadratic + slack - found[OBJECTIVE]
     found[THRESHOLD], found[THRESHOLD + 1] = first, second

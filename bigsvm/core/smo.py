@@ -288,9 +288,10 @@ def exact_extremes(s: PairState) -> tuple[int, int]:
 
     Of two groups, in the one where they are farther apart.
     """
-    i, j = _exact_extremes_of(s, 0)
-    if s.layout[1] > 1:
-        a, b = _exact_extremes_of(s, 1)
+    i = j = -1
+    # Not with 0 and 1 themselves: for each of them Numba would compile it again.
+    for group in range(s.layout[1]):
+        a, b = _exact_extremes_of(s, group)
         other = s.gradient[a] - s.gradient[b] if a >= 0 and b >= 0 else -np.inf
         if i < 0 or j < 0 or other > s.gradient[i] - s.gradient[j]:
             i, j = a, b
@@ -307,10 +308,10 @@ def violations(s: PairState, slots: I4, score: F8, quiet: NDArray[np.bool_]) -> 
     """
     score[:], quiet[:] = -np.inf, True
     segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
-    i, j = _exact_extremes_of(s, 0)
+    i = j = -1
     for start in range(0, used, segment):
-        if start > 0 and s.layout[1] > 1:
-            i, j = _exact_extremes_of(s, 1)
+        if start == 0 or s.layout[1] > 1:
+            i, j = _exact_extremes_of(s, start // segment)
         if i < 0 or j < 0:
             continue
         middle = 0.5 * (s.gradient[i] + s.gradient[j])
