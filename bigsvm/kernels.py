@@ -96,6 +96,10 @@ class Kernel(ABC):
         """Largest ``|a|²`` with which no kernel value or step towards it exceeds `largest`."""
         return largest
 
+    def dimensions(self, n_columns: int) -> float:
+        """Most dimensions of the space that rows are mapped to: the rank of a kernel matrix."""
+        return math.inf
+
     @property
     def core_parameters(self) -> CoreParameters:
         """The parameters in the order the Numba core takes them."""
@@ -122,6 +126,9 @@ class Linear(Kernel):
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return np.array(dots, dtype=np.float64)
 
+    def dimensions(self, n_columns: int) -> float:
+        return n_columns
+
 
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(Kernel):
@@ -135,6 +142,9 @@ class Polynomial(Kernel):
 
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         return (self.gamma * np.asarray(dots, np.float64) + self.coef0) ** self.degree
+
+    def dimensions(self, n_columns: int) -> float:
+        return math.comb(n_columns + self.degree, self.degree)
 
     def largest_norm(self, largest: float) -> float:
         if self.degree == 0 or self.gamma == 0:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.core import smo
-from bigsvm.duals.dual import Steps
+from bigsvm.duals.dual import Leap, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,6 +41,8 @@ class ColumnSteps(Steps):
     last : (3 k + 3,) int64, optional
         Of an interrupted run; anything shorter is of none.
     """
+
+    leaps = True
 
     def __init__(
         self,
@@ -136,6 +138,24 @@ class ColumnSteps(Steps):
             if goal <= tol:
                 return (smo.STALLED if self._stalled else smo.CONVERGED), -1
             self._turn, self._round = 0, self._round + 1
+
+    def leap(
+        self, origin: tuple[Values, Values], factor: Values, *, tol: float, look: Callable[[], None]
+    ) -> Leap:
+        """Each column by itself; one without a way stays where it is."""
+        targets, changes = [], []
+        for c, column in enumerate(self._columns):
+            begin = origin[0][:, c]
+            found = column.leap((begin, origin[1][:, c]), factor, tol=tol, look=look)
+            target, change = found or (column.alpha[None, :], column.alpha - begin)
+            targets.append(target)
+            changes.append(change)
+        return Leap(np.stack(targets), np.stack(changes, axis=1))
+
+    def land(self, origin: tuple[Values, Values], target: Values, outputs: Values) -> None:
+        """Each column where it leads."""
+        for c, column in enumerate(self._columns):
+            column.land((origin[0][:, c], origin[1][:, c]), target[c], outputs[:, c])
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
         """Add up by how much a row violates in the columns; quiet are those quiet in all.

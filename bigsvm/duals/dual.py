@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -50,11 +50,28 @@ class Standing(Protocol):
 At = TypeVar("At", bound=Standing)
 
 
+class Leap(NamedTuple):
+    """Where a leap leads.
+
+    Attributes
+    ----------
+    target : float64
+        As `Steps.land` wants it.
+    change : (m,) or (m, k) float64
+        What makes outputs, less what it is at the origin.
+    """
+
+    target: Values
+    change: Values
+
+
 class Steps(ABC):
     """A working set on which steps are taken, with kernel rows that somebody else brings."""
 
     n_slack: int = 0
     """Variables without a row, after the last one, whose kernel values are 0."""
+    leaps: ClassVar[bool] = False
+    """Whether there is another way to the optimum than steps; see `leap`."""
 
     @property
     @abstractmethod
@@ -117,6 +134,32 @@ class Steps(ABC):
 
     def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
         """Let the gradient follow a climb's change, by its kernel rows in parts of (b, ≥ m)."""
+        raise NotImplementedError
+
+    def leap(
+        self,
+        origin: tuple[Values, Values],
+        factor: NDArray[np.float64],
+        *,
+        tol: float,
+        look: Callable[[], None],
+    ) -> Leap | None:
+        """Find the optimum without steps; None where there is no way.
+
+        Parameters
+        ----------
+        origin : two of float64
+            Alpha and gradient, as they are called above, where steps began.
+        factor : (m, r) float64
+            L of ``L Lᵀ = K``; overwritten.
+        tol : float
+        look : callable
+            Called now and then; may raise.
+        """
+        raise NotImplementedError
+
+    def land(self, origin: tuple[Values, Values], target: Values, outputs: Values) -> None:
+        """Go where a leap leads, if that is better; the outputs are those of its change."""
         raise NotImplementedError
 
     @abstractmethod

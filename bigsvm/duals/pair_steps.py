@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.core import smo
-from bigsvm.duals.dual import Steps
+from bigsvm.duals.dual import Leap, Steps
+from bigsvm.duals.interior_point import Variables, interior_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,8 @@ class PairSteps(Steps):
     n_done : int
     """
 
+    leaps = True
+
     def __init__(
         self,
         formulation: Formulation,
@@ -48,7 +51,8 @@ class PairSteps(Steps):
         last: NDArray[np.int64] | None,
         n_done: int,
     ) -> None:
-        self._formulation, self._advance, self._size = formulation, advance, len(rows)
+        self._formulation, self._advance = formulation, advance
+        self._rows, self._size = rows, len(rows)
         # A variable more, without a row: where no sum is bound, it takes up the rest.
         self.n_slack = int(not formulation.sums_are_bound)
         segments = formulation.segments(rows)
@@ -118,6 +122,51 @@ class PairSteps(Steps):
     ) -> tuple[int, int]:
         """Take pair steps; see `bigsvm.core.smo.run`."""
         return self._advance(self.state, rows, slots, used, tol, max_steps)
+
+    def leap(
+        self, origin: tuple[Values, Values], factor: Values, *, tol: float, look: Callable[[], None]
+    ) -> Leap | None:
+        """By an interior-point method, which begins far from wherever the steps are."""
+        alpha, gradient = self._segments_of(origin)
+        ridge, groups = self._spread(self.state.ridge), None
+        if not self.n_slack:
+            groups = np.array([s.group for s in self._formulation.segments(self._rows)], np.int64)
+            factor -= factor.mean(axis=0)  # where sums are given, gradients may shift together
+        found = interior_point(
+            factor,
+            Variables(
+                gradient + factor @ (factor.T @ alpha.sum(axis=0)) + ridge * alpha,
+                self._spread(self.state.lower), self._spread(self.state.upper), ridge, alpha,
+                groups,
+            ),
+            tol=tol, look=look,
+        )  # fmt: skip
+        return None if found is None else Leap(found, (found - alpha).sum(axis=0))
+
+    def land(self, origin: tuple[Values, Values], target: Values, outputs: Values) -> None:
+        """Unless the objective is larger where it is: rounding may have led astray."""
+        state, (begin, at_begin) = self.state, self._segments_of(origin)
+        alpha, gradient = self._spread(state.alpha), self._spread(state.gradient)
+        there = at_begin - outputs - self._spread(state.ridge) * (target - begin)
+        gain, gain_there = (
+            float(((at - begin) * (at_begin + slope)).sum())
+            for at, slope in ((alpha, gradient), (target, there))
+        )
+        if not gain_there > gain:
+            return
+        if self.n_slack:
+            slack = smo.spread_of(state, state.alpha, self._size + 1)[0]
+            slack[-1] -= (target - alpha).sum()
+        alpha[:], gradient[:] = target, there
+        state.pair[:] = -1
+        smo.refresh(state)
+
+    def _segments_of(self, point: tuple[Values, Values]) -> tuple[Values, Values]:
+        """Alpha and gradient of a point by segments, (n_segments, m)."""
+        return np.stack(self._formulation.split(point[0], self._rows)), np.atleast_2d(point[1].T)
+
+    def _spread(self, values: Values) -> Values:
+        return smo.spread_of(self.state, values, self._size)
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
         """As `bigsvm.core.smo.violations`: quiet are those pushed against a bound."""

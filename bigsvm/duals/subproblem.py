@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache, WithSlack
 from bigsvm.core import smo
-from bigsvm.data.rows import rows_at
+from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.tiles import Columns
+from bigsvm.tiles.factor import factor, factor_width
+from bigsvm.tiles.functions import weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.cache.resident import RowBuffer, RowTier
-    from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.data.rows import Rows
     from bigsvm.duals.dual import Dual
+    from bigsvm.duals.problem import Values
     from bigsvm.tiles import KernelTiles
 
 
@@ -36,6 +40,12 @@ with C 32 has 389 instead of 1202 batches and takes 0.16 instead of 0.22 s; with
 0.18 s. W8a takes as long as before, and 2.38 instead of 2.37 floors of kernel values."""
 CLIMB_SHARE = 4
 """Of the memory for kernel rows a climb may take this part besides."""
+FIRST_LEAP, STEPS_PER_ROW, STEPS_PER_WIDTH, NEXT_LEAP = 1 << 13, 2, 10, 4
+"""Steps of a working set before another way is tried: so many, for each row, and for each column
+squared of what it works with, which then takes as long as the steps have, about; rounded up to a
+power of 2. And by how much they grow until it is tried again."""
+FACTOR_COPIES, LEAP_BYTES = 2, 320
+"""The factor is there once more with weights; and of each variable, about forty arrays."""
 
 
 class Progress(IntEnum):
@@ -68,6 +78,11 @@ class SubProblem:
         `last` of an interrupted run; (2,) of −1 where there is none.
     steps : int
         Steps already done.
+    origin : two of float64, optional
+        Alpha and gradient, as above, where steps began: what a leap reckons from, which is more
+        precise than what steps have made of them. Where to start, if not given.
+    spare : int
+        Bytes that a leap may take.
     """
 
     def __init__(
@@ -84,10 +99,15 @@ class SubProblem:
         tier: Callable[[RowTier], RowTier] = lambda computed: computed,
         last: NDArray[np.int64] | None = None,
         steps: int = 0,
+        origin: tuple[Values, Values] | None = None,
+        spare: int = 0,
     ) -> None:
         self.size = len(working_set)
+        self._origin = origin or (alpha.copy(), gradient.copy())
+        self._spare = spare
         rows = rows_at(rows)
         self.columns = Columns.of_rows_like(tiles, rows)
+        self._tiles, self._rows = tiles, rows
         diagonal = tiles.values.diagonal(self.columns)
         self._taken = dual.begin(
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
@@ -159,12 +179,17 @@ class SubProblem:
         `look` is called before rows are computed; where it raises, the slice is not done.
         """
         self._climb(tol, look)
-        cache = self.cache
+        cache, due = self.cache, self._next_leap()
         goal = self.steps + max_steps
         while True:
+            if self.steps == due:
+                self._leap(tol, look)
+                due *= NEXT_LEAP
             status, row = self._taken.advance(
-                cache.rows, cache.slots, cache.used, tol=tol, max_steps=goal - self.steps
+                cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
             )
+            if status == smo.STEPS_SPENT and self.steps == due < goal:
+                continue
             if status != smo.NEED_ROW:
                 return Progress(status)
             look()
@@ -186,6 +211,45 @@ class SubProblem:
             done += len(rows)
         change = self._taken.climb(places, gram, tol=tol)
         self._taken.follow(change, self._rows_of(places, look))
+
+    def _next_leap(self) -> int:
+        """How many steps there are when another way is tried next; see `Steps.leap`.
+
+        It hangs on nothing else, so that whoever goes on from before it leaps, and nobody who goes
+        on from behind.
+        """
+        width = factor_width(self._tiles, self._rows)
+        wanted = FACTOR_COPIES * 8 * width * self.size + LEAP_BYTES * self._taken.alpha.size
+        if not self._taken.leaps or wanted > self._spare:
+            return sys.maxsize
+        least = max(FIRST_LEAP, STEPS_PER_ROW * self.size, STEPS_PER_WIDTH * int(width) ** 2)
+        due = 1 << (least - 1).bit_length()
+        while due < self.steps:
+            due *= NEXT_LEAP
+        return due
+
+    def _leap(self, tol: float, look: Callable[[], None]) -> None:
+        with self._tiles.exact() as exact:
+            found = self._taken.leap(
+                self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
+            )
+            if found is not None:
+                outputs = self._outputs_of(found.change, exact, look)
+                self._taken.land(self._origin, found.target, outputs)
+            self._tiles.n_evaluations += exact.n_evaluations
+
+    def _outputs_of(
+        self, change: Values, tiles: KernelTiles, look: Callable[[], None]
+    ) -> NDArray[np.float64]:
+        """``K @ change`` by some rows after the other, (m,) or (m, k) as `change` is."""
+        outputs = np.zeros_like(change)
+        moved = weighted_rows(change)
+        for first in range(0, len(moved), BATCH):
+            look()
+            part = moved[first : first + BATCH]
+            columns = Columns.of_rows_like(tiles, RowsAt(self._rows.rows, self._rows.places[part]))
+            tiles.multiply(self._rows, columns, change[part], outputs)
+        return outputs
 
     def _rows_of(
         self, places: NDArray[np.int64], look: Callable[[], None]

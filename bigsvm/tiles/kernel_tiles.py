@@ -110,6 +110,16 @@ class KernelTiles:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def exact(self) -> KernelTiles:
+        """Make the same in float64; its evaluations are its own."""
+        return KernelTiles(
+            self.kernel,
+            centre=self.centre,
+            threads=self.threads,
+            dtype=np.float64,
+            offset=self.offset,
+        )
+
     # -- the two products --------------------------------------------------------------------
 
     def prepared(self, columns: Columns, weights: Weights | Functions) -> Floats | Functions:

@@ -129,9 +129,10 @@ class ActiveRows:
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
+        begin = self._start(working, 0.0)
         return SubProblem(
             self.dual, self.tiles, self.rows.at(working), self.indices[working], alpha, gradient,
-            first_slots=first_slots(len(working)), **given,
+            first_slots=first_slots(len(working)), origin=(begin.alpha, begin.gradient), **given,
         )  # fmt: skip
 
     def absorb(

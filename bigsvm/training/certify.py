@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.tiles import Columns
 from bigsvm.tiles.functions import weighted_rows
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.tiles import KernelTiles
 
     Gather: TypeAlias = Callable[[NDArray[np.int64], Callable[[], None]], Rows]
 
@@ -132,13 +133,7 @@ def certify(
     -------
     Standing
     """
-    with KernelTiles(
-        tiles.kernel,
-        centre=tiles.centre,
-        threads=tiles.threads,
-        dtype=np.float64,
-        offset=tiles.offset,
-    ) as exact_tiles:
+    with tiles.exact() as exact_tiles:
         exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)

@@ -320,7 +320,7 @@ class Decomposition:
         problem = active.problem(
             state.working, state.working_alpha, state.working_gradient,
             buffer=self._buffer, first_slots=self._choice.first_slots, tier=self._over_disk,
-            last=state.pair, steps=count.sub_steps,
+            last=state.pair, steps=count.sub_steps, spare=self.plan.block_bytes,
         )  # fmt: skip
         try:
             return self._advance(problem)

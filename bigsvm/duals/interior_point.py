@@ -1,0 +1,341 @@
+"""An interior-point method for boxes, where the kernel matrix has a narrow factor.
+
+    maximise  linearᵀα − ½ αᵀQα     subject to  lower ≤ α ≤ upper,  Σ α given in each group
+
+With ``K = L Lᵀ``, L being (m, r), a system ``(Θ + K) v = w`` with Θ diagonal is one of r unknowns:
+a problem of m variables takes some tens of products ``Lᵀ D L``, however its kernel values are
+scaled. Pair steps take millions where features are of very different sizes, or far larger than 1.
+
+Mehrotra's predictor and corrector (Nocedal & Wright, Numerical Optimization, algorithm 16.4) from
+a point that need not add up; the systems by the Sherman-Morrison-Woodbury formula (Fine &
+Scheinberg 2001, "Efficient SVM training using low-rank kernel representations"; Ferris & Munson
+2002, "Interior-point methods for massive support vector machines"), which loses digits where Θ is
+tiny: a little is added to Θ, and each solution is corrected twice. What comes near a bound is put
+there, and the others are solved for exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from bigsvm.duals.box_problem import Box
+from bigsvm.duals.polish import MOST_ROWS, polish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    F8 = NDArray[np.float64]
+    Cholesky = tuple[F8, bool]
+
+ROUNDS, PATIENCE = 80, 6
+"""Rounds at most, and how many without a better point end it. Usual are 15 to 50."""
+ADDED = 1e-14
+"""To Θ, of the largest K_ii. Features as they are, C 1: spambase takes 31 rounds, 50 and more to a
+worse point with 1e-10; without, neighbours of the optimum lose all their digits."""
+SHORTER = 0.995
+"""Share of the way to the nearest bound that a round goes."""
+CLOSEST = 1e-30
+"""A variable is taken to be at least so far from a bound, as a share of its box: rounding puts some
+there."""
+SAME_GRADIENT, AT_BOUND = 0.01, 1e-6
+"""What is reached, as shares of the tolerance: equal gradients, and products of a variable's
+distance from its bound, as a share of its box, and its multiplier."""
+PUSHED = 0.1
+"""A variable whose multiplier is more than this share of the tolerance belongs at its bound."""
+TOUCHING = 1e-9
+"""A variable nearer to its bound than this share of its box is put there."""
+NEAR = 2.0
+"""Variables whose gradient is nearer to the threshold than so many gaps are solved for exactly."""
+
+
+class Variables(NamedTuple):
+    """Some variables of each of m rows, one in each of S segments.
+
+    Attributes
+    ----------
+    linear, lower, upper, ridge : (S, m) float64
+        Bounds may be infinite, and equal: a variable without room stays where it is.
+    alpha : (S, m) float64
+        A feasible point.
+    groups : (S,) int64, optional
+        Which variables keep their sum together; None where none do.
+    """
+
+    linear: F8
+    lower: F8
+    upper: F8
+    ridge: F8
+    alpha: F8
+    groups: NDArray[np.int64] | None
+
+    def members(self) -> F8:
+        """Say of each group which segments are in it, (G, S) of 0 and 1."""
+        if self.groups is None:
+            return np.empty((0, len(self.linear)))
+        found: F8 = (np.unique(self.groups)[:, None] == self.groups).astype(np.float64)
+        return found
+
+
+class _Point(NamedTuple):
+    """A point inside the box, its multipliers: of the sums, of lower and of upper bounds."""
+
+    alpha: F8
+    sums: F8
+    below: F8
+    above: F8
+
+
+class _System:
+    """``(Θ + K) v = w``; see the module's docstring.
+
+    Parameters
+    ----------
+    factor : (m, r) float64
+    theta : (S, m) float64
+        Infinite of variables that stay.
+    """
+
+    def __init__(self, factor: F8, theta: F8) -> None:
+        self._factor, self._theta = factor, theta
+        with np.errstate(divide="ignore"):
+            self._inverse = 1.0 / theta
+        weighted = factor * np.sqrt(self._inverse.sum(axis=0))[:, None]
+        inner = weighted.T @ weighted
+        inner[np.diag_indices(len(inner))] += 1.0
+        self._scale = 1.0 / np.sqrt(np.diag(inner))
+        inner *= self._scale
+        inner *= self._scale[:, None]
+        self._cholesky: Cholesky = cho_factor(inner, overwrite_a=True)
+
+    def _by_formula(self, w: F8) -> F8:
+        v = self._inverse * w
+        right = self._scale * (self._factor.T @ v.sum(axis=0))
+        v -= self._inverse * (self._factor @ (self._scale * cho_solve(self._cholesky, right)))
+        return v
+
+    def solve(self, w: F8) -> F8:
+        """Find v, (S, m); 0 of variables that stay."""
+        moves = self._inverse > 0
+        finite = np.where(moves, self._theta, 0.0)
+        v = self._by_formula(w)
+        for _ in range(2):
+            missing = w - finite * v - self._factor @ (self._factor.T @ v.sum(axis=0))
+            v += self._by_formula(np.where(moves, missing, 0.0))
+        return v
+
+
+def interior_point(
+    factor: F8, variables: Variables, *, tol: float, look: Callable[[], None] = lambda: None
+) -> F8 | None:
+    """Find the optimum, (S, m); None where nothing has room, or numbers get out of hand.
+
+    Parameters
+    ----------
+    factor : (m, r) float64
+        L. Its rows may be shifted where all sums are given.
+    variables : Variables
+    tol : float
+        KKT gap that is wanted.
+    look : callable
+        Called before each round; may raise.
+    """
+    room = variables.upper > variables.lower
+    if not room.any():
+        return None
+    search = _Search(factor, variables, room, tol)
+    best, least, since = None, np.inf, 0
+    try:
+        for _ in range(ROUNDS):
+            look()
+            missing = search.missing()
+            if missing < least:
+                best, least, since = search.point, missing, 0
+            else:
+                since += 1
+            if least <= 1.0 or since > PATIENCE or not np.isfinite(missing):
+                break
+            search.step()
+    except np.linalg.LinAlgError:
+        pass  # the best point is what there is
+    if best is None:
+        return None
+    alpha = _at_bounds(variables, best, room, tol)
+    return _solved_near(factor, variables, alpha, tol, look)
+
+
+class _Search:
+    """The point of a round, and the way to that of the next."""
+
+    def __init__(
+        self, factor: F8, variables: Variables, room: NDArray[np.bool_], tol: float
+    ) -> None:
+        self._factor, self._given, self._room, self._tol = factor, variables, room, tol
+        lower, upper, alpha = variables.lower, variables.upper, variables.alpha
+        self._has_lower, self._has_upper = room & np.isfinite(lower), room & np.isfinite(upper)
+        both = self._has_lower & self._has_upper
+        self._width = float((upper - lower)[both].mean()) if both.any() else 0.0
+        self._width = self._width or float(np.abs(alpha).max()) or 1.0
+        begin = np.where(both, 0.5 * (np.where(both, lower, 0) + np.where(both, upper, 0)), alpha)
+        begin = np.where(self._has_lower & ~both, lower + self._width, begin)
+        begin = np.where(self._has_upper & ~both, upper - self._width, begin)
+        linear = variables.linear[room]
+        push = float(np.abs(linear).max() if variables.groups is None else np.ptp(linear)) or 1.0
+        self._members = variables.members()
+        self._totals = self._members @ alpha.sum(axis=1)
+        self._added = ADDED * float((factor**2).sum(axis=1).max(initial=0.0))
+        below, above = (np.where(has, push, 0.0) for has in (self._has_lower, self._has_upper))
+        self.point = _Point(begin, np.zeros(len(self._members)), below, above)
+
+    def _distances(self) -> tuple[F8, F8]:
+        """How far the point is from its lower and its upper bounds; 1 where there is none."""
+        alpha, given, least = self.point.alpha, self._given, CLOSEST * self._width
+        return (
+            np.where(self._has_lower, np.maximum(alpha - given.lower, least), 1.0),
+            np.where(self._has_upper, np.maximum(given.upper - alpha, least), 1.0),
+        )
+
+    def _residual(self) -> F8:
+        """Gradient of the Lagrangian, (S, m)."""
+        given, (alpha, sums, below, above) = self._given, self.point
+        outputs = self._factor @ (self._factor.T @ alpha.sum(axis=0))
+        gradient = given.linear - outputs - given.ridge * alpha
+        wrong = gradient + (sums @ self._members)[:, None] + below - above
+        return np.where(self._room, wrong, 0.0)
+
+    def _mean_product(self, point: _Point) -> float:
+        given = self._given
+        low = np.where(self._has_lower, point.alpha - given.lower, 0.0)
+        high = np.where(self._has_upper, given.upper - point.alpha, 0.0)
+        n = int(self._has_lower.sum() + self._has_upper.sum())
+        return float((low * point.below).sum() + (high * point.above).sum()) / max(n, 1)
+
+    def missing(self) -> float:
+        """How far the point is from good enough: 1 or less where it is."""
+        wrong = float(np.abs(self._residual()).max()) / (SAME_GRADIENT * self._tol)
+        product = self._mean_product(self.point) / (AT_BOUND * self._tol * self._width)
+        return max(wrong, product)
+
+    def step(self) -> None:
+        """Go on by a predictor and a corrector."""
+        point = self.point
+        low, high = self._distances()
+        theta = point.below / low + point.above / high + self._given.ridge + self._added
+        system = _System(self._factor, np.where(self._room, theta, np.inf))
+        residual = self._residual()
+        lacking = self._totals - self._members @ point.alpha.sum(axis=1)
+        room = self._room.astype(np.float64)
+        ways = [system.solve(room * part[:, None]) for part in self._members]
+        shares = np.array([self._members @ way.sum(axis=1) for way in ways])
+
+        def direction(low_goal: F8, high_goal: F8) -> _Point:
+            way = system.solve(residual + low_goal / low - high_goal / high)
+            sums = np.zeros(len(ways))
+            if len(ways):
+                sums = np.linalg.solve(shares.T, lacking - self._members @ way.sum(axis=1))
+            for share, other in zip(sums, ways, strict=True):
+                way += share * other
+            below = np.where(self._has_lower, (low_goal - point.below * way) / low, 0.0)
+            above = np.where(self._has_upper, (high_goal + point.above * way) / high, 0.0)
+            return _Point(way, sums, below, above)
+
+        centre = self._mean_product(point)
+        first = direction(-low * point.below, -high * point.above)
+        reached = self._mean_product(self._moved(first, self._length(first, low, high)))
+        goal = (reached / centre) ** 3 * centre if centre > 0 else 0.0
+        way = direction(
+            self._has_lower * (goal - low * point.below - first.alpha * first.below),
+            self._has_upper * (goal - high * point.above + first.alpha * first.above),
+        )
+        length = self._length(way, low, high)
+        self.point = self._moved(way, length if length == 1.0 else SHORTER * length)
+
+    def _moved(self, way: _Point, length: float) -> _Point:
+        return _Point(*(a + length * b for a, b in zip(self.point, way, strict=True)))
+
+    def _length(self, way: _Point, low: F8, high: F8) -> float:
+        """How far the point can go until it meets a bound, 1 at most."""
+        point = self.point
+        pairs = (
+            (low, np.where(self._has_lower, way.alpha, 0.0)),
+            (high, np.where(self._has_upper, -way.alpha, 0.0)),
+            (point.below, way.below),
+            (point.above, way.above),
+        )
+        return min(
+            float((value[falls] / -change[falls]).min(initial=1.0))
+            for value, change in pairs
+            for falls in [change < 0]
+        )
+
+
+def _at_bounds(variables: Variables, point: _Point, room: NDArray[np.bool_], tol: float) -> F8:
+    """Put variables at the bounds that they belong at; sums stay what they are."""
+    lower, upper, members = variables.lower, variables.upper, variables.members()
+    with np.errstate(invalid="ignore"):
+        touching = TOUCHING * np.where(np.isfinite(upper - lower), upper - lower, 0.0)
+    inside = np.clip(point.alpha, lower, upper)
+    low = (point.below > PUSHED * tol) | (inside - lower <= touching)
+    high = (point.above > PUSHED * tol) | (upper - inside <= touching)
+    low, high = low & (point.below >= point.above), high & (point.above > point.below)
+    alpha = np.where(room, np.where(low, lower, np.where(high, upper, inside)), variables.alpha)
+    for part, total in zip(members, members @ variables.alpha.sum(axis=1), strict=True):
+        own = room & (part > 0)[:, None]
+        left = total - float(alpha[own].sum())
+        # First those that are free, then others, from the one that is pushed least.
+        order = np.argsort(np.where(own, np.maximum(point.below, point.above), np.inf), axis=None)
+        free = own & ~low & ~high
+        if free.any():
+            moved = np.clip(alpha[free] + left / free.sum(), lower[free], upper[free])
+            left -= float((moved - alpha[free]).sum())
+            alpha[free] = moved
+        for t in order[: int(own.sum())]:
+            if left == 0.0:
+                break
+            before = alpha.flat[t]
+            alpha.flat[t] = min(max(before + left, lower.flat[t]), upper.flat[t])
+            left -= alpha.flat[t] - before
+    return alpha
+
+
+def _solved_near(
+    factor: F8, variables: Variables, alpha: F8, tol: float, look: Callable[[], None]
+) -> F8:
+    """Solve exactly for what is free or nearly so, where that is not too much."""
+    lower, upper, members = variables.lower, variables.upper, variables.members()
+    outputs = factor @ (factor.T @ alpha.sum(axis=0))
+    gradient = variables.linear - outputs - variables.ridge * alpha
+    free = (alpha > lower) & (alpha < upper)
+    chosen = free.copy()
+    for part in members if len(members) else np.ones((1, len(alpha))):
+        own = (part > 0)[:, None] & (upper > lower)
+        rises, falls = gradient[own & (alpha < upper)], gradient[own & (alpha > lower)]
+        gap = float(rises.max(initial=-np.inf) - falls.min(initial=np.inf))
+        inside = gradient[own & free]
+        threshold = float(np.median(inside)) if len(inside) else 0.0
+        if not len(members):
+            gap, threshold = float(np.abs(inside).max(initial=0.0)), 0.0
+        chosen |= own & (np.abs(gradient - threshold) <= NEAR * max(tol, gap))
+    segments, rows = np.nonzero(chosen)
+    if not 2 <= len(rows) <= MOST_ROWS:
+        return alpha
+    own = factor[rows]
+    gram = own @ own.T
+    gram[np.diag_indices(len(rows))] += variables.ridge[chosen]
+    box = Box(gradient[chosen] + gram @ alpha[chosen], lower[chosen], upper[chosen])
+    begin = alpha[chosen]
+    groups = np.zeros(len(rows), np.int64)
+    if variables.groups is None:  # a variable without a row takes up the rest
+        gram, begin = np.pad(gram, (0, 1)), np.append(begin, 0.0)
+        box = Box(np.append(box.linear, 0), np.append(box.lower, -np.inf),
+                  np.append(box.upper, np.inf))  # fmt: skip
+        groups = np.append(groups, 0)
+    else:
+        groups = np.searchsorted(np.unique(variables.groups), variables.groups[segments])
+    better = alpha.copy()
+    better[chosen] = polish(gram, box, begin, groups=groups, look=look)[: len(rows)]
+    return better
