@@ -42,8 +42,6 @@ class ColumnSteps(Steps):
         Of an interrupted run; anything shorter is of none.
     """
 
-    leaps = True
-
     def __init__(
         self,
         duals: Sequence[BoxDual],
@@ -139,6 +137,11 @@ class ColumnSteps(Steps):
                 return (smo.STALLED if self._stalled else smo.CONVERGED), -1
             self._turn, self._round = 0, self._round + 1
 
+    def leap_bytes(self, width: float) -> float:
+        """Of one column, and where all of them lead."""
+        targets = 24 * self.alpha.size
+        return self._columns[0].leap_bytes(width) + targets
+
     def leap(
         self, origin: tuple[Values, Values], factor: Values, *, tol: float, look: Callable[[], None]
     ) -> Leap:
@@ -152,10 +155,13 @@ class ColumnSteps(Steps):
             changes.append(change)
         return Leap(np.stack(targets), np.stack(changes, axis=1))
 
-    def land(self, origin: tuple[Values, Values], target: Values, outputs: Values) -> None:
+    def land(
+        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
+    ) -> None:
         """Each column where it leads."""
         for c, column in enumerate(self._columns):
-            column.land((origin[0][:, c], origin[1][:, c]), target[c], outputs[:, c])
+            begin = origin[0][:, c], origin[1][:, c]
+            column.land(begin, target[c], outputs[:, c], outputs_here[:, c])
 
     def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
         """Add up by how much a row violates in the columns; quiet are those quiet in all.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -70,8 +71,6 @@ class Steps(ABC):
 
     n_slack: int = 0
     """Variables without a row, after the last one, whose kernel values are 0."""
-    leaps: ClassVar[bool] = False
-    """Whether there is another way to the optimum than steps; see `leap`."""
 
     @property
     @abstractmethod
@@ -136,6 +135,10 @@ class Steps(ABC):
         """Let the gradient follow a climb's change, by its kernel rows in parts of (b, ≥ m)."""
         raise NotImplementedError
 
+    def leap_bytes(self, width: float) -> float:
+        """Bytes that a leap takes where the factor has so many columns; infinite without a way."""
+        return math.inf
+
     def leap(
         self,
         origin: tuple[Values, Values],
@@ -158,8 +161,14 @@ class Steps(ABC):
         """
         raise NotImplementedError
 
-    def land(self, origin: tuple[Values, Values], target: Values, outputs: Values) -> None:
-        """Go where a leap leads, if that is better; the outputs are those of its change."""
+    def land(
+        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
+    ) -> None:
+        """Go where a leap leads, or stay where that is better.
+
+        Outputs, (m,) or (m, k), are those of what alpha is there, and here, less what it is at the
+        origin. They are exact, and so is the gradient afterwards.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.dual import Leap, Steps
-from bigsvm.duals.interior_point import Variables, interior_point
+from bigsvm.duals.interior_point import Variables, interior_point, needed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,6 @@ class PairSteps(Steps):
         The last pair of an interrupted run, which HMG goes on from.
     n_done : int
     """
-
-    leaps = True
 
     def __init__(
         self,
@@ -123,6 +121,10 @@ class PairSteps(Steps):
         """Take pair steps; see `bigsvm.core.smo.run`."""
         return self._advance(self.state, rows, slots, used, tol, max_steps)
 
+    def leap_bytes(self, width: float) -> float:
+        """As much as its method needs."""
+        return needed_bytes(self._size, self._size * len(self._spread(self.state.alpha)), width)
+
     def leap(
         self, origin: tuple[Values, Values], factor: Values, *, tol: float, look: Callable[[], None]
     ) -> Leap | None:
@@ -143,21 +145,21 @@ class PairSteps(Steps):
         )  # fmt: skip
         return None if found is None else Leap(found, (found - alpha).sum(axis=0))
 
-    def land(self, origin: tuple[Values, Values], target: Values, outputs: Values) -> None:
-        """Unless the objective is larger where it is: rounding may have led astray."""
+    def land(
+        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
+    ) -> None:
+        """Unless the objective is larger here: rounding may have led astray."""
         state, (begin, at_begin) = self.state, self._segments_of(origin)
         alpha, gradient = self._spread(state.alpha), self._spread(state.gradient)
-        there = at_begin - outputs - self._spread(state.ridge) * (target - begin)
-        gain, gain_there = (
-            float(((at - begin) * (at_begin + slope)).sum())
-            for at, slope in ((alpha, gradient), (target, there))
-        )
-        if not gain_there > gain:
-            return
-        if self.n_slack:
-            slack = smo.spread_of(state, state.alpha, self._size + 1)[0]
-            slack[-1] -= (target - alpha).sum()
-        alpha[:], gradient[:] = target, there
+        ridge = self._spread(state.ridge)
+        here = at_begin - outputs_here - ridge * (alpha - begin)
+        there = at_begin - outputs - ridge * (target - begin)
+        change = target - alpha
+        if float((change * (here + there)).sum()) > 0.0:
+            alpha[:], here = target, there
+            if self.n_slack:
+                smo.spread_of(state, state.alpha, self._size + 1)[0, -1] -= change.sum()
+        gradient[:] = here
         state.pair[:] = -1
         smo.refresh(state)
 

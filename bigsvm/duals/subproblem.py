@@ -40,12 +40,10 @@ with C 32 has 389 instead of 1202 batches and takes 0.16 instead of 0.22 s; with
 0.18 s. W8a takes as long as before, and 2.38 instead of 2.37 floors of kernel values."""
 CLIMB_SHARE = 4
 """Of the memory for kernel rows a climb may take this part besides."""
-FIRST_LEAP, STEPS_PER_ROW, STEPS_PER_WIDTH, NEXT_LEAP = 1 << 13, 2, 10, 4
+FIRST_LEAP, STEPS_PER_ROW, STEPS_PER_WIDTH, NEXT_LEAP = 1 << 13, 2, 1, 4
 """Steps of a working set before another way is tried: so many, for each row, and for each column
 squared of what it works with, which then takes as long as the steps have, about; rounded up to a
 power of 2. And by how much they grow until it is tried again."""
-FACTOR_COPIES, LEAP_BYTES = 2, 320
-"""The factor is there once more with weights; and of each variable, about forty arrays."""
 
 
 class Progress(IntEnum):
@@ -107,7 +105,7 @@ class SubProblem:
         self._spare = spare
         rows = rows_at(rows)
         self.columns = Columns.of_rows_like(tiles, rows)
-        self._tiles, self._rows = tiles, rows
+        self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
         diagonal = tiles.values.diagonal(self.columns)
         self._taken = dual.begin(
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
@@ -219,11 +217,10 @@ class SubProblem:
         on from behind.
         """
         width = factor_width(self._tiles, self._rows)
-        wanted = FACTOR_COPIES * 8 * width * self.size + LEAP_BYTES * self._taken.alpha.size
-        if not self._taken.leaps or wanted > self._spare:
+        if width == np.inf or self._taken.leap_bytes(width) > self._spare:
             return sys.maxsize
         least = max(FIRST_LEAP, STEPS_PER_ROW * self.size, STEPS_PER_WIDTH * int(width) ** 2)
-        due = 1 << (least - 1).bit_length()
+        due = -(-least // smo.REFRESH) * smo.REFRESH
         while due < self.steps:
             due *= NEXT_LEAP
         return due
@@ -234,8 +231,9 @@ class SubProblem:
                 self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
             )
             if found is not None:
-                outputs = self._outputs_of(found.change, exact, look)
-                self._taken.land(self._origin, found.target, outputs)
+                here = self._per_output(self.alpha - self._origin[0])
+                outputs = (self._outputs_of(change, exact, look) for change in (found.change, here))
+                self._taken.land(self._origin, found.target, *outputs)
             self._tiles.n_evaluations += exact.n_evaluations
 
     def _outputs_of(
