@@ -6,6 +6,7 @@ that makes labels of their values; each kernel value is computed once for all of
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.statistics import ColumnStatistics, far_columns
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.models.files import read_model, write_model
+from bigsvm.models.precision import ENOUGH, rounding
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training.sweep import parts, rows_at_once
 
@@ -142,7 +144,10 @@ class KernelExpansion:
         block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
     ) -> NDArray[np.float64]:
-        """Decision values of all rows of a source, streamed in blocks, in their precision.
+        """Decision values of all rows of a source, streamed in blocks.
+
+        They are computed in the precision of the rows; in float64 where float32 would be off by
+        more than `bigsvm.models.precision.ENOUGH`.
 
         Parameters
         ----------
@@ -268,8 +273,13 @@ class KernelExpansion:
             source = in_scale_of(source, self.scaler)
         kind = np.float32 if source.dtype == np.float32 else np.float64
         centre = self._far_columns() if source.is_sparse else self.centre
-        with KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind) as tiles:
+        with ExitStack() as stack:
+            tiles = KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind)
+            stack.enter_context(tiles)
             columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
+            if kind is np.float32 and rounding(tiles, columns, self.coefficients) > ENOUGH:
+                tiles = stack.enter_context(tiles.exact())
+                columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
             weights = tiles.prepared(columns, self.coefficients)
             step = rows_at_once(columns, weights)
             for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):

@@ -1,0 +1,38 @@
+"""Whether float32 is enough for a decision function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bigsvm.tiles import Columns, KernelTiles
+    from bigsvm.tiles.functions import Weights
+
+ENOUGH = 1e-3
+"""Rounding of a decision value that is put up with: the usual tolerance of training. Where C is 1e6
+values of the rbf kernel were off by 0.8, of spambase as it is, linear, C 100, by 700."""
+
+
+def rounding(tiles: KernelTiles, columns: Columns, coefficients: Weights) -> float:
+    """Estimate how far decision values are off, summed up of kernel values in the tiles' dtype.
+
+    Each term is rounded by half a unit in its last place, to either side, and kernel values of a
+    row like the support vectors are as large as theirs with themselves: one standard deviation of
+    the function where it is largest.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+    columns : Columns
+        The support vectors, (p).
+    coefficients : (p,) float64 or (p, n_functions) CSR
+    """
+    if columns.n == 0:
+        return 0.0
+    own = np.abs(tiles.values.diagonal(columns))
+    squared = coefficients**2 if isinstance(coefficients, np.ndarray) else coefficients.power(2)
+    spread = float(np.sqrt((own @ squared).max(initial=0.0) * own.mean()))
+    half_a_unit: float = 0.5 * float(np.spacing(np.ones((), tiles.dtype)))
+    return half_a_unit * spread

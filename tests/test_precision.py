@@ -1,0 +1,90 @@
+"""Decision values of float32 rows: as precise as margins are told apart, however large C is."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigsvm import SVC
+from bigsvm.models import expansion
+from bigsvm.models.precision import ENOUGH, rounding
+from bigsvm.tiles import Columns, KernelTiles
+
+
+def rows_of(n=300, scale=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=n)
+    return (scale * (rng.normal(size=(n, 4)) + 0.8 * y[:, None])).astype(np.float32), y
+
+
+def dtypes_used(monkeypatch):
+    """Of the columns that predictions are made with, one after the other."""
+    found = []
+
+    class Noted(Columns):
+        def __init__(self, tiles, *given, **named):
+            found.append(np.dtype(tiles.dtype))
+            super().__init__(tiles, *given, **named)
+
+    monkeypatch.setattr(expansion, "Columns", Noted)
+    return found
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("kernel", "C", "scale"), [
+    ("rbf", 1e6, 1.0), ("linear", 1.0, 3000.0), ("poly", 100.0, 3.0),
+])  # fmt: skip
+def test_where_float32_is_too_little_values_are_those_of_float64(kernel, C, scale, sparse):
+    X, y = rows_of(scale=scale)
+    kind = sp.csr_array if sparse else np.asarray
+    model = SVC(C=C, kernel=kernel, gamma=0.3, coef0=1.0).fit(kind(X), y)
+    single = model.decision_function(kind(X))
+    double = model.decision_function(kind(X.astype(np.float64)))
+    np.testing.assert_allclose(single, double, rtol=0, atol=1e-6 * np.abs(double).max())
+    assert model.score(kind(X), y) == model.score(kind(X.astype(np.float64)), y)
+
+
+def test_where_it_is_enough_it_is_used(monkeypatch):
+    X, y = rows_of()
+    model = SVC(C=1.0, gamma=0.3).fit(X, y)
+    found = dtypes_used(monkeypatch)
+    single, double = model.decision_function(X), model.decision_function(X.astype(np.float64))
+    assert found == [np.float32, np.float64]
+    assert 0 < np.abs(single - double).max() < ENOUGH
+
+
+def test_where_it_is_not_it_is_left(monkeypatch):
+    X, y = rows_of()
+    model = SVC(C=1e6, gamma=0.3).fit(X, y)
+    found = dtypes_used(monkeypatch)
+    model.decision_function(X)
+    assert found == [np.float32, np.float64]
+
+
+@pytest.mark.parametrize("of_several", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_the_estimate_is_about_what_is_seen(kernel, of_several):
+    rng = np.random.default_rng(0)
+    X, y = rows_of(400, scale=1.0 if kernel == "rbf" else 100.0)
+    fitted = SVC(kernel=kernel, gamma=0.3).fit(X, y).model_
+    weights = 1e4 * rng.normal(size=(400, 3) if of_several else 400)
+    weights = sp.csr_array(weights) if of_several else weights
+    sums = []
+    for dtype in (np.float32, np.float64):
+        with KernelTiles(fitted.kernel, dtype=dtype) as tiles:
+            columns = Columns(tiles, X, sparse_partners=False)
+            out = np.zeros((400, 3) if of_several else 400)
+            tiles.multiply(X, columns, tiles.prepared(columns, weights), out)
+            sums.append(out)
+            if dtype == np.float32:
+                estimate = rounding(tiles, columns, weights)
+    seen = np.abs(sums[0] - sums[1])
+    assert estimate / 30 < np.median(seen) < 3 * estimate
+    assert seen.max() < 30 * estimate
+
+
+def test_a_function_of_no_vectors_has_no_rounding():
+    X, y = rows_of()
+    kernel = SVC(gamma=0.3).fit(X, y).model_.kernel
+    with KernelTiles(kernel) as tiles:
+        columns = Columns(tiles, X[:0], sparse_partners=False)
+        assert rounding(tiles, columns, np.zeros(0)) == 0.0
