@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm import votes
 from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.statistics import ColumnStatistics, far_columns
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.kernels import KernelCode
 from bigsvm.models.files import read_model, write_model
+from bigsvm.models.linear import weight_vectors
 from bigsvm.models.precision import ENOUGH, rounding
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training.sweep import parts, rows_at_once
@@ -271,16 +274,18 @@ class KernelExpansion:
         else:
             self.check_columns(source.n_columns, source.first_index)
             source = in_scale_of(source, self.scaler)
-        kind = np.float32 if source.dtype == np.float32 else np.float64
+        vectors, coefficients = self._terms()
+        single = source.dtype == np.float32 and vectors is self.support_vectors
+        kind = np.float32 if single else np.float64
         centre = self._far_columns() if source.is_sparse else self.centre
         with ExitStack() as stack:
             tiles = KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind)
             stack.enter_context(tiles)
-            columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
-            if kind is np.float32 and rounding(tiles, columns, self.coefficients) > ENOUGH:
+            columns = Columns(tiles, vectors, sparse_partners=source.is_sparse)
+            if single and rounding(tiles, columns, coefficients) > ENOUGH:
                 tiles = stack.enter_context(tiles.exact())
-                columns = Columns(tiles, self.support_vectors, sparse_partners=source.is_sparse)
-            weights = tiles.prepared(columns, self.coefficients)
+                columns = Columns(tiles, vectors, sparse_partners=source.is_sparse)
+            weights = tiles.prepared(columns, coefficients)
             step = rows_at_once(columns, weights)
             for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
                 values = np.full((done - first, *np.shape(self.intercept)), self.intercept)
@@ -288,6 +293,22 @@ class KernelExpansion:
                 use(slice(first, done), values)
                 if on_progress is not None:
                     on_progress(done)
+
+    def _terms(self) -> tuple[Rows, Weights]:
+        """Vectors and coefficients that functions are summed up of.
+
+        Of the linear kernel those of each function are one vector, where that is less to do.
+        """
+        n, d = self.support_vectors.shape
+        if (
+            self.kernel.code != KernelCode.LINEAR
+            or self.n_functions >= n
+            or 8 * self.n_functions * d > PREDICTION_BLOCKS
+        ):
+            return self.support_vectors, self.coefficients
+        vectors = weight_vectors(self.support_vectors, self.coefficients)
+        alone = self.rule is None
+        return vectors, np.ones(1) if alone else sp.csr_array(sp.eye_array(len(vectors)))
 
     def _far_columns(self) -> NDArray[np.float64] | None:
         """Give the centre that sparse rows are to have: `centre` might fill them."""
