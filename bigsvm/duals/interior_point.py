@@ -16,6 +16,7 @@ there, and the others are solved for exactly.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -126,12 +127,13 @@ class _System:
         self._scale = 1.0 / np.sqrt(np.diag(inner))
         inner *= self._scale
         inner *= self._scale[:, None]
-        self._cholesky: Cholesky = cho_factor(inner, overwrite_a=True)
+        self._cholesky: Cholesky = cho_factor(inner, overwrite_a=True, check_finite=False)
 
     def _by_formula(self, w: F8) -> F8:
         v = self._inverse * w
         right = self._scale * (self._factor.T @ v.sum(axis=0))
-        v -= self._inverse * (self._factor @ (self._scale * cho_solve(self._cholesky, right)))
+        solved = self._scale * cho_solve(self._cholesky, right, check_finite=False)
+        v -= self._inverse * (self._factor @ solved)
         return v
 
     def solve(self, w: F8) -> F8:
@@ -164,9 +166,9 @@ def interior_point(
     if not room.any():
         return None
     tol = max(tol, RESOLUTION * float(np.abs(variables.linear).max()))
-    search = _Search(factor, variables, room, tol)
     best, least, since = None, np.inf, 0
-    try:
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # the best point stays
+        search = _Search(factor, variables, room, tol)
         for _ in range(ROUNDS):
             look()
             missing = search.missing()
@@ -177,8 +179,6 @@ def interior_point(
             if least <= 1.0 or since > PATIENCE or not np.isfinite(missing):
                 break
             search.step()
-    except np.linalg.LinAlgError:
-        pass  # the best point is what there is
     if best is None:
         return None
     alpha = _at_bounds(variables, best, room, tol)

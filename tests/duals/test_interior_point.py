@@ -113,10 +113,11 @@ def test_a_kernel_matrix_of_zeros(width):
     assert gap_of(np.zeros((20, 1)), v, found) <= 1e-3
 
 
-def test_numbers_out_of_hand_leave_a_feasible_point_or_none():
-    L, v = problem(30, 3, 2)
-    with np.errstate(all="ignore"):
-        found = interior_point(1e160 * L, v, tol=1e-3)
+@pytest.mark.parametrize("scale", [1e6, 1e12, 1e19])
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_out_of_hand_leave_a_feasible_point_or_none(scale, seed):
+    L, v = problem(30, 3, seed, kinds=ALL_KINDS)
+    found = interior_point(scale * L, v, tol=1e-3)
     if found is not None:
         assert_feasible(v, found)
 
