@@ -46,6 +46,8 @@ there."""
 SAME_GRADIENT, AT_BOUND = 0.01, 1e-6
 """What is reached, as shares of the tolerance: equal gradients, and products of a variable's
 distance from its bound, as a share of its box, and its multiplier."""
+SAME_SUM = 1e-10
+"""Of what variables of a group add up to without their signs: by how much their sum may be off."""
 PUSHED = 0.1
 """A variable whose multiplier is more than this share of the tolerance belongs at its bound."""
 TOUCHING = 1e-9
@@ -182,7 +184,15 @@ def interior_point(
     if best is None:
         return None
     alpha = _at_bounds(variables, best, room, tol)
-    return _solved_near(factor, variables, alpha, tol, look)
+    solved = _solved_near(factor, variables, alpha, tol, look)
+    return next((found for found in (solved, alpha) if _keeps_sums(variables, found)), None)
+
+
+def _keeps_sums(variables: Variables, found: F8) -> bool:
+    """Whether what variables are bound to add up to has not been lost in rounding."""
+    members = variables.members()
+    lost = np.abs(members @ (found - variables.alpha).sum(axis=1))
+    return bool((lost <= SAME_SUM * (members @ np.abs(found).sum(axis=1))).all())
 
 
 class _Search:
