@@ -16,6 +16,7 @@ import many_classes_speed
 import many_classes_tables
 import naive
 import numpy as np
+import preparations
 import pytest
 from many_classes_choice import Choice, Kept, Tried
 from many_classes_ladder import Run
@@ -157,6 +158,9 @@ def test_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
     )
     x, y = np.arange(90.0)[:, None], np.arange(90) % 3 * 1.0
     parts = Parts("vowel", x, y, x + 1000, y, "")
+    problem = many_classes_common.PROBLEMS["vowel"]
+    only = problem._replace(preparations=(preparations.AS_THEY_ARE,))
+    monkeypatch.setitem(many_classes_common.PROBLEMS, "vowel", only)
     found = many_classes_choice.choose(parts, "ovr", OPTIONS)
     assert found.validated == (30, 60, 90)
     # 4 of the coarse grid, then twice that; of equal gammas the smallest.
@@ -175,25 +179,86 @@ def test_grids_look_at_training_rows_only(monkeypatch, tiny_grids):
     assert "21 fits not converged" in found.told()
 
 
-def test_images_are_prepared_as_errs_less(monkeypatch):
-    x, y = rows(40, 2)
-    parts, searched = parts_of(x, y, name="usps"), []
+def test_rows_are_prepared_as_errs_least(monkeypatch):
+    searched = []
 
-    def search(parts, method, options):
-        searched.append(parts.x)
-        return CHOICE._replace(error=3.0 - len(searched))
+    def search(parts, method, preparation, options):
+        searched.append(preparation)
+        error = 2.0 if preparation == preparations.NORMALISED else 3.0
+        return CHOICE._replace(error=error, rows=preparation)
 
     monkeypatch.setattr(many_classes_choice, "search", search)
     monkeypatch.setattr(many_classes_choice, "refined", lambda choice, *_: choice)
+    parts = parts_of(*rows(40, 2), name="usps")
     found = many_classes_choice.choose(parts, "ovr", OPTIONS)
-    assert found.rows == many_classes_common.NORMALISED
-    np.testing.assert_array_equal(searched[0], x)
-    np.testing.assert_allclose(searched[1].mean(axis=1), 0, atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(searched[1], axis=1), 1, atol=1e-6)
-    assert many_classes_choice.choose(parts._replace(name="vowel"), "ovr", OPTIONS).rows == (
-        many_classes_common.AS_THEY_ARE
-    )
-    assert len(searched) == 3
+    assert found.rows == preparations.NORMALISED
+    assert searched == list(preparations.IMAGES)
+    found = many_classes_choice.choose(parts._replace(name="vowel"), "ovr", OPTIONS)
+    assert found.rows == preparations.AS_THEY_ARE  # the first of equals
+    assert searched[3:] == list(preparations.COLUMNS)
+
+
+def test_folds_are_prepared_as_the_rest_of_the_rows_has_it():
+    x, y = rows(90, 3)
+    x[0] *= 100  # what is held out must not be seen in the covariance of the rest
+    parts = parts_of(x, y)
+    plain = many_classes_choice.folds_of(parts, preparations.AS_THEY_ARE, OPTIONS)
+    white = many_classes_choice.folds_of(parts, preparations.WHITENED, OPTIONS)
+    for before, after in zip(plain, white, strict=True):
+        again = preparations.prepared(before, preparations.WHITENED)
+        np.testing.assert_array_equal(after.test_x, again.test_x)
+    held_out = [x[0] in fold.test_x for fold in plain]
+    assert held_out.count(True) == 1
+
+
+def test_rows_are_normalised():
+    x, y = rows(40, 2)
+    found = preparations.prepared(Parts("usps", x, y, 3 * x, y, ""), preparations.NORMALISED)
+    np.testing.assert_allclose(found.x.mean(axis=1), 0, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found.x, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(found.test_x, found.x, atol=1e-6)
+
+
+def test_images_are_smoothed_on_their_ground():
+    x = np.full((2, 23), -1.0, np.float32)  # 5 x 5 pixels, of which the last two are not there
+    x[0, 12] = x[1, 0] = 1.0
+    found = preparations.prepared(parts_of(x, np.arange(2.0)), preparations.SMOOTHED).x
+    assert found.shape == (2, 25)
+    middle, corner = found.reshape(2, 5, 5)
+    np.testing.assert_allclose(middle, middle.T, atol=1e-6)
+    np.testing.assert_allclose(middle, middle[::-1, ::-1], atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    # exp(-d²/2σ²) of a neighbour, where nothing flows back from the border
+    above = middle - middle.min()
+    width = preparations.SMOOTHING
+    assert above[2, 3] / above[2, 2] == pytest.approx(np.exp(-0.5 / width**2), rel=0.02)
+    assert corner.argmax() == 0
+    assert corner[4, 4] == corner.min()
+
+
+@pytest.mark.parametrize(
+    ("way", "power"), [(preparations.HALF_WHITENED, 0.5), (preparations.WHITENED, 1.0)]
+)
+def test_columns_are_whitened_within_classes(way, power):
+    rng = np.random.default_rng(0)
+    y = np.arange(6000) % 3 * 1.0
+    mixing = np.array([[3.0, 0, 0], [1, 1, 0], [0, 0.5, 0.3]])
+    x = rng.normal(size=(6000, 3)) @ mixing + 100 * rng.normal(size=(3, 3))[y.astype(int)]
+    found = preparations.prepared(parts_of(x.astype(np.float32), y), way)
+    np.testing.assert_array_equal(found.x, found.test_x)
+
+    def within(x):
+        return np.mean([np.cov(x[y == k].T) for k in range(3)], axis=0)
+
+    expected = np.sort(np.linalg.eigvalsh(within(x))) ** (1 - power)
+    np.testing.assert_allclose(np.linalg.eigvalsh(within(found.x)), expected, rtol=0.05)  # shrunk
+
+
+def test_columns_that_are_constant_do_not_stop_the_whitening():
+    x, y = rows(30, 3)
+    x[:, 1] = 0.5
+    found = preparations.prepared(parts_of(x, y), preparations.WHITENED)
+    assert np.isfinite(found.x).all()
 
 
 def test_a_training_part_may_have_rows_of_the_other_file(folder, monkeypatch):

@@ -4,8 +4,8 @@ Three grids, as the paper's is not told: a coarse one of C and of gamma in units
 squared distance of two rows; then a fine one of their halves and doubles about the best point of
 it; last, gammas between these, at the best C. Each is of more rows, of which those of the one
 before are a part. Folds are stratified. Of equals the first is taken: the smallest C, then the
-smallest gamma. Where rows may be prepared, the first two are searched for each way, and that of
-fewer errors is taken, of equals the first.
+smallest gamma. The first two are searched for each way that rows may be prepared, one of
+`preparations.py`, and that of fewer errors is taken, of equals the first.
 
 What has been chosen can be kept in a file of JSON, by problem and method: a list of choices, one of
 each pair of training and test part. An entry says how it was chosen.
@@ -17,14 +17,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from many_classes_common import (
-    AS_THEY_ARE,
-    PREPARATIONS,
-    PROBLEMS,
-    estimator,
-    prepared,
-    some_rows,
-)
+from many_classes_common import PROBLEMS, estimator, some_rows
+from preparations import AS_THEY_ARE, PREPARATIONS, prepared
 from sklearn.model_selection import StratifiedKFold
 from timed_fits import Contestant, Parts, fit, gamma_of, say
 
@@ -78,7 +72,7 @@ class Choice(NamedTuple):
     unconverged : int
         Fits, of all of the grids, that did not converge.
     rows : str
-        How they were prepared, one of `many_classes_common.PREPARATIONS`.
+        How they were prepared, one of `preparations.PREPARATIONS`.
     """
 
     C: float
@@ -110,22 +104,29 @@ class Tried(NamedTuple):
 
 
 def cross_validated(
-    parts: Parts, method: str, C: float, gamma: float, options: argparse.Namespace
+    folds: Sequence[Parts], method: str, C: float, gamma: float, options: argparse.Namespace
 ) -> Tried:
-    """Train and test on each fold of the training rows of `parts`."""
+    """Train on the rest of each fold, and test on it."""
 
     def make() -> Any:  # noqa: ANN401 (a classifier)
         return estimator(method, C=C, gamma=gamma, tol=options.tol, threads=options.threads)
 
-    folds = StratifiedKFold(options.folds, shuffle=True, random_state=options.seed)
     wrong, unconverged = 0.0, 0
-    for a, b in folds.split(parts.x, parts.y):
-        x, y = parts.x, parts.y
-        split = parts._replace(x=x[a], y=y[a], test_x=x[b], test_y=y[b])
-        found = fit(Contestant(method, make), split)
-        wrong += (100 - found.accuracy) * len(b)
+    for fold in folds:
+        found = fit(Contestant(method, make), fold)
+        wrong += (100 - found.accuracy) * len(fold.test_y)
         unconverged += not found.converged
-    return Tried(wrong / len(parts.y), unconverged)
+    return Tried(wrong / sum(len(fold.test_y) for fold in folds), unconverged)
+
+
+def folds_of(parts: Parts, preparation: str, options: argparse.Namespace) -> list[Parts]:
+    """Divide training rows; each fold is prepared as the rest of the rows have it."""
+    folds = StratifiedKFold(options.folds, shuffle=True, random_state=options.seed)
+    x, y = parts.x, parts.y
+    return [
+        prepared(parts._replace(x=x[a], y=y[a], test_x=x[b], test_y=y[b]), preparation)
+        for a, b in folds.split(x, y)
+    ]
 
 
 def best(tried: dict[tuple[float, float], Tried]) -> tuple[float, float]:
@@ -135,32 +136,32 @@ def best(tried: dict[tuple[float, float], Tried]) -> tuple[float, float]:
 
 def choose(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
     """Search the grids; see the module's docstring."""
-    ways = PREPARATIONS if PROBLEMS[parts.name].prepared else (AS_THEY_ARE,)
-    found = [search(prepared(parts, way), method, options)._replace(rows=way) for way in ways]
+    ways = PROBLEMS[parts.name].preparations
+    found = [search(parts, method, way, options) for way in ways]
     choice = min(found, key=lambda choice: round(choice.error, 9))
-    return refined(choice, prepared(parts, choice.rows), method, options)
+    return refined(choice, parts, method, options)
 
 
-def search(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
-    """Search the coarse and the fine grid for rows as they are given."""
-    unit = gamma_of(parts.x)
+def search(parts: Parts, method: str, preparation: str, options: argparse.Namespace) -> Choice:
+    """Search the coarse and the fine grid for rows that are prepared so."""
+    unit = gamma_of(prepared(parts, preparation).x)
     of_C = PROBLEMS[parts.name].coarse_C or COARSE_C
     coarse = [(C, unit * factor) for C in of_C for factor in COARSE_GAMMA]
-    first = tried(parts, method, coarse, options.validated[0], options)
+    first = tried(parts, method, preparation, coarse, options.validated[0], options)
     C, gamma = best(first.points)
     fine = [(C * c, gamma * g) for c in FINE for g in FINE]
-    second = tried(parts, method, fine, options.validated[1], options)
+    second = tried(parts, method, preparation, fine, options.validated[1], options)
     at = best(second.points)
     return Choice(
         *at, second.points[at].error, unit, (first.n_rows, second.n_rows), options.folds,
-        options.seed, first.unconverged + second.unconverged,
+        options.seed, first.unconverged + second.unconverged, preparation,
     )  # fmt: skip
 
 
 def refined(choice: Choice, parts: Parts, method: str, options: argparse.Namespace) -> Choice:
     """Search the last grid about a choice."""
     points = [(choice.C, choice.gamma * factor) for factor in LAST_GAMMA]
-    last = tried(parts, method, points, options.validated[2], options)
+    last = tried(parts, method, choice.rows, points, options.validated[2], options)
     at = best(last.points)
     return choice._replace(
         gamma=at[1],
@@ -185,6 +186,7 @@ class Grid(NamedTuple):
 def tried(
     parts: Parts,
     method: str,
+    preparation: str,
     points: Sequence[tuple[float, float]],
     most: int,
     options: argparse.Namespace,
@@ -192,12 +194,13 @@ def tried(
     """Try points on random rows, as many as there are at most."""
     rows = some_rows(len(parts.y), most, options.seed)
     few = parts._replace(x=parts.x[rows], y=parts.y[rows])
+    folds = folds_of(few, preparation, options)
     found = {}
     for C, gamma in points:
-        found[C, gamma] = one = cross_validated(few, method, C, gamma, options)
+        found[C, gamma] = one = cross_validated(folds, method, C, gamma, options)
         say(
             f"  {parts.name}, {method}: C {C:g}, gamma {gamma:.4g}: {one.error:.2f} % wrong "
-            f"of {len(rows)}"
+            f"of {len(rows)}; {preparation}"
         )
     return Grid(found, len(rows))
 

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_sets import data_folder
+from preparations import COLUMNS, IMAGES
 from timed_fits import Parts, files_of
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Problem(NamedTuple):
         Random rows of the training part that are trained on; all by default.
     n_trained : int, optional
         Rows of the training part where the files have another: the first of both.
-    prepared : bool
-        Whether rows may be trained as `PREPARATIONS` has them besides as they are.
+    preparations : tuple of str
+        What rows may be trained as, of `preparations.py`.
     folds : int
         Of the cross-validation that takes the place of a test part; 0 where there is one.
     coarse_C : tuple of float, optional
@@ -46,18 +47,18 @@ class Problem(NamedTuple):
     limit: float | None = None
     n_rows: int | None = None
     n_trained: int | None = None
-    prepared: bool = False
+    preparations: tuple[str, ...] = COLUMNS
     folds: int = 0
     coarse_C: tuple[float, ...] | None = None
 
 
 PROBLEMS = {
-    "mnist": Problem("mnist", 1.42, prepared=True),
-    "usps": Problem("usps", 4.38, prepared=True),
+    "mnist": Problem("mnist", 1.42, preparations=IMAGES),
+    "usps": Problem("usps", 4.38, preparations=IMAGES),
     "letter": Problem("letter", 1.95, n_trained=16_000),
     "shuttle": Problem("shuttle.scale", 0.12, coarse_C=(8.0, 64.0, 512.0, 4096.0)),
     "satimage": Problem("satimage.scale"),
-    "mnist-5000": Problem("mnist", n_rows=5000),
+    "mnist-5000": Problem("mnist", n_rows=5000, preparations=IMAGES),
     "letter-5000": Problem("letter", n_rows=5000, n_trained=16_000),
     "vowel": Problem("vowel.scale"),
     "glass": Problem("glass.scale", folds=5),
@@ -65,24 +66,6 @@ PROBLEMS = {
 """Table 2, then figure 6 as far as there are files: it has isolet too. The paper tests letter on
 4000 rows, the last of all. The classes of shuttle can be told apart almost without an error, for
 which C has to be large."""
-AS_THEY_ARE, NORMALISED = "rows as they are", "rows less their mean, of length 1"
-PREPARATIONS = (AS_THEY_ARE, NORMALISED)
-"""Of the rows of an image; neither looks at another row. The second takes its brightness and its
-contrast out, as is usual where patterns are compared by their products."""
-
-
-def prepared(parts: Parts, preparation: str) -> Parts:
-    """Give rows prepared in one of the `PREPARATIONS`."""
-    import numpy as np
-
-    if preparation == AS_THEY_ARE:
-        return parts
-
-    def normalised(x: NDArray[np.float32]) -> NDArray[np.float32]:
-        x = x - x.mean(axis=1, keepdims=True)
-        return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-30))
-
-    return parts._replace(x=normalised(parts.x), test_x=normalised(parts.test_x))
 
 
 def is_there(name: str) -> bool:

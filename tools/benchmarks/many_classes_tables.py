@@ -4,9 +4,9 @@ mnist, usps and letter are trained on all rows: the paper's table 2, whose error
 are held against. The others are those of its figure 6, which compares Crammer-Singer with
 one-vs-rest: 5000 random rows of mnist and letter, and of glass, which has no test part, the errors
 of all folds of a cross-validation, in each of which C and gamma are chosen anew. The paper draws
-its bars, and prints no numbers. It does not tell how images were prepared, either: those of mnist
-and usps are as the files have them, or each less its mean and of length 1, whichever errs less in
-the cross-validation.
+its bars, and prints no numbers. It does not tell how rows were prepared, either: they are as the
+files have them, or in one of the other ways of `preparations.py`, whichever errs least in the
+cross-validation.
 
 All have rbf kernels, and a C and a gamma of their own, chosen as `many_classes_choice.py` says. The
 paper's one-vs-rest is its own machine of two classes, which has no bias; here it is C-SVC, which
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import Check, machine, table, verdicts
 from many_classes_choice import Choice, Kept, grids
-from many_classes_common import PROBLEMS, estimator, few_of_each, is_there, prepared, read
+from many_classes_common import PROBLEMS, estimator, few_of_each, is_there, read
+from preparations import prepared
 from timed_fits import Contestant, Fit, Parts, fit, say
 
 if TYPE_CHECKING:
