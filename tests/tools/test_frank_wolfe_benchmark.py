@@ -14,6 +14,7 @@ import frank_wolfe_tables
 import numpy as np
 import pytest
 import timed_fits
+from preparations import AS_THEY_ARE, IMAGES, NORMALISED, prepared
 from timed_fits import Contestant, Fit, Parts
 
 import bigsvm
@@ -123,7 +124,9 @@ def outcome(sampled, certified, *, n_certified=13, name="a1a"):
     return frank_wolfe_tables.Outcome(
         Parts(name, np.zeros((2, 3)), y, np.zeros((2, 3)), y, ""),
         frank_wolfe_tables.Setting(0.1, 120.0, 2),
-        frank_wolfe_tables.Chosen(4.0, 0.1, 81.0, n_certified, 13, "10 folds of 20 rows"),
+        frank_wolfe_tables.Chosen(
+            AS_THEY_ARE, 4.0, 0.1, 81.0, n_certified, 13, "10 folds of 20 rows"
+        ),
         sampled,
         certified,
     )
@@ -201,7 +204,8 @@ def validation(monkeypatch):
 def test_C_is_validated_on_random_parts_that_were_not_trained_on(validation):
     validation.accuracy = lambda C, gamma, part: {4.0: 90.0, 8.0: 90.0}.get(C, 50.0)
     found = validation.choose()
-    assert found == (4.0, 1.0, 90.0, 20, 21, "5 random parts of 100 rows")  # the smallest of equals
+    # the smallest of equals
+    assert found == (AS_THEY_ARE, 4.0, 1.0, 90.0, 20, 21, "5 random parts of 100 rows")
     parts = {(trained, held) for _, trained, held in validation.fits}
     assert len(parts) == 5
     for trained, held in parts:
@@ -214,7 +218,7 @@ def test_the_mean_of_all_parts_counts_and_no_single_one(validation):
         2.0: (97.0, 90.0, 90.0, 90.0, 90.0)[part],
         16.0: 95.0,
     }.get(C, 80.0)
-    assert validation.choose(n_rows=200)[:3] == (16.0, 1.0, 95.0)
+    assert validation.choose(n_rows=200)[1:4] == (16.0, 1.0, 95.0)
 
 
 def test_what_is_far_behind_is_not_tried_again(validation):
@@ -240,14 +244,40 @@ def test_fewer_rows_are_validated_where_asked(validation):
     assert validation.choose(most_rows=100).how == "5 random parts of 100 rows"
 
 
-def test_sigma_is_searched_for_in_folds_where_the_paper_did(validation):
+def test_sigma_is_searched_for_in_folds_where_the_paper_did(validation, monkeypatch):
+    monkeypatch.setattr(frank_wolfe_tables, "WAYS", {})
     validation.accuracy = lambda C, gamma, part: (
         90.0 - 10 * abs(np.log2(C) - 3) - 10 * abs(np.log2(gamma / 4))
     )
-    C, gamma, accuracy, *_, how = validation.choose(name="pendigits")
+    _, C, gamma, accuracy, *_, how = validation.choose(name="pendigits")
     assert (C, gamma, accuracy, how) == (8.0, 4.0, 90.0, "10 folds of 100 rows")
     held_out = {held for _, _, held in validation.fits}
     assert sorted(sum(held_out, ())) == list(range(100))
+
+
+def test_a_preparation_is_chosen_with_C_and_gamma_in_its_own_unit(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((60, 4)), np.arange(60) % 2 * 1.0
+    parts = Parts("toy", x, y, x, y, "")
+    monkeypatch.setattr(frank_wolfe_tables, "WAYS", {"toy": (AS_THEY_ARE, NORMALISED)})
+    seen = set()
+
+    def fit(run, split):
+        normalised = bool(np.allclose(np.linalg.norm(split.x, axis=1), 1))
+        assert normalised == bool(np.allclose(np.linalg.norm(split.test_x, axis=1), 1))
+        seen.add((normalised, run.make().gamma))
+        return of(90.0 if normalised and run.make().C == 2 else 80.0)
+
+    monkeypatch.setattr(frank_wolfe_tables, "fit", fit)
+    found = frank_wolfe_tables.choose(parts, frank_wolfe_tables.Setting(1.0, 120.0, 1))
+    unit = 2 * timed_fits.gamma_of(prepared(parts, NORMALISED).x)
+    assert found[:3] == (NORMALISED, 2.0, unit)
+    assert seen == {(False, 1.0), (True, unit)}
+
+
+def test_only_images_and_dense_columns_are_prepared():
+    assert frank_wolfe_tables.WAYS["usps"] == frank_wolfe_tables.WAYS["mnist"] == IMAGES
+    assert set(frank_wolfe_tables.WAYS) <= set(timed_fits.DENSE)
 
 
 def test_votes_of_pairs_are_counted_as_the_classifier_counts_them():
