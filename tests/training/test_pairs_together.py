@@ -87,6 +87,7 @@ def test_with_less_memory_fewer_are_taken_and_these_have_the_same_bits(threads):
 ])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_more_memory_is_taken_than_it_says(sizes, n_bytes, threads):
+    solve(classes([30, 7, 90]))  # what is compiled or loaded by the first call is not its memory
     rows = classes(sizes)
     found, peak, said = solve(rows, n_bytes=n_bytes, threads=threads)
     assert len(found) > 30
