@@ -103,6 +103,8 @@ class TrainingPlan:
         Bytes for the blocks of rows that exist at once.
     projected : dict
         Bytes of every part, by name.
+    exact_rows : int
+        Most rows that are packed in float64 together where there are no active rows.
     """
 
     working_set: int
@@ -111,6 +113,7 @@ class TrainingPlan:
     gram_bytes: int
     block_bytes: int
     projected: dict[str, int]
+    exact_rows: int
 
     def holds_few_rows(self, share: float) -> bool:
         """Whether less than this share of the working set's kernel rows fit in memory."""
@@ -181,13 +184,15 @@ def plan_training(
     row_bytes += active_output_bytes * others
     row_bytes += _packed_bytes(n_columns, bytes_per_row) if packed else 0
     for_rows = left - gram - blocks
-    size = widest = active = 0
+    size = widest = active = exact = 0
     if whole:
         gram = int(left - blocks - row_bytes * n_rows)
         if gram >= 4 * _padded(n_rows) * FEWEST_ROWS:
             size = widest = active = n_rows
+            exact = max(1, n_rows // 2)
     elif gram >= SMALLEST_GRAM and for_rows > 0:
         active = int(min(n_rows, for_rows / row_bytes))
+        exact = max(1, int(min(2 * n_rows, for_rows / row_bytes)) // 2)
         size, widest = (min(active, _most_variables(gram, share)) for share in SHARE_HELD)
     # Nothing smaller than the whole problem needs more than its square, if that is not too small.
     gram = max(min(gram, max(4 * _padded(widest) * widest, SMALLEST_GRAM)), 0)
@@ -214,7 +219,7 @@ def plan_training(
             f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns"
             f"{classes} ({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
-    return TrainingPlan(size, widest, active, gram, blocks, projected)
+    return TrainingPlan(size, widest, active, gram, blocks, projected, exact)
 
 
 def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.problem import Problem, Values
+    from bigsvm.tiles.low_rank import LowRank
 
 
 class Standing(Protocol):
@@ -220,6 +221,37 @@ class Dual(ABC, Generic[At]):
     @abstractmethod
     def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
         """Variables, or rows, of `rows` at a bound that is not 0."""
+
+    def steps_together(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: At,
+        *,
+        tol: float,
+        fewest: int,
+        rows: NDArray[np.int64] | None = None,
+    ) -> bool:
+        """Whether more rows than `fewest` violate by more than `tol`, and can step together.
+
+        They can where each variable has a ridge and is bound by its box alone, if a kernel of low
+        rank is near enough.
+        """
+        return False
+
+    def model_optimum(
+        self, model: LowRank, alpha: Values, gradient: Values, rows: NDArray[np.int64]
+    ) -> Values:
+        """Alpha of `rows` at the optimum, if K were what the model is; of those that step together.
+
+        Parameters
+        ----------
+        model : LowRank
+            Of these rows.
+        alpha, gradient
+            Where they stand.
+        """
+        raise NotImplementedError
 
     def filled(self, alpha: Values, outputs: Values) -> Values:
         """Alpha of the first rows, feasible if these are all; alpha itself where it was."""

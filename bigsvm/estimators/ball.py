@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.ball import BallDual, Solver
 from bigsvm.tiles import Columns
+from bigsvm.tiles.low_rank import LARGEST_RANK, lack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-13
 """Share of squares below which their difference is one of rounding."""
+TRIED = 512
+"""Rows that show what a model of low rank lacks."""
 SAMPLE = 4096
 """Rows that distances and the largest kernel value of a row with itself are taken from."""
 
@@ -32,13 +36,20 @@ def ball_dual(
     rule: SelectionRule,
 ) -> BallDual:
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
+
+    def lacking() -> float:
+        rows, places = rows_at(_sample(source, None, parameters.seed)[0])
+        mixed = np.random.default_rng(parameters.seed).permutation(places)
+        rank = min(LARGEST_RANK, len(places) // 2)
+        return lack(tiles, RowsAt(rows, mixed[: rank + TRIED]), rank)
+
     diagonal = 1.0 + tiles.offset
     if not tiles.kernel.is_shift_invariant:
         rows, _ = _sample(source, None, parameters.seed)
         columns = Columns(tiles, rows, sparse_partners=source.is_sparse)
         diagonal = float(tiles.values.diagonal(columns).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
-    return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest)
+    return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest, lacking)
 
 
 def mean_distance(

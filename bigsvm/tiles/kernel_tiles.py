@@ -13,7 +13,7 @@ tile by tile in a fixed order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32] | NDArray[np.float64]
     Use = Callable[[slice, "Tile", Floats, Floats], None]
     Wanted = Callable[[slice, "Tile"], bool]
+
+Part = TypeVar("Part")
 
 ROWS_PER_TILE = 252
 """Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
@@ -119,6 +121,10 @@ class KernelTiles:
             dtype=np.float64,
             offset=self.offset,
         )
+
+    def share_out(self, one: Callable[[Part], None], parts: Sequence[Part]) -> None:
+        """Do all parts of other work on the threads, the caller's among them."""
+        self._team.share_out(one, parts, min(self.threads, len(parts)) - 1)
 
     # -- the two products --------------------------------------------------------------------
 

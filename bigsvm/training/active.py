@@ -169,6 +169,19 @@ class ActiveRows:
         self.alpha[places] = alpha
         return moved_any
 
+    def product(self, change: NDArray[np.float64], look: Callable[[], None]) -> NDArray[np.float64]:
+        """``K @ change`` among all of them, (b,) or (b, k); half of what has moved is computed."""
+        moved = change.reshape(len(self), -1).any(axis=1)
+        places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
+        found, among = np.empty_like(change), np.zeros_like(change[places])
+        found[rest] = self._added(rest, places, change[places], look)
+        if len(places):
+            rows = self.rows.at(places)
+            columns = Columns.of_rows_like(self.tiles, rows)
+            self.tiles.multiply_symmetric(rows, columns, change[places], among, look=look)
+        found[places] = among
+        return found
+
     def _added(
         self,
         rows: NDArray[np.int64],

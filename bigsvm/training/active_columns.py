@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.duals.column_problems import ColumnProblems, sets_of_columns
-from bigsvm.tiles import Columns
 from bigsvm.training.active import ActiveRows, WorkingSet
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class ActiveColumns(ActiveRows):
         change = np.zeros_like(self.alpha)
         column, place = np.divmod(places, len(self))
         change[place, column] = alpha - self.alpha[place, column]
-        self._add(change, look)
+        self.outputs += self.product(self.dual.formulation.per_output(change), look)
         sets = self._sets(places)
         edges = itertools.pairwise(np.cumsum([0, *map(len, sets)]))
         for c, (rows, (start, stop)) in enumerate(zip(sets, edges, strict=True)):
@@ -99,19 +98,6 @@ class ActiveColumns(ActiveRows):
             self.outputs[rows, c] = self.dual.columns[c].outputs_from(*given)
         self.alpha[place, column] = alpha
         return bool(change.any())
-
-    def _add(self, change: NDArray[np.float64], look: Callable[[], None]) -> None:
-        """Bring the outputs of all active rows up to date, alpha having changed by (b, k)."""
-        change = self.dual.formulation.per_output(change)
-        moved = change.any(axis=1)
-        places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
-        of_rest = self._added(rest, places, change[places], look)
-        among = np.zeros((len(places), change.shape[1]))
-        rows = self.rows.at(places)
-        columns = Columns.of_rows_like(self.tiles, rows)
-        self.tiles.multiply_symmetric(rows, columns, change[places], among, look=look)
-        self.outputs[rest] += of_rest
-        self.outputs[places] += among
 
     def _columns(self) -> list[ActiveRows]:
         """List the active rows of each function alone."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
-ROWS_AT_ONCE = 1 << 14
+ROWS_AT_ONCE = 1 << 15
 """Most vectors whose products with the support rows are summed up together."""
 PART = 1 << 12
 """Rows whose outputs of before and after are compared together."""

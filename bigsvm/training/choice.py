@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.training.model_steps import rank_of_model
 from bigsvm.training.start import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ CROWDED = 1.5
 follows it is a pass over the active rows with all that moved, the free rows above all. Seconds for
 a million rows of regression in 500 MB, 108 006 support vectors, with 1, 1.5 and 2.2: more than 500,
 138 and 163."""
+MANY_TOGETHER, FEWER_TOGETHER = 12_000, 8
+"""More violators than the one begin to step together where they can, until fewer are left than the
+share that the other is of the active rows. Seconds without and with fewer: a6a (11 220 rows), C 1,
+0.65 and 1.1, a7a (16 100) 1.3 and 1.4; with more see `duals.ball.LARGEST_LACK`."""
+TOGETHER_FILL = 1.15
+"""So many times the free and violating rows are active where they step together: for one that is
+left out and comes to violate another round is needed."""
 BAND = (0.2, 0.4)
 """Least and largest share of all rows that are active once all have been swept: what is left out
 must not come to violate, or it costs another sweep, and many active rows make theirs dear."""
@@ -156,7 +164,11 @@ class Choice:
         if swept and scope == self._n_rows:
             fewest, most = (int(share * scope) for share in BAND)
             band = (fewest, min(most, self._plan.active_rows))
-        one_set = self._in_core and not self._dual.columns
+        tol = self.active_tol(scope, at)
+        together = self._step_together(
+            self._dual, alpha, outputs, at, tol=tol, fewest=MANY_TOGETHER
+        )
+        one_set = self._in_core and not self._dual.columns and not together
         return self._dual.select(
             alpha,
             outputs,
@@ -164,12 +176,36 @@ class Choice:
             capacity=self._capacity(at) if one_set else self._plan.active_rows,
             crowded=self._crowded(at) if one_set else None,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
-            fill=FILL,
-            tol=self.active_tol(scope, at),
+            fill=TOGETHER_FILL if together else FILL,
+            tol=tol,
             band=band,
             margin=MARGIN * at.gap,
             rng=self._rng,
         )
+
+    def step_together(self, active: ActiveRows, *, tol: float) -> bool:
+        """Whether so many active rows violate by more than `tol` that all of them step together."""
+        fewest = max(MANY_TOGETHER, len(active)) // FEWER_TOGETHER
+        return self._step_together(
+            active.dual, active.alpha, active.outputs, active.optimality(),
+            tol=tol, fewest=fewest, rows=active.indices,
+        )  # fmt: skip
+
+    def _step_together(
+        self,
+        dual: Dual[Any],
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        at: Standing,
+        *,
+        tol: float,
+        fewest: int,
+        rows: NDArray[np.int64] | None = None,
+    ) -> bool:
+        few = len(alpha) <= MANY_TOGETHER or not rank_of_model(len(alpha), self._plan)
+        if few or self._whole:
+            return False
+        return dual.steps_together(alpha, outputs, at, tol=tol, fewest=fewest, rows=rows)
 
     @property
     def by_columns(self) -> bool:

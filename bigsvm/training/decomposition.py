@@ -29,6 +29,7 @@ from bigsvm.training.all_columns import AllColumns
 from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
+from bigsvm.training.model_steps import ModelSteps
 from bigsvm.training.passes import Passes
 from bigsvm.training.result import StopReason
 from bigsvm.training.saving import Saver, resume
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 MANY_STEPS, MANY_PER_ROW = 10**6, 1000
 """Pair steps of a working set, or for each of its rows, after which it is looked at from outside
 again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
+LEAST_GAIN = 1e-5
+"""Of the objective, by which it must rise for another step of all active rows together."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -271,7 +274,7 @@ class Decomposition:
             state.active_alpha,
             state.active_outputs,
         )
-        while len(self.state.working) or self._choose(active):
+        while self._next_set(active):
             self._give_back()
             progress = self._work_on(active)
             state = self.state
@@ -292,6 +295,31 @@ class Decomposition:
             self._pause()
         self.count.rows_done = 0
         self.count.phase = Phase.SWEEP
+
+    def _next_set(self, active: ActiveRows) -> bool:
+        """Whether there is a working set: one that was saved, or what is left to choose."""
+        if len(self.state.working):
+            return True
+        self._step_together(active)
+        return self._choose(active)
+
+    def _step_together(self, active: ActiveRows) -> None:
+        """Have all active rows step together while very many violate; see `ModelSteps`."""
+        count, steps = self.count, None
+        while self._watch.steps_allowed() and self._choice.step_together(
+            active, tol=count.active_tol
+        ):
+            if steps is None:
+                steps = ModelSteps(active, self.plan, self._buffer, look=self._watch.look)
+            gain = steps.take(self._watch.look)
+            count.n_iter += 1
+            at = active.optimality()
+            # What is asked for may hang on the point, which is another one now.
+            count.active_tol = self._choice.active_tol(count.scope, at)
+            self.listener(events.Solving(len(active), count.n_iter, at.gap))
+            if gain <= LEAST_GAIN * at.objective:
+                break
+            self._pause()
 
     def _choose(self, active: ActiveRows) -> bool:
         """Choose a working set; False where the active rows are optimal among themselves."""
@@ -455,10 +483,11 @@ class Decomposition:
 
     def _first_scope(self) -> int:
         """Rows that take part first: at least those up to the last that the start has moved."""
-        first = self._next_scope()
+        first, n = self._next_scope(), self.source.n_rows
         if self._start is None:
             return first
-        return max(first, int(weighted_rows(self._start).max(initial=-1)) + 1)
+        first = max(first, int(weighted_rows(self._start).max(initial=-1)) + 1)
+        return first if 2 * first < n else n
 
     def _next_scope(self) -> int:
         """Rows that take part next; all of them where only pair steps would need fewer."""
@@ -480,7 +509,7 @@ class Decomposition:
             self.state.alpha,
             self.state.outputs,
             tol=self.tol,
-            rows_at_once=max(1, self.plan.active_rows // 2),
+            rows_at_once=self.plan.exact_rows,
             look=look or self._watch.look,
         )
 

@@ -62,7 +62,13 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     block_bytes = options.pop("block_bytes", 1 << 14)
     widest_set = options.pop("widest_set", working_set)
     plan = options.pop("plan", None) or TrainingPlan(
-        working_set, widest_set, active_rows, 4 * padded * slots, block_bytes, {}
+        working_set,
+        widest_set,
+        active_rows,
+        4 * padded * slots,
+        block_bytes,
+        {},
+        max(1, active_rows // 2),
     )
     dual = options.pop("dual", None)
     if dual is None:
@@ -101,12 +107,13 @@ def definition(X, y, alpha, intercept, *, C=1.0, gamma=0.5):
 class Ball:
     """A problem of a ball and a memory for it; each `search` and `train` is as a new process.
 
-    Memory is for 700 points. Without y there is one class.
+    Memory is for 700 points. Without y there is one class. Rows may step together by a model that
+    is said to `lack` something.
     """
 
     def __init__(
         self, X, y, *, C=5.0, solver="pairwise", kernel=None, capacity=700, block_bytes=1 << 14,
-        sample_weight=None, ball_tol=1e-8, sampling=60, seed=0,
+        sample_weight=None, ball_tol=1e-8, sampling=60, seed=0, lack=None,
     ):  # fmt: skip
         self.source = X if hasattr(X, "blocks") else as_row_source(X)
         self.kernel = kernel or RBF(gamma=0.5)
@@ -115,8 +122,10 @@ class Ball:
         else:
             formulation = L2SVC(sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight)
         largest = 1.0 + formulation.offset + 1 / C
-        self.dual = BallDual(formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest)
-        self.plan = TrainingPlan(capacity, capacity, capacity, 4096 * capacity, block_bytes, {})
+        self.dual = BallDual(formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest, lack)
+        self.plan = TrainingPlan(
+            capacity, capacity, capacity, 4096 * capacity, block_bytes, {}, capacity
+        )
         self._search = {"ball_tol": ball_tol, "sampling": sampling, "seed": seed}
 
     def tiles(self):

@@ -1,0 +1,93 @@
+"""The optimum of a box dual whose kernel matrix is replaced by one of low rank.
+
+    maximise  gᵀΔ − ½ Δᵀ(G Gᵀ + S)Δ     subject to  lower ≤ α + Δ ≤ upper
+
+S being diagonal. With ``v = GᵀΔ`` it is ``α + Δ = x(v) = clip((S α + g − G v) / S)``, and v is
+where a convex function of r numbers is least,
+
+    φ(v) = ½|v|² + Σ h_i((S α + g − G v)_i) + αᵀG v,    h_i(u) = max over the box of u x − ½ S_i x²
+
+whose gradient is ``v − Gᵀ(x(v) − α)``. It is quadratic where nobody comes to a bound or leaves one.
+Newton's method (semismooth: Qi & Sun 1993) solves ``(I + Gᵀ S⁻¹ G over the free variables) d = …``
+for who is free at present, and halves steps that are too long.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.tiles.low_rank import LowRank
+
+    F8 = NDArray[np.float64]
+
+ROUNDS = 30
+"""Of Newton's method. Usual are 3 to 8; rounding may have a few variables change for ever."""
+HALVINGS, ENOUGH = 20, 1e-4
+"""Most of a step, and the share of what φ would fall by at the first slope that it has to."""
+
+
+def box_optimum(
+    model: LowRank, *, alpha: F8, gradient: F8, lower: F8, upper: F8, ridge: F8 | float
+) -> F8:
+    """Find ``α + Δ``, (m,), within the box.
+
+    Parameters
+    ----------
+    model : LowRank
+        Of the m variables' rows.
+    alpha, gradient : (m,) float64
+        Where they stand.
+    lower, upper : (m,) float64
+    ridge : (m,) float64, or float
+        S less the model's own rest; more than 0.
+    """
+    stiff = model.rest + ridge
+    wanted = stiff * alpha + gradient
+    shift = model.transposed_times(alpha)
+
+    def best(along: F8) -> F8:
+        """``x(v)`` where ``G v`` is this, (m,)."""
+        found: F8 = np.clip((wanted - along) / stiff, lower, upper)
+        return found
+
+    def sides(x: F8) -> NDArray[np.int8]:
+        """0 of the variables that are free, and at which bound the others are."""
+        return (x >= upper).astype(np.int8) - (x <= lower)
+
+    def phi(v: F8, along: F8) -> float:
+        x = best(along)
+        return float(0.5 * (v @ v) + ((wanted - along) - 0.5 * stiff * x) @ x + shift @ v)
+
+    v, along = np.zeros(model.rank), np.zeros(len(alpha))
+    inner = np.eye(model.rank, order="F")
+    before, height = np.ones(len(alpha), np.int8), phi(v, along)
+    for _ in range(ROUNDS):
+        x = best(along)
+        now = sides(x)
+        for changed, sign in (
+            ((now == 0) & (before != 0), 1.0),
+            ((before == 0) & (now != 0), -1.0),
+        ):
+            places = np.flatnonzero(changed)
+            inner += sign * model.squared(places, 1.0 / stiff[places])
+        before = now
+        uphill = v + shift - model.transposed_times(x)
+        step = -cho_solve(cho_factor(inner, lower=True), uphill)
+        onwards, slope, length = model.times(step), float(uphill @ step), 1.0
+        for _ in range(HALVINGS):
+            reached = phi(v + length * step, along + length * onwards)
+            if reached <= height + ENOUGH * length * slope:
+                break
+            length *= 0.5
+        else:  # no more than rounding is left
+            break
+        v, along, height = v + length * step, along + length * onwards, reached
+        if length == 1.0 and (sides(best(along)) == now).all():
+            break
+    return best(along)

@@ -1,0 +1,95 @@
+"""Steps of all active rows together, where very many violate: towards the optimum of a model.
+
+Pair steps move two variables each, and a working set of variables none of which is at an upper
+bound must hold them all. Where tens of thousands have to move, the kernel matrix of the active rows
+is replaced by one of low rank instead, whose optimum is cheap; the way there is gone as far as the
+objective rises, for which one product with the kernel matrix itself is needed. A step leaves alpha
+and outputs as exact as a sweep does, whatever the model was.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.tiles.low_rank import LARGEST_RANK, PARTS, LowRank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.cache.resident import RowBuffer
+    from bigsvm.training.active import ActiveRows
+
+SMALLEST_RANK = 64
+SQUARES = PARTS + 4
+"""Of the rank, how many there are of 4 bytes at once beside the model."""
+
+
+class ModelSteps:
+    """The model of some active rows, and steps by it.
+
+    Parameters
+    ----------
+    active : ActiveRows
+        Of a dual whose variables all have a ridge and no sum; changed by each step.
+    plan : TrainingPlan
+    buffer : RowBuffer
+        Memory of kernel rows, which the model takes meanwhile.
+    look : callable
+        Called several times a second; where it raises, nothing has changed.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The kernel is not positive semidefinite.
+    """
+
+    def __init__(
+        self,
+        active: ActiveRows,
+        plan: TrainingPlan,
+        buffer: RowBuffer,
+        *,
+        look: Callable[[], None],
+    ) -> None:
+        self._active, m = active, len(active)
+        rank = rank_of_model(m, plan)
+        buffer.n_touched = max(buffer.n_touched, m * rank)
+        # Rows are in random order, or as good as: any will do that are the same after a resumption.
+        landmarks = np.arange(rank) * m // rank
+        self._model = LowRank(
+            active.tiles,
+            active.rows.at(np.arange(m)),
+            landmarks,
+            buffer.values[: m * rank].reshape(m, rank),
+            look=look,
+        )
+
+    def take(self, look: Callable[[], None]) -> float:
+        """Take a step; returns by how much the objective has risen."""
+        active = self._active
+        dual, rows = active.dual, active.indices
+        gradient = dual.gradient(active.alpha, active.outputs, rows)
+        target = dual.model_optimum(self._model, active.alpha, gradient, rows)
+        change = target - active.alpha
+        added = active.product(change, look)
+        slope = float(gradient @ change)
+        bend = slope - float(dual.gradient(target, active.outputs + added, rows) @ change)
+        length = min(slope / bend, 1.0) if slope > 0 and bend > 0 else 0.0
+        if length == 1.0:
+            active.alpha[:] = target
+        else:
+            active.alpha += length * change
+        active.outputs += length * added
+        return length * (slope - 0.5 * length * bend)
+
+
+def rank_of_model(n_rows: int, plan: TrainingPlan) -> int:
+    """Largest rank that there is memory for; 0 where it is too small to be of use."""
+    # The largest with (n_rows · rank + SQUARES · rank²) · 4 bytes of kernel rows.
+    root = math.sqrt(n_rows**2 + SQUARES * plan.gram_bytes)
+    rank = min(LARGEST_RANK, n_rows // 2, int((root - n_rows) / (2 * SQUARES)))
+    return rank if rank >= SMALLEST_RANK else 0

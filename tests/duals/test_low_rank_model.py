@@ -1,0 +1,85 @@
+"""The optimum of a model of low rank: by its conditions, and by going one variable at a time."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm.duals.low_rank_model import box_optimum
+
+
+class Plain:
+    """What `LowRank` promises, of a float64 factor."""
+
+    def __init__(self, G, rest):
+        self.G, self.rest, self.rank = G, rest, G.shape[1]
+
+    def times(self, v):
+        return self.G @ v
+
+    def transposed_times(self, x):
+        return x @ self.G
+
+    def squared(self, places, weights):
+        return (self.G[places] * weights[:, None]).T @ self.G[places]
+
+
+def problem(seed, m, r, *, scale=1.0, boxed=False):
+    rng = np.random.default_rng(seed)
+    model = Plain(scale * rng.normal(size=(m, r)), rng.random(m))
+    sign = np.where(rng.random(m) < 0.5, 1.0, -1.0)
+    far = rng.random(m) if boxed else np.full(m, np.inf)
+    box = np.where(sign > 0, 0.0, -far), np.where(sign > 0, far, 0.0)
+    alpha = np.clip(sign * np.maximum(rng.normal(size=m), 0), *box)
+    return model, {
+        "alpha": alpha, "gradient": sign + rng.normal(size=m), "lower": box[0], "upper": box[1],
+        "ridge": 0.1 + rng.random(m),
+    }  # fmt: skip
+
+
+def one_by_one(model, given, rounds=4000):
+    """Coordinate ascent."""
+    Q = model.G @ model.G.T + np.diag(model.rest + given["ridge"])
+    alpha, g = given["alpha"].copy(), given["gradient"].copy()
+    for _ in range(rounds):
+        for i in range(len(alpha)):
+            step = np.clip(alpha[i] + g[i] / Q[i, i], given["lower"][i], given["upper"][i])
+            step -= alpha[i]
+            alpha[i] += step
+            g -= Q[:, i] * step
+    return alpha
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_that_of_going_one_variable_at_a_time(seed, boxed):
+    model, given_ = problem(seed, 30, 4, boxed=boxed)
+    found = box_optimum(model, **given_)
+    np.testing.assert_allclose(found, one_by_one(model, given_), atol=1e-8)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 10),
+       st.sampled_from([0.1, 1.0, 30.0]), st.booleans())  # fmt: skip
+@settings(max_examples=80, deadline=None)
+def test_no_variable_can_do_better(seed, m, r, scale, boxed):
+    model, given_ = problem(seed, m, r, scale=scale, boxed=boxed)
+    found = box_optimum(model, **given_)
+    assert (found >= given_["lower"]).all()
+    assert (found <= given_["upper"]).all()
+    change = found - given_["alpha"]
+    outputs = model.G @ (model.G.T @ change) + (model.rest + given_["ridge"]) * change
+    g = given_["gradient"] - outputs
+    size = 1e-7 * (1 + np.abs(outputs).max() + scale**2 * m * np.abs(change).max())
+    assert g[found < given_["upper"]].max(initial=0) < size
+    assert g[found > given_["lower"]].min(initial=0) > -size
+
+
+def test_at_the_optimum_nothing_moves():
+    model, given_ = problem(1, 40, 5)
+    found = box_optimum(model, **given_)
+    change = found - given_["alpha"]
+    outputs = model.G @ (model.G.T @ change) + (model.rest + given_["ridge"]) * change
+    again = box_optimum(model, **(given_ | {
+        "alpha": found, "gradient": given_["gradient"] - outputs,
+    }))  # fmt: skip
+    np.testing.assert_allclose(again, found, atol=1e-10)

@@ -1,0 +1,102 @@
+"""Models of low rank: what they are by definition, on however many threads, and of what kernels."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigsvm.data.rows import RowsAt
+from bigsvm.kernels import RBF, Linear, Sigmoid
+from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.tiles.low_rank import LowRank, lack
+
+
+def rows_of(m, d, seed=0, *, sparse=False):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(m + 3, d)) * (rng.random((m + 3, d)) < 0.7)).astype(np.float32)
+    return RowsAt(sp.csr_array(X) if sparse else X, rng.permutation(m + 3)[:m])
+
+
+def gram_of(kernel, rows, offset):
+    gram = np.empty((len(rows.places), len(rows.places)))
+    with KernelTiles(kernel, dtype=np.float64, offset=offset) as tiles:
+        tiles.evaluate(rows, Columns.of_rows_like(tiles, rows), gram)
+    return gram
+
+
+def model_of(kernel, rows, landmarks, *, offset=1.0, threads=1):
+    """The model, and its G."""
+    G = np.full((len(rows.places), len(landmarks)), np.nan, np.float32)
+    with KernelTiles(kernel, offset=offset, threads=threads) as tiles:
+        return LowRank(tiles, rows, landmarks, G), G
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_it_is_nystroms_and_exact_on_the_diagonal(offset, sparse):
+    rows, landmarks = rows_of(200, 4, sparse=sparse), np.arange(0, 200, 8)
+    model, G = model_of(RBF(gamma=0.2), rows, landmarks, offset=offset)
+    K = gram_of(RBF(gamma=0.2), rows, offset)
+    among, to_them = K[np.ix_(landmarks, landmarks)], K[:, landmarks]
+    among += 1e-6 * among.max() * np.eye(len(landmarks))
+    expected = to_them @ np.linalg.solve(among, to_them.T)
+    assert model.rank == len(landmarks)
+    np.testing.assert_allclose(G.astype(float) @ G.T, expected, atol=2e-4)
+    np.testing.assert_allclose(
+        model.rest + (G.astype(float) ** 2).sum(axis=1), np.diag(K), atol=1e-4
+    )
+    assert (model.rest >= 0).all()
+    assert model.rest[landmarks].max() < 1e-3 < model.rest.max()
+
+
+def test_products_are_those_of_its_factor():
+    model, G = model_of(RBF(gamma=0.5), rows_of(3000, 3), np.arange(0, 3000, 60))
+    G, rng = G.astype(float), np.random.default_rng(0)
+    v, x, weights = rng.normal(size=50), rng.normal(size=3000), rng.random(1700)
+    places = np.sort(rng.choice(3000, 1700, replace=False))
+    scale = np.abs(G).max()
+    np.testing.assert_allclose(model.times(v), G @ v, atol=1e-4 * scale)
+    np.testing.assert_allclose(model.transposed_times(x), x @ G, atol=1e-2 * scale)
+    expected = (G[places] * weights[:, None]).T @ G[places]
+    lower = np.tril_indices(50)
+    found = model.squared(places, weights)
+    np.testing.assert_allclose(found[lower], expected[lower], rtol=1e-4, atol=1e-4 * expected.max())
+    assert not model.squared(places[:0], weights[:0]).any()
+
+
+def test_threads_do_not_change_a_bit():
+    rows, landmarks = rows_of(5000, 3), np.arange(0, 5000, 50)
+    places, weights = np.arange(0, 5000, 2), np.linspace(0, 1, 2500)
+    found = []
+    for threads in (1, 3):
+        G = np.empty((5000, 100), np.float32)
+        with KernelTiles(RBF(gamma=0.5), offset=1.0, threads=threads) as tiles:
+            model = LowRank(tiles, rows, landmarks, G)
+            found.append((G, model.rest, model.squared(places, weights)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_it_lacks_is_nothing_where_the_kernel_has_no_more_dimensions():
+    rows = rows_of(80, 3)
+    with KernelTiles(Linear()) as tiles:
+        assert lack(tiles, rows, 20) < 1e-4
+    with KernelTiles(RBF(gamma=3.0)) as tiles:
+        assert 0.1 < lack(tiles, rows, 20) < 1
+
+
+def test_an_indefinite_kernel_has_none():
+    rows = rows_of(60, 3)
+    with KernelTiles(Sigmoid(gamma=2.0, coef0=-1.0)) as tiles:
+        assert lack(tiles, rows, 30) == math.inf
+        with pytest.raises(np.linalg.LinAlgError):
+            LowRank(tiles, rows, np.arange(30), np.empty((60, 30), np.float32))
+
+
+def test_whoever_looks_may_end_it():
+    def look():
+        raise KeyboardInterrupt
+
+    with KernelTiles(RBF(gamma=1.0)) as tiles, pytest.raises(KeyboardInterrupt):
+        LowRank(tiles, rows_of(40, 3), np.arange(5), np.empty((40, 5), np.float32), look=look)

@@ -1,0 +1,200 @@
+"""Steps of all active rows together: each is exact and uphill, and a run by them is a run."""
+
+import itertools
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from interruption import StopAt
+
+from bigsvm.budget import TrainingPlan
+from bigsvm.cache.resident import RowBuffer
+from bigsvm.data.write import write_store
+from bigsvm.kernels import Sigmoid
+from bigsvm.training import choice, decomposition, events
+from bigsvm.training.active import ActiveRows
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.model_steps import SMALLEST_RANK, ModelSteps, rank_of_model
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
+from bigsvm.training.working_rows import WorkingRows
+
+from .problems import Ball, blobs, dense_alpha, gram
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """More rows than these step together."""
+    monkeypatch.setattr(choice, "MANY_TOGETHER", 100)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Gains of all steps that are taken."""
+    gains = []
+    take = ModelSteps.take
+
+    def taken(self, look):
+        gains.append(take(self, look))
+        return gains[-1]
+
+    monkeypatch.setattr(ModelSteps, "take", taken)
+    return gains
+
+
+def optimum(X, y, C=5.0):
+    K = (gram(X) + 1) * np.outer(y, y) + np.eye(len(y)) / C
+    return 0.5 * naive.l2_svc(K).sum()
+
+
+def plan_of(gram_bytes):
+    return TrainingPlan(1, 1, 1, gram_bytes, 1, {}, 1)
+
+
+@pytest.mark.parametrize("capacity", [250, 700])
+def test_each_step_is_uphill_and_outputs_stay_exact(capacity):
+    X, y = blobs(400)
+    problem = Ball(X, y, capacity=capacity)
+    alpha, outputs = np.zeros(400), np.zeros(400)
+    with problem.tiles() as tiles:
+        rows = WorkingRows(problem.source).at(np.arange(400), lambda: None)
+        active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
+        plan, buffer = problem.plan, RowBuffer(problem.plan.gram_bytes)
+        steps = ModelSteps(active, plan, buffer, look=lambda: None)
+        assert buffer.n_touched == 400 * rank_of_model(400, plan)
+        before = 0.0
+        for _ in range(12):
+            gain = steps.take(lambda: None)
+            at = active.optimality()
+            assert gain >= -1e-6 * at.objective
+            np.testing.assert_allclose(at.objective - before, gain, atol=1e-3 + 1e-4 * abs(gain))
+            before = at.objective
+            np.testing.assert_allclose(outputs, (gram(X) + 1) @ alpha, atol=2e-3)
+    assert ((alpha == 0) | (np.sign(alpha) == y)).all()
+    np.testing.assert_allclose(at.objective, optimum(X, y), rtol=1e-4)
+
+
+def test_a_step_that_is_interrupted_changes_nothing():
+    class Interrupted(Exception):
+        pass
+
+    def look():
+        raise Interrupted
+
+    X, y = blobs(400)
+    problem = Ball(X, y)
+    alpha, outputs = np.zeros(400), np.zeros(400)
+    with problem.tiles() as tiles:
+        rows = WorkingRows(problem.source).at(np.arange(400), lambda: None)
+        active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
+        steps = ModelSteps(
+            active, problem.plan, RowBuffer(problem.plan.gram_bytes), look=lambda: None
+        )
+        with pytest.raises(Interrupted):
+            steps.take(look)
+    assert not alpha.any()
+    assert not outputs.any()
+
+
+@pytest.mark.parametrize("one_class", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_run_by_them_ends_at_the_optimum(steps, sparse, one_class):
+    X, y = blobs(600, overlap=1.5)
+    source = sp.csr_array(X) if sparse else X
+    found = Ball(source, None if one_class else y, lack=lambda: 0.0, sampling=40).train()
+    without = Ball(source, None if one_class else y, sampling=40).train()
+    assert found.certificate.converged
+    assert steps
+    assert min(steps) >= -1e-6 * found.certificate.objective
+    np.testing.assert_allclose(
+        found.certificate.objective, without.certificate.objective, rtol=1e-6
+    )
+    alpha, K = dense_alpha(found, 600), gram(X) + (0 if one_class else 1)
+    dual = np.abs(alpha).sum() - 0.5 * (alpha @ K @ alpha + alpha @ alpha / 5.0)
+    np.testing.assert_allclose(dual, found.certificate.objective, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["memory", "store"])
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, steps, kind):
+    X, y = blobs(700, seed=4, overlap=1.5)
+    if kind == "store":
+        store = write_store(tmp_path / "s.zarr", X, y.astype(float))
+        X, y = store.rows, store.labels()
+    problem = Ball(X, y, sampling=20, ball_tol=1e-6, lack=lambda: 0.0, capacity=900)
+    watch = StopAt(-1)
+    whole = problem.train(limits=Limits(interrupted=watch))
+    assert whole.certificate.converged
+    assert len(steps) > 1
+    for first in range(1, watch.count, max(1, watch.count // 25)):
+        with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:
+            for moment in (first, 2, 1, 3, 7, -1):
+                result = problem.train(
+                    checkpoint=checkpoint, limits=Limits(interrupted=StopAt(moment))
+                )
+                if result.certificate.converged:
+                    break
+                assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        np.testing.assert_array_equal(result.support, whole.support)
+        np.testing.assert_array_equal(result.alpha, whole.alpha)
+        assert result.certificate.n_iter == whole.certificate.n_iter
+
+
+def test_each_is_told_and_counted(steps):
+    X, y = blobs(600, overlap=1.5)
+    told = []
+    Ball(X, y, lack=lambda: 0.0, sampling=40).train(listener=told.append)
+    solving = [event for event in told if isinstance(event, events.Solving)]
+    together = [b for a, b in itertools.pairwise(solving) if b.steps == a.steps + 1]
+    assert len(together) >= len(steps) - 1
+
+
+def test_no_step_is_taken_beyond_max_iter(steps):
+    X, y = blobs(600, overlap=1.5)
+    problem = Ball(X, y, lack=lambda: 0.0, sampling=40)
+    searched = problem.search(certify=True)
+    searched.run()
+    limit = searched.count.n_iter + 1
+    found = problem.train(limits=Limits(max_iter=limit))
+    assert found.certificate.n_iter == limit
+    assert len(steps) == 1
+    assert found.certificate.stop_reason is StopReason.MAX_ITER
+
+
+def test_a_gain_of_nothing_ends_them(steps, monkeypatch):
+    monkeypatch.setattr(decomposition, "LEAST_GAIN", np.inf)
+    X, y = blobs(600, overlap=1.5)
+    assert Ball(X, y, lack=lambda: 0.0, sampling=40).train().certificate.converged
+
+
+@pytest.mark.parametrize("lack", [None, lambda: 1.0])
+def test_without_a_good_model_there_are_none(steps, lack):
+    X, y = blobs(600, overlap=1.5)
+    assert Ball(X, y, sampling=40, lack=lack).train().certificate.converged
+    assert not steps
+
+
+def test_few_violators_take_pair_steps(steps, monkeypatch):
+    monkeypatch.setattr(choice, "MANY_TOGETHER", 600)
+    X, y = blobs(600, overlap=1.5)
+    assert Ball(X, y, sampling=40, lack=lambda: 0.0).train().certificate.converged
+    assert not steps
+
+
+def test_an_indefinite_kernel_is_an_error_as_without_them():
+    X, y = blobs(300)
+    problem = Ball(X, y, kernel=Sigmoid(gamma=2.0, coef0=-1.0))
+    alpha, outputs = np.zeros(300), np.zeros(300)
+    with problem.tiles() as tiles:
+        rows = WorkingRows(problem.source).at(np.arange(300), lambda: None)
+        active = ActiveRows(problem.dual, tiles, rows, np.arange(300), alpha, outputs)
+        with pytest.raises(np.linalg.LinAlgError):
+            ModelSteps(active, problem.plan, RowBuffer(problem.plan.gram_bytes), look=lambda: None)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 100, 130, 5000, 10**6])
+@pytest.mark.parametrize("gram_bytes", [10**5, 10**7, 10**9])
+def test_a_model_takes_no_more_than_the_memory_of_kernel_rows(n_rows, gram_bytes):
+    rank = rank_of_model(n_rows, plan_of(gram_bytes))
+    assert 4 * rank * (n_rows + 8 * rank) <= gram_bytes
+    assert rank == 0 or SMALLEST_RANK <= rank <= n_rows // 2
