@@ -63,6 +63,8 @@ def test_products_are_those_of_its_factor():
     found = model.squared(places, weights)
     np.testing.assert_allclose(found[lower], expected[lower], rtol=1e-4, atol=1e-4 * expected.max())
     assert not model.squared(places[:0], weights[:0]).any()
+    large = model.squared(places, 1e9 * weights)  # in float64
+    np.testing.assert_allclose(large[lower], 1e9 * expected[lower], rtol=1e-12, atol=1e-3)
 
 
 def test_threads_do_not_change_a_bit():

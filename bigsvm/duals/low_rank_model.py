@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     F8 = NDArray[np.float64]
 
-ROUNDS = 30
-"""Of Newton's method. Usual are 3 to 8; rounding may have a few variables change for ever."""
+ROUNDS, RESOLUTION = 100, 1e-12
+"""Of Newton's method; usual are 3 to 8. Rounding may have a few variables change for ever: a round
+by which φ has fallen by no more than this share is the last."""
 HALVINGS, ENOUGH = 20, 1e-4
 """Most of a step, and the share of what φ would fall by at the first slope that it has to."""
 
@@ -45,9 +46,9 @@ def box_optimum(
         Where they stand.
     lower, upper : (m,) float64
     ridge : (m,) float64, or float
-        S less the model's own rest; more than 0.
+        S less the model's own rest; more than 0 where there is room between the bounds.
     """
-    stiff = model.rest + ridge
+    stiff = np.where(lower < upper, model.rest + ridge, 1.0)
     wanted = stiff * alpha + gradient
     shift = model.transposed_times(alpha)
 
@@ -58,7 +59,7 @@ def box_optimum(
 
     def sides(x: F8) -> NDArray[np.int8]:
         """0 of the variables that are free, and at which bound the others are."""
-        return (x >= upper).astype(np.int8) - (x <= lower)
+        return np.where(x >= upper, np.int8(1), np.where(x <= lower, np.int8(-1), np.int8(0)))
 
     def phi(v: F8, along: F8) -> float:
         x = best(along)
@@ -78,7 +79,10 @@ def box_optimum(
             inner += sign * model.squared(places, 1.0 / stiff[places])
         before = now
         uphill = v + shift - model.transposed_times(x)
-        step = -cho_solve(cho_factor(inner, lower=True), uphill)
+        try:
+            step = -cho_solve(cho_factor(inner, lower=True), uphill)
+        except np.linalg.LinAlgError:  # rounding has lost it
+            break
         onwards, slope, length = model.times(step), float(uphill @ step), 1.0
         for _ in range(HALVINGS):
             reached = phi(v + length * step, along + length * onwards)
@@ -87,7 +91,9 @@ def box_optimum(
             length *= 0.5
         else:  # no more than rounding is left
             break
-        v, along, height = v + length * step, along + length * onwards, reached
-        if length == 1.0 and (sides(best(along)) == now).all():
+        v, along = v + length * step, along + length * onwards
+        is_last = height - reached <= RESOLUTION * abs(height)
+        height = reached
+        if is_last or (length == 1.0 and (sides(best(along)) == now).all()):
             break
     return best(along)

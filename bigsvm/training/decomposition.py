@@ -189,6 +189,7 @@ class Decomposition:
     def _select(self) -> None:
         """Score the rows of the scope; stop if all are optimal, else choose the active ones."""
         count = self.count
+        count.together = True
         alpha, outputs = self._of_scope()
         at = self._at = self.dual.optimality(alpha, outputs)
         self.tol = self.dual.goal(self._asked, at)
@@ -306,8 +307,10 @@ class Decomposition:
     def _step_together(self, active: ActiveRows) -> None:
         """Have all active rows step together while very many violate; see `ModelSteps`."""
         count, steps = self.count, None
-        while self._watch.steps_allowed() and self._choice.step_together(
-            active, tol=count.active_tol
+        while (
+            count.together
+            and self._watch.steps_allowed()
+            and self._choice.step_together(active, tol=count.active_tol)
         ):
             if steps is None:
                 steps = ModelSteps(active, self.plan, self._buffer, look=self._watch.look)
@@ -317,8 +320,7 @@ class Decomposition:
             # What is asked for may hang on the point, which is another one now.
             count.active_tol = self._choice.active_tol(count.scope, at)
             self.listener(events.Solving(len(active), count.n_iter, at.gap))
-            if gain <= LEAST_GAIN * at.objective:
-                break
+            count.together = gain > LEAST_GAIN * at.objective
             self._pause()
 
     def _choose(self, active: ActiveRows) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bigsvm.training.active import ActiveRows
 
 SMALLEST_RANK = 64
-SQUARES = PARTS + 4
+SQUARES = 2 * PARTS + 4
 """Of the rank, how many there are of 4 bytes at once beside the model."""
 
 

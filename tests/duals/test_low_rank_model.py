@@ -74,6 +74,31 @@ def test_no_variable_can_do_better(seed, m, r, scale, boxed):
     assert g[found > given_["lower"]].min(initial=0) > -size
 
 
+def test_variables_without_room_stay_where_their_bounds_are():
+    model, given_ = problem(2, 40, 5)
+    stays = np.arange(40) % 3 == 0
+    for name in ("alpha", "lower", "upper", "ridge"):
+        given_[name] = np.where(stays, 0.0, given_[name])
+    model.rest[stays] = 0.0
+    found = box_optimum(model, **given_)
+    assert not found[stays].any()
+    moving = {name: values[~stays] for name, values in given_.items()}
+    rest = box_optimum(Plain(model.G[~stays], model.rest[~stays]), **moving)
+    np.testing.assert_allclose(found[~stays], rest, atol=1e-9)
+
+
+def test_a_matrix_that_rounding_has_spoilt_leaves_what_is_known():
+    class Spoilt(Plain):
+        def squared(self, places, weights):
+            return -1e9 * len(places) * np.eye(self.rank)
+
+    model, given_ = problem(3, 40, 5)
+    found = box_optimum(Spoilt(model.G, model.rest), **given_)
+    stiff = model.rest + given_["ridge"]
+    alone = given_["alpha"] + given_["gradient"] / stiff
+    np.testing.assert_allclose(found, np.clip(alone, given_["lower"], given_["upper"]))
+
+
 def test_at_the_optimum_nothing_moves():
     model, given_ = problem(1, 40, 5)
     found = box_optimum(model, **given_)

@@ -52,8 +52,8 @@ def plan_of(gram_bytes):
     return TrainingPlan(1, 1, 1, gram_bytes, 1, {}, 1)
 
 
-@pytest.mark.parametrize("capacity", [250, 700])
-def test_each_step_is_uphill_and_outputs_stay_exact(capacity):
+@pytest.mark.parametrize(("capacity", "within"), [(250, 5e-3), (700, 1e-4)])
+def test_each_step_is_uphill_and_outputs_stay_exact(capacity, within):
     X, y = blobs(400)
     problem = Ball(X, y, capacity=capacity)
     alpha, outputs = np.zeros(400), np.zeros(400)
@@ -72,7 +72,7 @@ def test_each_step_is_uphill_and_outputs_stay_exact(capacity):
             before = at.objective
             np.testing.assert_allclose(outputs, (gram(X) + 1) @ alpha, atol=2e-3)
     assert ((alpha == 0) | (np.sign(alpha) == y)).all()
-    np.testing.assert_allclose(at.objective, optimum(X, y), rtol=1e-4)
+    np.testing.assert_allclose(at.objective, optimum(X, y), rtol=within)
 
 
 def test_a_step_that_is_interrupted_changes_nothing():
@@ -196,5 +196,5 @@ def test_an_indefinite_kernel_is_an_error_as_without_them():
 @pytest.mark.parametrize("gram_bytes", [10**5, 10**7, 10**9])
 def test_a_model_takes_no_more_than_the_memory_of_kernel_rows(n_rows, gram_bytes):
     rank = rank_of_model(n_rows, plan_of(gram_bytes))
-    assert 4 * rank * (n_rows + 8 * rank) <= gram_bytes
+    assert 4 * rank * (n_rows + 12 * rank) <= gram_bytes
     assert rank == 0 or SMALLEST_RANK <= rank <= n_rows // 2
