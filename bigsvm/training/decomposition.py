@@ -313,7 +313,10 @@ class Decomposition:
             and self._choice.step_together(active, tol=count.active_tol)
         ):
             if steps is None:
-                steps = ModelSteps(active, self.plan, self._buffer, look=self._watch.look)
+                steps = ModelSteps.of(active, self.plan, self._buffer, look=self._watch.look)
+            if steps is None:
+                count.together = False
+                break
             gain = steps.take(self._watch.look)
             count.n_iter += 1
             at = active.optimality()

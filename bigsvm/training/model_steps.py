@@ -10,7 +10,7 @@ and outputs as exact as a sweep does, whatever the model was.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -46,6 +46,21 @@ class ModelSteps:
     numpy.linalg.LinAlgError
         The kernel is not positive semidefinite.
     """
+
+    @classmethod
+    def of(
+        cls,
+        active: ActiveRows,
+        plan: TrainingPlan,
+        buffer: RowBuffer,
+        *,
+        look: Callable[[], None],
+    ) -> Self | None:
+        """Make it; None where the kernel has no such model. Pair steps need none to go on."""
+        try:
+            return cls(active, plan, buffer, look=look)
+        except np.linalg.LinAlgError:
+            return None
 
     def __init__(
         self,

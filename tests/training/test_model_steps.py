@@ -181,15 +181,19 @@ def test_few_violators_take_pair_steps(steps, monkeypatch):
     assert not steps
 
 
-def test_an_indefinite_kernel_is_an_error_as_without_them():
+def test_an_indefinite_kernel_has_no_model_and_pair_steps_go_on(monkeypatch):
     X, y = blobs(300)
     problem = Ball(X, y, kernel=Sigmoid(gamma=2.0, coef0=-1.0))
     alpha, outputs = np.zeros(300), np.zeros(300)
     with problem.tiles() as tiles:
         rows = WorkingRows(problem.source).at(np.arange(300), lambda: None)
         active = ActiveRows(problem.dual, tiles, rows, np.arange(300), alpha, outputs)
+        given = active, problem.plan, RowBuffer(problem.plan.gram_bytes)
         with pytest.raises(np.linalg.LinAlgError):
-            ModelSteps(active, problem.plan, RowBuffer(problem.plan.gram_bytes), look=lambda: None)
+            ModelSteps(*given, look=lambda: None)
+        assert ModelSteps.of(*given, look=lambda: None) is None
+    monkeypatch.setattr(ModelSteps, "of", lambda *_, look: None)
+    assert Ball(X, y, lack=lambda: 0.0, sampling=20).train().certificate.converged
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 100, 130, 5000, 10**6])

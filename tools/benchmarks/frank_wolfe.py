@@ -65,6 +65,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     speed.add_argument("--data", nargs="+", choices=three, default=list(three))
     speed.add_argument("--repeats", type=int, default=3)
     speed.add_argument("--C", type=float, help="of all data sets; default: a table in the module")
+    speed.add_argument("--gamma", type=float, help="default: 1 / the average squared distance")
     speed.add_argument("--give-up", type=float, default=120.0, help="seconds of LibCVM's way")
 
     growth = commands.add_parser("growth")
@@ -95,7 +96,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     for name in (
         *("seeds", "repeats", "rows", "most_steps", "threads", "C", "give_up", "patience"),
-        "validation_rows",
+        *("gamma", "validation_rows"),
     ):
         value = getattr(options, name, None)
         if value is not None and not value > 0:

@@ -3,8 +3,8 @@
 All train the same rows in one process, in turns, after a tiny problem of each: the exact C-SVC, the
 certified ball, and sampled ones (certify=False). ``LibCVM's way`` is our own code with solver
 "cvm", made to look at one sample a round of which one point joins, as LibCVM does; it is stopped
-after --give-up seconds, and is then what it had become. Gamma is 1 / the average squared distance,
-C that of the table below. Balls have another loss than C-SVC: the same C is not the same model.
+after --give-up seconds, and is then what it had become. Gamma is 1 / the average squared distance
+or --gamma, C that of the table below or --C. Balls have another loss than C-SVC: the same C is not the same model.
 
 mnist is 0-4 against 5-9. Its rows are an array, those of the others CSR; all are float32.
 """
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
         parts = read(name)
         if name == "mnist":
             parts = five_and_more(parts)
-        gamma, penalty = gamma_of(parts.x), options.C or C[name]
+        gamma, penalty = options.gamma or gamma_of(parts.x), options.C or C[name]
         asked = contestants(gamma, penalty, options)
         rounds, found = in_turns(asked, parts, options.repeats)
         calibrations += found
