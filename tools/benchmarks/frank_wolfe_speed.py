@@ -4,7 +4,8 @@ All train the same rows in one process, in turns, after a tiny problem of each: 
 certified ball, and sampled ones (certify=False). ``LibCVM's way`` is our own code with solver
 "cvm", made to look at one sample a round of which one point joins, as LibCVM does; it is stopped
 after --give-up seconds, and is then what it had become. Gamma is 1 / the average squared distance
-or --gamma, C that of the table below or --C. Balls have another loss than C-SVC: the same C is not the same model.
+or --gamma, C that of the table below or --C. Balls have another loss than C-SVC: the same C is not
+the same model.
 
 mnist is 0-4 against 5-9. Its rows are an array, those of the others CSR; all are float32.
 """
