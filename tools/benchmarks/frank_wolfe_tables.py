@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import frank_wolfe_paper as paper
 import numpy as np
 from common import Check, machine, table, verdicts
-from preparations import AS_THEY_ARE, COLUMNS, IMAGES, prepared
+from preparations import AS_THEY_ARE, IMAGES, prepared
 from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.multiclass import OneVsOneClassifier
 from timed_fits import (
@@ -70,7 +70,7 @@ REACH = 1.0
 """Standard errors, of a number of errors, that a point may be behind the best."""
 SIGMAS = tuple(2.0**k for k in range(-3, 4))
 """Factors of gamma where sigma is searched for."""
-WAYS = {"usps": IMAGES, "mnist": IMAGES, "pendigits": COLUMNS}
+WAYS = {"usps": IMAGES, "mnist": IMAGES}
 """How rows may be prepared; those of other data sets stay as they are."""
 PAIRS_ONCE = 2.0
 """What gamma is multiplied by where a sum over pairs of rows, divided by m², has each pair once."""
