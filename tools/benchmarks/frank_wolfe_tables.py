@@ -13,7 +13,7 @@ the paper takes CVM's, which are the same. A random 30 % of the training part is
 times, as often as the paper repeats an experiment: one part is too few to tell neighbours in the
 grid apart, whose accuracies differ by less than it varies. As there, C and σ are searched for
 together in ten folds for usps and pendigits; σ² is that of the others, times or divided by 2, 4 or
-8. How the paper prepared rows it does not say: rows of digits may be as they are or in another way
+8. How the paper prepared rows it does not say: rows of usps may be as they are or in another way
 of ``preparations.py``, which is chosen together with C and learnt of the rows trained on, and σ² is
 that of the rows so prepared. Chosen is what has most rows right over all parts, of equals the first
 preparation, then the smallest gamma, then C. A point that is more than a standard error behind the
@@ -70,7 +70,7 @@ REACH = 1.0
 """Standard errors, of a number of errors, that a point may be behind the best."""
 SIGMAS = tuple(2.0**k for k in range(-3, 4))
 """Factors of gamma where sigma is searched for."""
-WAYS = {"usps": IMAGES, "mnist": IMAGES}
+WAYS = {"usps": IMAGES}
 """How rows may be prepared; those of other data sets stay as they are."""
 PAIRS_ONCE = 2.0
 """What gamma is multiplied by where a sum over pairs of rows, divided by m², has each pair once."""
