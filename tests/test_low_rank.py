@@ -88,6 +88,14 @@ def test_what_it_lacks_is_nothing_where_the_kernel_has_no_more_dimensions():
         assert 0.1 < lack(tiles, rows, 20) < 1
 
 
+def test_rows_close_together_have_one():
+    rng = np.random.default_rng(0)
+    rows = RowsAt(rng.normal(size=(900, 2)).astype(np.float32), np.arange(900))
+    for gamma in (1e-4, 0.02, 0.5):
+        with KernelTiles(RBF(gamma=gamma), offset=1.0) as tiles:
+            assert lack(tiles, rows, 700) < 1e-3
+
+
 def test_an_indefinite_kernel_has_none():
     rows = rows_of(60, 3)
     with KernelTiles(Sigmoid(gamma=2.0, coef0=-1.0)) as tiles:

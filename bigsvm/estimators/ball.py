@@ -38,10 +38,10 @@ def ball_dual(
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
     def lacking() -> float:
-        rows, places = rows_at(_sample(source, None, parameters.seed)[0])
+        size = LARGEST_RANK + TRIED
+        rows, places = rows_at(_sample(source, None, parameters.seed, size=size)[0])
         mixed = np.random.default_rng(parameters.seed).permutation(places)
-        rank = min(LARGEST_RANK, len(places) // 2)
-        return lack(tiles, RowsAt(rows, mixed[: rank + TRIED]), rank)
+        return lack(tiles, RowsAt(rows, mixed), min(LARGEST_RANK, len(places) // 2))
 
     diagonal = 1.0 + tiles.offset
     if not tiles.kernel.is_shift_invariant:
@@ -83,13 +83,17 @@ def mean_distance(
 
 
 def _sample(
-    source: RowSource, sample_weight: NDArray[np.float64] | None, seed: int
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+    seed: int,
+    *,
+    size: int = SAMPLE,
 ) -> tuple[Rows, NDArray[np.float64]]:
     """Take random rows, those of a shuffled store from its beginning, and their weights."""
     n = source.n_rows
-    indices = np.arange(min(n, SAMPLE))
-    if n > SAMPLE and not (source.is_shuffled and source.row_alignment > 1):
-        indices = np.sort(np.random.default_rng(seed).choice(n, SAMPLE, replace=False))
+    indices = np.arange(min(n, size))
+    if n > size and not (source.is_shuffled and source.row_alignment > 1):
+        indices = np.sort(np.random.default_rng(seed).choice(n, size, replace=False))
     rows = source.read(0, len(indices)) if indices[-1] + 1 == len(indices) else source.take(indices)
     weights = np.ones(len(indices)) if sample_weight is None else sample_weight[indices]
     return rows, weights

@@ -117,6 +117,7 @@ class Trainer:
             if not (parameters.certify and reason in ENDS):
                 return search.result(reason)
             start, watch = search.alpha(), search.watch
+            del search  # its core set takes the memory that kernel rows will have
         result = self.decompose(source, dual, plan, start=start, watch=watch, **saved)
         objective = result.certificate.objective
         if isinstance(dual, BallDual) and result.certificate.converged and objective:

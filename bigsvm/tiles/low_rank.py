@@ -23,7 +23,8 @@ LARGEST_RANK = 768
 """Of a model worth its time. Seconds of certified balls with 512, 640, 768 and 1024, a9a, C 1: with
 gamma 1/123 2.4, 1.5, 1.5 and 1.8, with 1 / mean distance 4.5, 3.8, 3.8 and 4.2."""
 ADDED = 1e-6
-"""To the kernel values of landmarks with themselves, of the largest: float32 has no more digits."""
+"""To the kernel values of landmarks with themselves, of the largest: those with other rows, in
+float32, have no more digits."""
 ROWS_AT_ONCE = 1024
 """That are weighted together."""
 LARGEST_TRACE = 1e6
@@ -75,11 +76,7 @@ class LowRank:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
         columns = Columns.of_rows_like(tiles, chosen)
-        among = np.empty((len(landmarks), len(landmarks)), np.float32)
-        tiles.evaluate(chosen, columns, among)
-        inner = among.astype(np.float64)
-        inner[np.diag_indices(len(inner))] += ADDED * float(inner.diagonal().max())
-        lower = np.asfortranarray(cholesky(inner, lower=True), np.float32)
+        lower = np.asfortranarray(cholesky(_among(tiles, chosen), lower=True), np.float32)
 
         def solve(span: slice) -> None:
             # The rows are columns to the solver, which so finds them in its own order.
@@ -141,6 +138,20 @@ class LowRank:
         for number in range(len(parts)):
             found += sums[number]
         return found
+
+
+def _among(tiles: KernelTiles, landmarks: RowsAt) -> NDArray[np.float64]:
+    """Kernel values of landmarks with one another, (r, r), with a little added to the diagonal.
+
+    In float64: of rows close together, float32 leaves none that are positive definite.
+    """
+    r = len(landmarks.places)
+    values = np.empty((r, r))
+    with tiles.exact() as exact:
+        exact.evaluate(landmarks, Columns.of_rows_like(exact, landmarks), values)
+        tiles.n_evaluations += exact.n_evaluations
+    values[np.diag_indices(r)] += ADDED * float(values.diagonal().max())
+    return values
 
 
 def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> float:

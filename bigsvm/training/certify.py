@@ -31,6 +31,8 @@ EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
 ROWS_AT_ONCE = 1 << 15
 """Most vectors whose products with the support rows are summed up together."""
+EVALUATIONS_AT_ONCE = 10**8
+"""Between two looks: of 200 columns a second in one thread."""
 PART = 1 << 12
 """Rows whose outputs of before and after are compared together."""
 DOUBT = 4.0
@@ -90,9 +92,10 @@ class Exact:
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
             columns = self.columns(self.rows(chosen))
-            for first in range(0, len(rows), self._step):
+            step = max(1, min(self._step, EVALUATIONS_AT_ONCE // max(columns.n, 1)))
+            for first in range(0, len(rows), step):
                 self.look()
-                part = slice(first, first + self._step)
+                part = slice(first, first + step)
                 self.tiles.multiply(self.rows(rows[part]), columns, beta[chosen], out[part])
         return out
 

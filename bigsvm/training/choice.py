@@ -202,8 +202,8 @@ class Choice:
         fewest: int,
         rows: NDArray[np.int64] | None = None,
     ) -> bool:
-        few = len(alpha) <= MANY_TOGETHER or not rank_of_model(len(alpha), self._plan)
-        if few or self._whole:
+        most = min(len(alpha), self._plan.active_rows)
+        if self._whole or most <= MANY_TOGETHER or not rank_of_model(most, self._plan):
             return False
         return dual.steps_together(alpha, outputs, at, tol=tol, fewest=fewest, rows=rows)
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 MANY_STEPS, MANY_PER_ROW = 10**6, 1000
 """Pair steps of a working set, or for each of its rows, after which it is looked at from outside
 again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
-LEAST_GAIN = 1e-5
+LEAST_GAIN = 1e-4
 """Of the objective, by which it must rise for another step of all active rows together."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
@@ -519,7 +519,7 @@ class Decomposition:
         )
 
     def _result(self, reason: StopReason) -> TrainingResult:
-        """Return the last point with complete outputs; else the working set's, its gap unknown."""
+        """Return the point of the last sweep; its gap is unknown where it has got on since."""
         state, count = self.state, self.count
         half_swept = count.phase in (Phase.SWEEP, Phase.FILL) and (
             count.rows_done > 0 or count.pieces_done > 0
@@ -534,7 +534,10 @@ class Decomposition:
         elif self._at is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):
             at = self._at
         else:
-            at = self.dual.optimality(alpha, state.outputs)
+            # Steps only raise the objective, and sweeps may be hours apart.
+            alpha = state.current_alpha()
+            if np.array_equal(alpha, state.alpha):
+                at = self.dual.optimality(alpha, state.outputs)
         self._watch.account()
         return conclude(self.dual, state, count, reason=reason, tol=self.tol, alpha=alpha, at=at)
 

@@ -345,6 +345,35 @@ def test_interrupted_later_the_last_sweep_says_where_it_stands():
     assert certificate.objective == pytest.approx(objective, rel=1e-4)
 
 
+def test_interrupted_between_sweeps_what_has_been_gained_since_is_not_lost():
+    X, y = blobs(1200, overlap=1.5)
+    found = []
+    for waited_for in (events.Swept, events.Solving):  # of what comes from the first sweep on
+        swept = Until(lambda event: isinstance(event, events.Swept))
+
+        def is_due(event, swept=swept, waited_for=waited_for):
+            swept.listen(event)
+            return swept.reached and isinstance(event, waited_for)
+
+        until = Until(is_due)
+        limits = Limits(interrupted=until)
+        run = decomposition(X, y, C=1e3, tol=1e-6, limits=limits, listener=until.listen)
+        found.append(run.run())
+    at_sweep, later = found
+    for result in found:
+        assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        assert result.certificate.n_sweeps == 1
+    assert at_sweep.certificate.gap > 0
+    for name in ("gap", "objective", "duality_gap"):
+        assert getattr(later.certificate, name) is None
+    objectives = [
+        definition(X, y, dense_alpha(result, len(y)), result.thresholds[0], C=1e3)[0]
+        for result in found
+    ]
+    assert objectives[0] == pytest.approx(at_sweep.certificate.objective, rel=1e-4)
+    assert objectives[1] > 1.001 * objectives[0]
+
+
 def test_resumed_in_less_memory_a_large_working_set_is_given_up(tmp_path):
     X, y = blobs(1200, overlap=1.5)
     until = Until(lambda event: isinstance(event, events.Swept) and event.sweep == 1)
