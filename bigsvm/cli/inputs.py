@@ -133,7 +133,7 @@ def opened(
             if n_features is not None and f"n_features={n_features}" in str(error):
                 raise DataError(
                     f"{source} has an index past the {n_features} columns of the training data; "
-                    "give rows with its features"
+                    "give rows with its features, or convert the training data with --features"
                 ) from error
             raise
         interruption.check()

@@ -103,12 +103,18 @@ def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:
     for item in given:
         label, colon, weight = item.rpartition(":")
         try:
-            if not colon or float(label) in weights:
+            if not colon:
                 raise ValueError
+            is_new = float(label) not in weights
             weights[float(label)] = float(weight)
         except ValueError:
             raise ParameterError(
                 f"--class-weight {item!r} is not understood; give 'balanced' alone, or "
                 "LABEL:WEIGHT once for each label: --class-weight -1:1 --class-weight +1:5"
             ) from None
+        if not is_new:
+            raise ParameterError(
+                f"--class-weight {item!r} gives the label {float(label):g} a second weight; give "
+                "one for each label"
+            )
     return weights

@@ -99,6 +99,8 @@ def _check_no_input(path: Path, source: str, model: Path, option: str) -> None:
 
 
 def _check_place(path: Path, what: str, error: type[BigsvmError]) -> None:
+    if str(path) == "-":
+        raise error(f"- is no file; name one to write the {what} to")
     if path.is_dir():
         raise error(f"{path} is a folder; name the file to write the {what} to")
     if path.exists() and not path.is_file():

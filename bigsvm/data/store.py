@@ -57,6 +57,9 @@ class Store:
         self._arrays = arrays
         self.rows: RowSource = StoreRows(path, attributes, arrays)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self.path), self.attributes.fingerprint)
+
     def labels(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """Labels of the rows ``start … stop - 1``, (m,) float64, as they were given."""
         return self._read("y", start, stop)
@@ -139,7 +142,7 @@ class StoreRows(RowSource):
         self._indptr: NDArray[np.int64] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self._path), self._attributes.fingerprint)
+        return _reopen_rows, (str(self._path), self._attributes.fingerprint)
 
     @property
     def bytes_read(self) -> int:
@@ -288,12 +291,16 @@ def _read_block(rows: StoreRows, block_info: dict[Any, Any]) -> Rows:
     return rows.read(start, stop)
 
 
-def _reopen(path: str, fingerprint: str) -> RowSource:
+def _reopen(path: str, fingerprint: str) -> Store:
     """Open the store again, in another process."""
     store = open_store(path)
     if store.attributes.fingerprint != fingerprint:
         raise StoreError(f"{path}: was replaced by a store with other content since it was opened")
-    return store.rows
+    return store
+
+
+def _reopen_rows(path: str, fingerprint: str) -> RowSource:
+    return _reopen(path, fingerprint).rows
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:

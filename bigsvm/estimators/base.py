@@ -65,7 +65,9 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             (n, d). A store brings its labels and weights, and what it was scaled by, which
             predictions of rows that are not scaled then apply.
         y : (n,) array
-            Labels or targets; ignored where there is one class only.
+            Labels or targets; ignored where there is one class only. Those of a store are its own;
+            others are to be in its order, which is that of the input only if `original_rows` of
+            the store says so.
         sample_weight : (n,) array, optional
             In [0, ∞).
 
@@ -111,7 +113,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         given = self.get_params(deep=False)
         return TrainingParameters(
             formulation=self._formulation,
-            seed=given["random_state"] or 0,
+            seed=_seed(self.random_state),
             cache_dir=_path("cache_dir", self.cache_dir),
             threads=None if self.n_jobs in (None, -1) else self.n_jobs,
             checkpoint=_path("checkpoint", self.checkpoint),
@@ -256,6 +258,13 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         tags.input_tags.pairwise = self.kernel == Precomputed.name
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
+
+
+def _seed(given: Any) -> Any:
+    """Give a number to seed with: drawn from a generator of NumPy's; others as they are."""
+    if isinstance(given, np.random.RandomState):
+        return int(given.randint(np.iinfo(np.int32).max))
+    return 0 if given is None else given
 
 
 def _path(name: str, given: Any) -> str | None:

@@ -152,10 +152,14 @@ def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDAr
     """
     classes = _classes_of(labels, n_rows)
     if len(classes) != 2:
+        if len(classes) == 1:
+            raise DataError(
+                f"y has one class only ({classes[0]}); two are needed, or more: give rows of others"
+            )
         listed = ", ".join(str(label) for label in classes[:5])
         raise DataError(
-            f"Only binary classification is supported. The type of the target is "
-            f"{'one class' if len(classes) == 1 else 'multiclass'}: y has {len(classes)} class(es) "
+            f"Only binary classification is supported. The type of the target is multiclass: y has "
+            f"{len(classes)} classes "
             f"({listed}{', …' if len(classes) > 5 else ''}); two are needed"
         )
     return classes, (labels == classes[1]).astype(np.int8)

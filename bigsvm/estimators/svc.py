@@ -82,7 +82,7 @@ class SVC(Classifier):
     n_jobs : int or None
         Threads; None is all processors this process may use. A lazy prediction has as many as the
         Dask scheduler that computes it.
-    random_state : int or None
+    random_state : int, numpy.random.RandomState or None
         Seed of the random samples training starts from, and of the choice among more violating rows
         than a working set holds; None is 0, so that a fit is repeatable.
 

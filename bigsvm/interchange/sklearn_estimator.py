@@ -13,6 +13,7 @@ from bigsvm.pairs import libsvm_coefficients
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from sklearn.base import BaseEstimator
 
     from bigsvm.data.scaler import Scaler
     from bigsvm.models import KernelExpansion
@@ -27,8 +28,12 @@ KINDS = {
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 
 
-def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
+def to_scikit_learn(
+    model: KernelExpansion | BaseEstimator,
+) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
     """Make a fitted estimator of `sklearn.svm` that predicts as the model does, in float64.
+
+    The model is that of a file, or a fitted estimator of bigsvm's.
 
     Without probabilities: its own are deprecated.
     That of a model trained on scaled rows is the last step of a pipeline, whose first one is a
@@ -40,7 +45,12 @@ def to_scikit_learn(model: KernelExpansion) -> Any:  # noqa: ANN401 (an estimato
         Its kernel is not one of scikit-learn's SVMs', or its rule no vote of pairs.
     """
     from sklearn import svm
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import check_is_fitted
 
+    if isinstance(model, BaseEstimator):
+        check_is_fitted(model, "model_")
+        model = model.model_
     name = model.kind
     if model.kernel.name not in KERNELS or name not in KINDS:
         raise ModelError(f"scikit-learn has no {name} with the kernel {model.kernel.name}")

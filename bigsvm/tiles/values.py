@@ -110,6 +110,10 @@ class KernelValues:
         DataError
         """
         largest = norms.max(initial=0)
+        if np.isnan(largest):
+            raise DataError(
+                "a row has values that are not numbers (NaN); fill them in, or leave it out"
+            )
         if not largest <= self._largest_norm:
             raise DataError(
                 f"a row has the squared length {largest:.4g}, and {self.kernel.name} kernel values "

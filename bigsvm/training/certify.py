@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 EXACT_EVALUATIONS = 2e7
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a tenth of a second."""
-ROWS_AT_ONCE = 1 << 15
+ROWS_AT_ONCE, MOST_WHOLE = 1 << 14, 1 << 15
 """Most vectors whose products with the support rows are summed up together."""
+FEW = 1 << 12
+"""Support rows that take no time whichever way their outputs are summed up."""
 EVALUATIONS_AT_ONCE = 10**8
 """Between two looks: of 200 columns a second in one thread."""
 PART = 1 << 12
@@ -49,7 +51,8 @@ class Exact:
         float64.
     gather : callable
         Rows by their indices, and `look` for the while it takes.
-    rows_at_once : int
+    rows_at_once, whole : int
+        Most rows together, and most where none but they are in memory.
     look : callable
         Called between two parts of the work; raises to end it.
     """
@@ -61,10 +64,12 @@ class Exact:
         gather: Gather,
         *,
         rows_at_once: int,
+        whole: int = 0,
         look: Callable[[], None],
     ) -> None:
         self.source, self.tiles, self._gather = source, tiles, gather
         self._step, self.look = max(1, min(rows_at_once, ROWS_AT_ONCE)), look
+        self._whole = max(min(whole, MOST_WHOLE), self._step)
 
     def rows(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at (m,) int64 `indices`."""
@@ -84,7 +89,8 @@ class Exact:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
         out = np.zeros((len(rows), *beta.shape[1:]))
         support = weighted_rows(beta)
-        if len(support) <= self._step and np.array_equal(rows, support):
+        many = self._step if len(support) <= FEW else self._whole
+        if len(support) <= many and np.array_equal(rows, support):
             values = self.rows(support)
             columns = self.columns(values)
             self.tiles.multiply_symmetric(values, columns, beta[support], out, look=self.look)
@@ -110,6 +116,7 @@ def certify(
     *,
     tol: float,
     rows_at_once: int = ROWS_AT_ONCE,
+    whole: int = 0,
     look: Callable[[], None] = lambda: None,
 ) -> Standing:
     """Look at a point with outputs in float64; polish it first where few rows matter.
@@ -127,8 +134,8 @@ def certify(
         rows of a small problem.
     tol : float
         What the KKT gap should be.
-    rows_at_once : int
-        Most rows that are gathered together.
+    rows_at_once, whole : int
+        Most rows that are gathered together, and where half of their kernel values are enough.
     look : callable
         Called between two parts of the work; where it raises, nothing has changed.
 
@@ -137,7 +144,9 @@ def certify(
     Standing
     """
     with tiles.exact() as exact_tiles:
-        exact = Exact(source, exact_tiles, gather, rows_at_once=rows_at_once, look=look)
+        exact = Exact(
+            source, exact_tiles, gather, rows_at_once=rows_at_once, whole=whole, look=look
+        )
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:

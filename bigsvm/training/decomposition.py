@@ -514,7 +514,8 @@ class Decomposition:
             self.state.alpha,
             self.state.outputs,
             tol=self.tol,
-            rows_at_once=self.plan.exact_rows,
+            rows_at_once=max(1, self.plan.active_rows // 2),
+            whole=self.plan.exact_rows,
             look=look or self._watch.look,
         )
 

@@ -1,6 +1,7 @@
 """`bigsvm train`, run in this process: results, options, errors, checkpoints."""
 
 import json
+import re
 import shlex
 
 import numpy as np
@@ -141,7 +142,7 @@ class TestTrain:
         (tmp_path / "three").write_text("1 1:1\n2 1:2\n3 1:3\n")
         assert answer("train", tmp_path / "three", tmp_path / "m")["classes"] == [1, 2, 3]
         (tmp_path / "one").write_text("1 1:1\n1 1:2\n")
-        assert "y has 1 class" in error_of("train", tmp_path / "one", tmp_path / "m")
+        assert "y has one class only" in error_of("train", tmp_path / "one", tmp_path / "m")
 
     def test_the_store_or_what_to_resume_is_needed(self, tmp_path):
         assert "--resume" in run_here("train", code=2).stderr
@@ -224,3 +225,21 @@ def test_a_run_saved_without_a_hash_is_read(tmp_path):
     record = {"format_version": 1, "bigsvm": "0.1.0", "source": "/s.zarr", "model": "/m"}
     (tmp_path / "run.json").write_text(json.dumps(record))
     assert Run.load(tmp_path) == Run(source="/s.zarr", model="/m")
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    (("1:2", "+1:3"), r"'\+1:3' gives the label 1 a second weight"),
+    (("1:2", "one"), "'one' is not understood"),
+])  # fmt: skip
+def test_class_weights_that_cannot_be(data, tmp_path, given, words):
+    options = [word for weight in given for word in ("--class-weight", weight)]
+    found = error_of("train", data / "train.zarr", tmp_path / "m", *options)
+    assert re.search(words, str(found))
+
+
+def test_predictions_are_not_written_to_a_file_called_minus(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer("train", data / "train.zarr", "m", "--C", "2")
+    found = error_of("predict", data / "train.zarr", "m", "--output", "-")
+    assert "- is no file; name one" in str(found)
+    assert not (tmp_path / "-").exists()

@@ -1,5 +1,7 @@
 """The store: what is written is what is read."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -77,3 +79,12 @@ def test_store_is_read_from_another_directory(store, tmp_path, monkeypatch):
     again = open_store("s.zarr")
     monkeypatch.chdir("/")
     np.testing.assert_array_equal(again.labels(), store.labels())
+
+
+def test_a_store_goes_to_other_processes(tmp_path):
+    X = np.arange(12.0).reshape(4, 3)
+    store = write_store(tmp_path / "s.zarr", X, np.arange(4.0))
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.path == store.path
+    np.testing.assert_array_equal(copy.labels(), store.labels())
+    np.testing.assert_array_equal(copy.rows.read(0, 4), store.rows.read(0, 4))

@@ -2,13 +2,14 @@
 
 import warnings
 
+import dask.array as da
 import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn import svm as peers
 from sklearn.base import clone
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
@@ -361,7 +362,7 @@ def test_one_row(kind, kernel):
 @pytest.mark.parametrize("X", [MOONS[:1], MOONS], ids=["one row", "many"])
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_one_class_is_no_classification(kind, X):
-    with pytest.raises(DataError, match=r"one class: .* two are needed"):
+    with pytest.raises(DataError, match=r"one class only .* two are needed, or more"):
         fitted(kind, X, np.ones(len(X)), None)
 
 
@@ -403,7 +404,7 @@ WRONG_KINDS = {
     "max_iter": [1.5, None, "9"],
     "max_time": ["1h", [3]],
     "n_jobs": ["2", 1.5],
-    "random_state": ["x", 0.5, np.random.RandomState(0), -1],
+    "random_state": ["x", 0.5, np.random.default_rng(0), -1],
 }
 
 
@@ -499,3 +500,22 @@ def test_pairs_of_a_wide_margin_and_without_a_gap_are_told_of_without_a_warning(
     assert model.certificate_["gap"] == 0
     assert np.abs(model.decision_function(X)).max() >= 1
     np.testing.assert_array_equal(model.predict(X), [0, 1, 2])
+
+
+def test_a_generator_seeds_as_the_number_it_gives():
+    X, y = make_classification(300, 5, random_state=0)
+    drawn = int(np.random.RandomState(3).randint(np.iinfo(np.int32).max))
+    one, other = (
+        bigsvm.L2SVC(certify=False, sampling=5, random_state=seed).fit(X, y)
+        for seed in (np.random.RandomState(3), drawn)
+    )
+    np.testing.assert_array_equal(one.support_, other.support_)
+    np.testing.assert_array_equal(one.dual_coef_, other.dual_coef_)
+
+
+def test_rows_that_are_not_numbers_are_called_that_when_predicting():
+    X, y = make_classification(60, 5, random_state=0)
+    model = bigsvm.SVC().fit(X, y)
+    lazy = da.full((4, 5), np.nan, chunks=2)
+    with pytest.raises(DataError, match=r"not numbers \(NaN\)"):
+        model.predict(lazy).compute()

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import make_moons
+from sklearn.exceptions import NotFittedError
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -15,6 +16,15 @@ from .kinds import KINDS
 def moons():
     X, y = make_moons(200, noise=0.3, random_state=0)
     return X, np.where(y == 1, 7, 3)
+
+
+def test_an_estimator_is_as_good_as_its_model(moons):
+    X, y = moons
+    fitted = bigsvm.SVC(gamma=0.7).fit(X, y)
+    one, other = to_scikit_learn(fitted), to_scikit_learn(fitted.model_)
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
+    with pytest.raises(NotFittedError):
+        to_scikit_learn(bigsvm.SVC())
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
