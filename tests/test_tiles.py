@@ -318,12 +318,26 @@ def test_threads_do_not_share_their_scratch():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kernel", [RBF(gamma=1.0), Linear()])
+def test_rows_that_are_not_numbers_are_refused(kernel, sparse):
+    rows = np.ones((4, 2))
+    wrong = rows.copy()
+    wrong[2, 0] = np.nan
+    convert = sp.csr_array if sparse else np.asarray
+    with tiles_for(kernel) as tiles:
+        with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
+            Columns(tiles, convert(wrong), sparse_partners=sparse)
+        with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
+            evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(("kernel", "value"), [
     (RBF(gamma=1.0), 2e19), (Linear(), 3e19), (Polynomial(gamma=1.0, degree=3), 1e7),
-    (RBF(gamma=1.0), np.nan), (Linear(), np.inf),
+    (Linear(), np.inf),
 ])  # fmt: skip
 def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
-    """NaN would otherwise go from one row into every output."""
+    """They would otherwise go from one row into every output."""
     rows = np.ones((4, 2))
     wrong = rows.copy()
     wrong[2, 0] = value

@@ -51,7 +51,8 @@ def test_a_store_of_them(tmp_path):
 
 @pytest.mark.parametrize("make", [
     lambda: SVC(loss="squared_hinge", kernel="linear", max_iter=MOST_STEPS),
-    lambda: NuSVC(nu=0.3, kernel="linear", max_iter=MOST_STEPS),
+    # A quarter of the rows cannot be told apart: with little more, rounding decides on a margin.
+    lambda: NuSVC(nu=0.6, kernel="linear", max_iter=MOST_STEPS),
     lambda: SVC(multiclass="ovr", kernel="linear", max_iter=MOST_STEPS),
     lambda: SVR(epsilon=0.1, kernel="linear", max_iter=MOST_STEPS),
     lambda: NuSVR(nu=0.3, kernel="linear", max_iter=MOST_STEPS),
