@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import os
+import select
 import sys
 import zlib
 from contextlib import contextmanager
@@ -71,6 +72,38 @@ class _ZstdStream(io.RawIOBase):
         target[:n] = self._ready[:n]
         self._ready = self._ready[n:]
         return n
+
+
+class _Awaited(io.RawIOBase):
+    """A file descriptor, read when there is something to read; it stays open.
+
+    A signal that comes just before a read begins to wait is noticed by nobody until something has
+    been read, which of a pipe may be never. Waiting ends now and then instead.
+    """
+
+    _SECONDS = 0.25
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        while not select.select([self._fd], [], [], self._SECONDS)[0]:
+            pass
+        target = memoryview(buffer).cast("B")
+        piece = os.read(self._fd, len(target))
+        target[: len(piece)] = piece
+        return len(piece)
+
+
+def _standard_input() -> IO[bytes]:
+    try:
+        fd = sys.stdin.fileno()
+    except (OSError, ValueError):  # something else has taken its place
+        return sys.stdin.buffer
+    return io.BufferedReader(_Awaited(fd), 1 << 20)
 
 
 class ByteStream:
@@ -180,7 +213,8 @@ def open_source(source: Source) -> Iterator[ByteStream]:
     """
     text = os.fspath(source)
     if text == STANDARD_INPUT:
-        yield ByteStream("standard input", raw=sys.stdin.buffer, text=sys.stdin.buffer)
+        stream = _standard_input()
+        yield ByteStream("standard input", raw=stream, text=stream)
         return
     size = source_size(text)
     try:

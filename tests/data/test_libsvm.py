@@ -4,7 +4,9 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import random
+import select
 import sys
 
 import numpy as np
@@ -233,12 +235,33 @@ def test_extension_that_lies(write, extension):
 
 
 def test_standard_input(monkeypatch):
-    class Piped:
-        buffer = io.BytesIO(b"1 1:2\n2 oops\n")
-
-    monkeypatch.setattr(sys, "stdin", Piped)
+    text = io.TextIOWrapper(io.BytesIO(b"1 1:2\n2 oops\n"))
+    monkeypatch.setattr(sys, "stdin", text)  # it has no number
     with pytest.raises(ParseError, match=r"standard input:2:3: 'oops'"):
         read("-")
+
+
+def test_standard_input_that_has_nothing_yet(monkeypatch):
+    """Whoever waits for it looks up now and then: a signal may have come just before."""
+    source, target = os.pipe()
+    looked = []
+    select_now = select.select
+
+    def select_once(*arguments):
+        looked.append(arguments)
+        if len(looked) == 3:
+            os.write(target, b"1 1:2\n2 oops\n")
+        if len(looked) > 3:
+            os.close(target)
+            monkeypatch.setattr(select, "select", select_now)
+        return select_now(*arguments[:3], 0.0)
+
+    with os.fdopen(source) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(select, "select", select_once)
+        with pytest.raises(ParseError, match=r"standard input:2:3: 'oops'"):
+            read("-")
+    assert len(looked) > 3
 
 
 def test_source_that_is_not_there(tmp_path):
