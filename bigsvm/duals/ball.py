@@ -69,8 +69,8 @@ ROUNDING = 1e-4
 """Share of D by which float32 may make R too small: sums of 1000 products lose 6e-5 at worst."""
 LARGEST_LACK = 0.25
 """Rows step together if a model of low rank lacks less of K_ii, in units of 1 / mean C_i. Seconds
-without and with one of rank 1024, and what it lacks: magic04 (19 020 rows), C 1 and 32, 3.5 and 1.2,
-2.9 and 1.2 (0.003, 0.1); a9a, C 1, gamma 1/123 and 1 / mean distance, 3.2 and 1.6, 5.3 and 3.8
+without and with one of rank 1024, and what it lacks: magic04 (19 020 rows), C 1 and 32, 3.5, 1.2,
+2.9, 1.2 (0.003, 0.1); a9a, C 1, gamma 1/123 and 1 / mean distance, 3.2 and 1.6, 5.3 and 3.8
 (0.002, 0.12); a9a, C 32, 5.4 and 16 (3.8)."""
 PAIRS_TOL = 0.1
 """Share of the goal at which pairs that differ by so little are not moved any more."""
