@@ -80,12 +80,22 @@ def test_threads_do_not_change_a_bit():
         np.testing.assert_array_equal(one, other)
 
 
+def lack_of(tiles, rows, rank, tried):
+    """Of a model by itself, on the rows that are no landmarks of the largest one."""
+    model = LowRank(tiles, rows, np.arange(rank), np.empty((len(rows.places), rank), np.float32))
+    return model.rest[tried:].mean()
+
+
 def test_what_it_lacks_is_nothing_where_the_kernel_has_no_more_dimensions():
     rows = rows_of(80, 3)
     with KernelTiles(Linear()) as tiles:
-        assert lack(tiles, rows, 20) < 1e-4
+        assert lack(tiles, rows, 20)[-1] < 1e-4
     with KernelTiles(RBF(gamma=3.0)) as tiles:
-        assert 0.1 < lack(tiles, rows, 20) < 1
+        found = lack(tiles, rows, 20)
+        assert 0.1 < found[-1] < found[0] < 1
+        assert (np.diff(found) <= 0).all()
+        for rank in (1, 7, 20):
+            np.testing.assert_allclose(found[rank - 1], lack_of(tiles, rows, rank, 20), rtol=1e-3)
 
 
 def test_rows_close_together_have_one():
@@ -93,13 +103,13 @@ def test_rows_close_together_have_one():
     rows = RowsAt(rng.normal(size=(900, 2)).astype(np.float32), np.arange(900))
     for gamma in (1e-4, 0.02, 0.5):
         with KernelTiles(RBF(gamma=gamma), offset=1.0) as tiles:
-            assert lack(tiles, rows, 700) < 1e-3
+            assert lack(tiles, rows, 700)[-1] < 1e-3
 
 
 def test_an_indefinite_kernel_has_none():
     rows = rows_of(60, 3)
     with KernelTiles(Sigmoid(gamma=2.0, coef0=-1.0)) as tiles:
-        assert lack(tiles, rows, 30) == math.inf
+        assert (lack(tiles, rows, 30) == math.inf).all()
         with pytest.raises(np.linalg.LinAlgError):
             LowRank(tiles, rows, np.arange(30), np.empty((60, 30), np.float32))
 

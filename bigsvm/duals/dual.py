@@ -230,7 +230,6 @@ class Dual(ABC, Generic[At]):
         *,
         tol: float,
         fewest: int,
-        rows: NDArray[np.int64] | None = None,
     ) -> bool:
         """Whether more rows than `fewest` violate by more than `tol`, and can step together.
 
@@ -238,6 +237,11 @@ class Dual(ABC, Generic[At]):
         rank is near enough.
         """
         return False
+
+    @property
+    def model_rank(self) -> int:
+        """Rank of a kernel near enough for rows to step together; 0 where they cannot."""
+        return 0
 
     def model_optimum(
         self, model: LowRank, alpha: Values, gradient: Values, rows: NDArray[np.int64]
@@ -344,6 +348,13 @@ class Dual(ABC, Generic[At]):
         error : float
             By how much any output may be wrong.
         """
+
+    def is_certain(self, alpha: Values, outputs: Values, *, tol: float, error: float) -> bool:
+        """Whether the gap is no more than `tol` whatever outputs no further off than `error` are.
+
+        Nothing but the objectives hangs on them then. The arguments are those of `doubtful`.
+        """
+        return False
 
     def newton(
         self,

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     F8 = NDArray[np.float64]
 
-ROUNDS, RESOLUTION = 100, 1e-12
-"""Of Newton's method; usual are 3 to 8. Rounding may have a few variables change for ever: a round
-by which φ has fallen by no more than this share is the last."""
+ROUNDS, RESOLUTION = 100, 1e-9
+"""Of Newton's method; usual are 3 to 6. A round by which φ has fallen by no more than this share of
+all that it has fallen by is the last."""
 HALVINGS, ENOUGH = 20, 1e-4
 """Most of a step, and the share of what φ would fall by at the first slope that it has to."""
 
@@ -67,7 +67,8 @@ def box_optimum(
 
     v, along = np.zeros(model.rank), np.zeros(len(alpha))
     inner = np.eye(model.rank, order="F")
-    before, height = np.ones(len(alpha), np.int8), phi(v, along)
+    before, top = np.ones(len(alpha), np.int8), phi(v, along)
+    height = top
     for _ in range(ROUNDS):
         x = best(along)
         now = sides(x)
@@ -92,7 +93,7 @@ def box_optimum(
         else:  # no more than rounding is left
             break
         v, along = v + length * step, along + length * onwards
-        is_last = height - reached <= RESOLUTION * abs(height)
+        is_last = height - reached <= RESOLUTION * (top - reached)
         height = reached
         if is_last or (length == 1.0 and (sides(best(along)) == now).all()):
             break

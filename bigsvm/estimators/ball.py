@@ -37,7 +37,7 @@ def ball_dual(
 ) -> BallDual:
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
-    def lacking() -> float:
+    def lacking() -> NDArray[np.float64]:
         size = LARGEST_RANK + TRIED
         rows, places = rows_at(_sample(source, None, parameters.seed, size=size)[0])
         mixed = np.random.default_rng(parameters.seed).permutation(places)
@@ -49,7 +49,8 @@ def ball_dual(
         columns = Columns(tiles, rows, sparse_partners=source.is_sparse)
         diagonal = float(tiles.values.diagonal(columns).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
-    return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest, lacking)
+    lack_of = None if parameters.working_set == "all" else lacking
+    return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest, lack_of)
 
 
 def mean_distance(

@@ -69,8 +69,9 @@ class L2SVC(Classifier):
     converged_ : bool
         Whether a full sweep has certified `ball_tol`.
     gap_ : float or None
-        Frank-Wolfe gap in units of the margin: how far the farthest point is outside; None where
-        nothing is certified. What it has to be is ``certificate_["tol"]``.
+        Of the ball, in units of the margin: how far the farthest point is outside, or ten times
+        the share that the duality gap is of the objective (`bigsvm.duals.ball`), whichever is less;
+        None where nothing is certified. What it has to be is ``certificate_["tol"]``.
     stop_reason_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int

@@ -11,7 +11,7 @@ WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
 CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
 REDUCTIONS = ("ovo", "ddag", "ovr")
 """Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
-_GAPS = dict.fromkeys(BALLS, "Frank-Wolfe gap") | {"crammer-singer": "largest violation"}
+_GAPS = dict.fromkeys(BALLS, "gap of the ball") | {"crammer-singer": "largest violation"}
 
 
 def gap_name(formulation: str) -> str:

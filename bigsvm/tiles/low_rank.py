@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import cholesky
-from scipy.linalg.blas import dsyrk, ssyrk, strsm
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.blas import dsyrk, ssyrk
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.tiles.columns import Columns
@@ -76,11 +76,12 @@ class LowRank:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
         columns = Columns.of_rows_like(tiles, chosen)
-        lower = np.asfortranarray(cholesky(_among(tiles, chosen), lower=True), np.float32)
+        # Products with the inverse take less than half the time of solving for the rows.
+        lower = cholesky(_among(tiles, chosen), lower=True)
+        turned = solve_triangular(lower, np.eye(len(lower)), lower=True).T.astype(np.float32)
 
         def solve(span: slice) -> None:
-            # The rows are columns to the solver, which so finds them in its own order.
-            strsm(1.0, lower, out[span].T, lower=1, overwrite_b=1)
+            out[span] = out[span] @ turned
 
         for first in range(0, len(out), PARTS * ROWS_AT_ONCE):
             look()
@@ -90,6 +91,8 @@ class LowRank:
         diagonal = tiles.values.diagonal(Columns.of_rows_like(tiles, rows))
         self._norms = np.einsum("ij,ij->i", out, out).astype(np.float64)
         self.rest = np.maximum(diagonal - self._norms, 0.0)
+        edges = np.linspace(0, len(out), PARTS + 1).astype(int)
+        self._parts = [slice(*pair) for pair in itertools.pairwise(edges)]
 
     @property
     def rank(self) -> int:
@@ -98,13 +101,24 @@ class LowRank:
 
     def times(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
         """``G v``, (m,)."""
-        found: NDArray[np.float64] = (self._factor @ v.astype(np.float32)).astype(np.float64)
+        found, rounded = np.empty(len(self._factor)), v.astype(np.float32)
+
+        def one(span: slice) -> None:
+            found[span] = self._factor[span] @ rounded
+
+        self._tiles.share_out(one, self._parts)
         return found
 
     def transposed_times(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``Gᵀ x``, (r,)."""
-        found: NDArray[np.float64] = (x.astype(np.float32) @ self._factor).astype(np.float64)
-        return found
+        found, rounded = np.zeros((PARTS, self.rank)), x.astype(np.float32)
+
+        def one(span: slice) -> None:
+            found[self._parts.index(span)] = rounded[span] @ self._factor[span]
+
+        self._tiles.share_out(one, self._parts)
+        total: NDArray[np.float64] = found.sum(axis=0)
+        return total
 
     def squared(
         self, places: NDArray[np.int64], weights: NDArray[np.float64]
@@ -154,17 +168,21 @@ def _among(tiles: KernelTiles, landmarks: RowsAt) -> NDArray[np.float64]:
     return values
 
 
-def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> float:
-    """Mean of what a model of this rank lacks of K_ii; the first `rank` rows are its landmarks.
+def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> NDArray[np.float64]:
+    """Mean of what models of rank 1 to `rank` lack of K_ii, (rank,); landmarks are the first rows.
 
     Infinite where K is not positive semidefinite.
     """
-    m = len(rows.places)
+    factor = np.empty((len(rows.places), rank), np.float32)
     try:
-        model = LowRank(tiles, rows, np.arange(rank), np.empty((m, rank), np.float32))
+        model = LowRank(tiles, rows, np.arange(rank), factor)
     except np.linalg.LinAlgError:
-        return math.inf
-    return float(model.rest[rank:].mean())
+        return np.full(rank, np.inf)
+    # Columns of G do not hang on those after them.
+    squares = np.square(factor[rank:], dtype=np.float64).mean(axis=0)
+    after = np.cumsum(squares[::-1])[::-1] - squares
+    found: NDArray[np.float64] = after + float(model.rest[rank:].mean())
+    return found
 
 
 def _spans(start: int, stop: int) -> list[slice]:

@@ -62,10 +62,9 @@ CROWDED = 1.5
 follows it is a pass over the active rows with all that moved, the free rows above all. Seconds for
 a million rows of regression in 500 MB, 108 006 support vectors, with 1, 1.5 and 2.2: more than 500,
 138 and 163."""
-MANY_TOGETHER, FEWER_TOGETHER = 12_000, 8
-"""More violators than the one begin to step together where they can, until fewer are left than the
-share that the other is of the active rows. Seconds without and with fewer: a6a (11 220 rows), C 1,
-0.65 and 1.1, a7a (16 100) 1.3 and 1.4; with more see `duals.ball.LARGEST_LACK`."""
+MANY_TOGETHER = 4000
+"""More violators step together where they can. Seconds without and with fewer: a6a (11 220 rows),
+C 1, 0.65 and 1.1, a7a (16 100) 1.3 and 1.4; with more see `duals.ball.LARGEST_LACK`."""
 TOGETHER_FILL = 1.15
 """So many times the free and violating rows are active where they step together: for one that is
 left out and comes to violate another round is needed."""
@@ -146,6 +145,7 @@ class Choice:
         at: Standing,
         *,
         swept: bool,
+        together: bool,
     ) -> NDArray[np.int64]:
         """Choose the active rows, ascending.
 
@@ -156,6 +156,8 @@ class Choice:
             Of this point.
         swept : bool
             Whether there has been a sweep over all rows.
+        together : bool
+            Whether they step together.
         """
         scope = len(alpha)
         if self._whole:
@@ -165,9 +167,6 @@ class Choice:
             fewest, most = (int(share * scope) for share in BAND)
             band = (fewest, min(most, self._plan.active_rows))
         tol = self.active_tol(scope, at)
-        together = self._step_together(
-            self._dual, alpha, outputs, at, tol=tol, fewest=MANY_TOGETHER
-        )
         one_set = self._in_core and not self._dual.columns and not together
         return self._dual.select(
             alpha,
@@ -183,29 +182,20 @@ class Choice:
             rng=self._rng,
         )
 
-    def step_together(self, active: ActiveRows, *, tol: float) -> bool:
-        """Whether so many active rows violate by more than `tol` that all of them step together."""
-        fewest = max(MANY_TOGETHER, len(active)) // FEWER_TOGETHER
-        return self._step_together(
-            active.dual, active.alpha, active.outputs, active.optimality(),
-            tol=tol, fewest=fewest, rows=active.indices,
-        )  # fmt: skip
-
-    def _step_together(
-        self,
-        dual: Dual[Any],
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Standing,
-        *,
-        tol: float,
-        fewest: int,
-        rows: NDArray[np.int64] | None = None,
+    def steps_together(
+        self, alpha: NDArray[np.float64], outputs: NDArray[np.float64], at: Standing
     ) -> bool:
-        most = min(len(alpha), self._plan.active_rows)
-        if self._whole or most <= MANY_TOGETHER or not rank_of_model(most, self._plan):
+        """Whether so many rows of the scope violate that the active ones step together.
+
+        The arguments are those of `active_rows`.
+        """
+        dual, most = self._dual, min(len(alpha), self._plan.active_rows)
+        if self._whole or most <= MANY_TOGETHER:
             return False
-        return dual.steps_together(alpha, outputs, at, tol=tol, fewest=fewest, rows=rows)
+        tol = self.active_tol(len(alpha), at)
+        return dual.steps_together(alpha, outputs, at, tol=tol, fewest=MANY_TOGETHER) and bool(
+            rank_of_model(most, self._plan, wanted=dual.model_rank)
+        )
 
     @property
     def by_columns(self) -> bool:

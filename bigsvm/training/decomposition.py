@@ -189,7 +189,6 @@ class Decomposition:
     def _select(self) -> None:
         """Score the rows of the scope; stop if all are optimal, else choose the active ones."""
         count = self.count
-        count.together = True
         alpha, outputs = self._of_scope()
         at = self._at = self.dual.optimality(alpha, outputs)
         self.tol = self.dual.goal(self._asked, at)
@@ -215,7 +214,10 @@ class Decomposition:
             count.sub_steps, count.sub_tol, count.rows_done = 0, found.tol, 0
             count.phase = Phase.SOLVE if len(found.places) else Phase.SWEEP
             return
-        active = self._choice.active_rows(alpha, outputs, at, swept=count.n_sweeps > 0)
+        count.together = self._choice.steps_together(alpha, outputs, at)
+        active = self._choice.active_rows(
+            alpha, outputs, at, swept=count.n_sweeps > 0, together=count.together
+        )
         self.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
         ).without_working_set()
@@ -305,25 +307,21 @@ class Decomposition:
         return self._choose(active)
 
     def _step_together(self, active: ActiveRows) -> None:
-        """Have all active rows step together while very many violate; see `ModelSteps`."""
+        """Have all active rows step together while they gain by it; see `ModelSteps`."""
         count, steps = self.count, None
-        while (
-            count.together
-            and self._watch.steps_allowed()
-            and self._choice.step_together(active, tol=count.active_tol)
-        ):
+        while count.together and self._watch.steps_allowed():
             if steps is None:
                 steps = ModelSteps.of(active, self.plan, self._buffer, look=self._watch.look)
             if steps is None:
                 count.together = False
                 break
-            gain = steps.take(self._watch.look)
+            gain = steps.take(self._watch.look, tol=count.active_tol)
             count.n_iter += 1
             at = active.optimality()
             # What is asked for may hang on the point, which is another one now.
             count.active_tol = self._choice.active_tol(count.scope, at)
             self.listener(events.Solving(len(active), count.n_iter, at.gap))
-            count.together = gain > LEAST_GAIN * at.objective
+            count.together = gain > LEAST_GAIN * at.objective and at.gap > count.active_tol
             self._pause()
 
     def _choose(self, active: ActiveRows) -> bool:

@@ -19,6 +19,7 @@ from bigsvm.data.random_rows import RandomRows
 from bigsvm.duals.ball import Solver
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
+from bigsvm.training.choice import MANY_TOGETHER
 from bigsvm.training.core_set import CoreSet
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.saving import Saver
@@ -57,6 +58,8 @@ WORTH_CERTIFYING = 0.08
 """Share of all rows in the core set from which a sweep costs no more than to look for others. Of
 certified training the seconds with all that fit, 0.125, 0.06 and 0.03: a9a, C 1, 4.4, 2.6, 2.8 and
 3.7; floors of kernel values, mnist, C 64: 4.83, 4.15, 3.26 and 3.00; w8a finds it before."""
+SHOWING = 256
+"""Points of a core set that show how many rows are outside."""
 FEW_POINTS = 2048
 """Of which a core set is always worth while."""
 MOST_ROWS = 1 << 14
@@ -81,12 +84,15 @@ class Farthest(NamedTuple):
         The least of those rows of a sample that are in the core set already.
     looked_at : list
         All rows that were looked at, with their indices, where they are few enough to be held.
+    share_outside : float
+        Of the rows that were looked at.
     """
 
     indices: NDArray[np.int64]
     products: NDArray[np.float64]
     of_core: NDArray[np.float64]
     looked_at: list[tuple[NDArray[np.int64], RowsAt]]
+    share_outside: float
 
     def rows(self, indices: NDArray[np.int64]) -> Rows | None:
         """Rows at ascending `indices`; None where they are not held."""
@@ -146,7 +152,7 @@ class SampledSearch:
         self._tol, self._listener = ball_tol, listener
         self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
         self._sample = sample_size(sampling, source.n_rows)
-        self._seed = seed
+        self._seed, self._certify = seed, certify
         capacity = largest_core(plan)
         if certify:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
@@ -267,7 +273,7 @@ class SampledSearch:
         n_samples = max(1, min(n_samples, most))
         n_rows = n_samples * self._sample
         energy, goal = self.core.energy, self._goal()
-        found = self._farthest(rows, n_samples, take)
+        found = self._farthest(rows, n_samples, take, limit=energy - goal)
         outside = energy - found.products > goal
         farthest = min(found.products.min(), found.of_core.min())
         self._gap = max(float(energy - farthest), 0.0)
@@ -278,6 +284,8 @@ class SampledSearch:
             self.count.rows_drawn += n_rows
             self._tell()
             return StopReason.SAMPLED
+        if self._is_for_sweeps(found.share_outside):
+            return StopReason.CORE_FULL
         joined = np.unique(found.indices[outside])
         room = self.core.capacity - len(self.core)
         fresh = joined[:room]
@@ -304,13 +312,21 @@ class SampledSearch:
             self.count.core_exact = len(core)
         core.spare()
 
-    def _farthest(self, rows: RandomRows, n_samples: int, take: int) -> Farthest:
-        """Find the farthest rows of each of some samples, in the core set and not."""
+    def _is_for_sweeps(self, share_outside: float) -> bool:
+        """Whether so many rows are outside that they had better step together."""
+        many = share_outside * self._source.n_rows > MANY_TOGETHER
+        return self._certify and len(self.core) >= SHOWING and many and self._dual.model_rank > 0
+
+    def _farthest(self, rows: RandomRows, n_samples: int, take: int, *, limit: float) -> Farthest:
+        """Find the farthest rows of each of some samples, in the core set and not.
+
+        Rows whose product is less than `limit` are outside.
+        """
         formulation, size = self._dual.formulation, self._sample
         shape = (n_samples, take)
         best, least = np.full(shape, -1), np.full(shape, np.inf)
         of_core = np.full(n_samples, np.inf)
-        done, held = 0, []
+        done, n_outside, held = 0, 0, []
         for indices, values in rows.draw(n_samples * size):
             if n_samples * size <= MOST_ROWS:
                 held.append((indices, values))
@@ -320,6 +336,7 @@ class SampledSearch:
             there = np.flatnonzero(self.core.holds(indices))
             np.minimum.at(of_core, sample[there], self.core.products(indices[there]))
             products[there] = np.inf
+            n_outside += int(np.count_nonzero(products < limit))
             for k in range(sample[0], sample[-1] + 1):
                 part = slice(*np.searchsorted(sample, (k, k + 1)))
                 among = np.append(least[k], products[part])
@@ -327,7 +344,7 @@ class SampledSearch:
                 order = np.argsort(among, kind="stable")[:take]
                 best[k], least[k] = names[order], among[order]
             done += len(indices)
-        return Farthest(best, least, of_core, held)
+        return Farthest(best, least, of_core, held, n_outside / (n_samples * size))
 
     def _tell(self) -> None:
         squared = self._dual.squared_radius(self.core.energy)

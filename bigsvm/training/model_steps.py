@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from bigsvm.tiles.low_rank import LARGEST_RANK, PARTS, LowRank
+from bigsvm.tiles.low_rank import PARTS, LowRank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bigsvm.training.active import ActiveRows
 
 SMALLEST_RANK = 64
+SHARES = (1.0, 0.75, 0.5)
+"""Of the best length for the dual objective, at which the duality gap is looked at."""
 SQUARES = 2 * PARTS + 4
 """Of the rank, how many there are of 4 bytes at once beside the model."""
 
@@ -71,7 +73,7 @@ class ModelSteps:
         look: Callable[[], None],
     ) -> None:
         self._active, m = active, len(active)
-        rank = rank_of_model(m, plan)
+        rank = rank_of_model(m, plan, wanted=active.dual.model_rank)
         buffer.n_touched = max(buffer.n_touched, m * rank)
         # Rows are in random order, or as good as: any will do that are the same after a resumption.
         landmarks = np.arange(rank) * m // rank
@@ -83,8 +85,12 @@ class ModelSteps:
             look=look,
         )
 
-    def take(self, look: Callable[[], None]) -> float:
-        """Take a step; returns by how much the objective has risen."""
+    def take(self, look: Callable[[], None], *, tol: float = 0.0) -> float:
+        """Take a step; returns by how much the objective has risen.
+
+        It is as long as makes the objective largest, but for one that ends at a gap of `tol`: then
+        the duality gap is least. The primal objective is far less flat than the dual one.
+        """
         active = self._active
         dual, rows = active.dual, active.indices
         gradient = dual.gradient(active.alpha, active.outputs, rows)
@@ -94,6 +100,18 @@ class ModelSteps:
         slope = float(gradient @ change)
         bend = slope - float(dual.gradient(target, active.outputs + added, rows) @ change)
         length = min(slope / bend, 1.0) if slope > 0 and bend > 0 else 0.0
+
+        def standing(length: float) -> tuple[float, float]:
+            """Gap and duality gap there."""
+            alpha = active.alpha + length * change
+            at = dual.optimality(alpha, active.outputs + length * added, rows=rows)
+            return at.gap, at.duality_gap
+
+        if length > 0:
+            tried = [share * length for share in SHARES]
+            shortened = _least(*((one, standing(one)[1]) for one in tried))
+            if standing(shortened)[0] <= tol:
+                length = shortened
         if length == 1.0:
             active.alpha[:] = target
         else:
@@ -102,9 +120,18 @@ class ModelSteps:
         return length * (slope - 0.5 * length * bend)
 
 
-def rank_of_model(n_rows: int, plan: TrainingPlan) -> int:
-    """Largest rank that there is memory for; 0 where it is too small to be of use."""
+def _least(*points: tuple[float, float]) -> float:
+    """Where the parabola through three points, the first being the last, is least between them."""
+    (a, at_a), (b, at_b), (c, at_c) = points
+    slope, steeper = (at_b - at_a) / (b - a), (at_c - at_b) / (c - b)
+    bend = (steeper - slope) / (c - a)
+    best = 0.5 * (a + b - slope / bend) if bend > 0 else points[0][0]
+    return float(np.clip(best, c, a))
+
+
+def rank_of_model(n_rows: int, plan: TrainingPlan, *, wanted: int) -> int:
+    """Rank that there is memory for, of the one `wanted`; 0 where it is too small to be of use."""
     # The largest with (n_rows · rank + SQUARES · rank²) · 4 bytes of kernel rows.
     root = math.sqrt(n_rows**2 + SQUARES * plan.gram_bytes)
-    rank = min(LARGEST_RANK, n_rows // 2, int((root - n_rows) / (2 * SQUARES)))
+    rank = min(wanted, n_rows // 2, int((root - n_rows) / (2 * SQUARES)))
     return rank if rank >= SMALLEST_RANK else 0

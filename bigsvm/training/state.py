@@ -143,8 +143,8 @@ class Counters:
 
     Rows before `scope` take part; `rows_done` of a sweep are done, with `pieces_done` whole parts
     of the support vectors where they are too many at once. `rows_swept` counts all rows that sweeps
-    have passed over, `n_sweeps` those over all rows. `together` says whether the active rows may
-    still step together: not once they have gained nothing by it. `cpu_seconds` are those of the
+    have passed over, `n_sweeps` those over all rows. `together` says whether the active rows step
+    together: not once they have gained nothing by it. `cpu_seconds` are those of the
     process in the passes over rows, `thread_seconds` what its threads could have given there,
     `…_swept` the parts up to the last complete sweep. Of a sampled search: `rows_drawn`, the size
     `core_exact` at which the core set's gradient was last computed from scratch, and the most it
@@ -158,7 +158,7 @@ class Counters:
     rows_done: int = 0
     pieces_done: int = 0
     active_tol: float = 0.0
-    together: bool = True
+    together: bool = False
     rows_drawn: int = 0
     core_exact: int = 1
     drift: float = 0.0

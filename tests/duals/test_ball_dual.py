@@ -6,6 +6,7 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
+from bigsvm.duals import ball
 from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
 from bigsvm.errors import DataError, ParameterError
 
@@ -129,6 +130,97 @@ def test_of_listed_rows_it_is_the_same(problem):
     at = problem.dual.optimality(alpha[listed], outputs[listed], rows=listed)
     assert at.gap == pytest.approx(whole.gap, rel=1e-12)
     assert at.objective == pytest.approx(whole.objective, rel=1e-12)
+
+
+def near(problem, by, seed=3):
+    """Multipliers of those rows, off the optimum by a share of each."""
+    a = naive.l2_svc(problem.tilde)
+    return a * np.exp(by * np.random.default_rng(seed).normal(size=len(a)))
+
+
+@pytest.mark.parametrize("by", [0.3, 1.0, 3.0])
+def test_the_ball_round_the_centre_with_the_losses_encloses_all_points(problem, by):
+    """Points and centre are made of a factor of K and one coordinate a row for its loss."""
+    a, rows = near(problem, by), problem.rows
+    C, y = problem.C[rows], problem.y[rows]
+    values, vectors = np.linalg.eigh(problem.K[np.ix_(rows, rows)])
+    factor = vectors * np.sqrt(np.maximum(values, 0.0))
+    points = np.hstack([y[:, None] * factor, np.diag(1 / np.sqrt(C))])
+    np.testing.assert_allclose(points @ points.T, problem.tilde, atol=1e-9)
+    w = (a * y) @ factor
+    losses = np.maximum(0, 1 - y * (factor @ w))
+    primal = 0.5 * w @ w + 0.5 * C @ losses**2
+    centre = np.append(w, np.sqrt(C) * losses) / (2 * primal)
+    squared = ((points - centre) ** 2).sum(axis=1)
+    assert squared.max() <= problem.dual.largest - 0.5 / primal + 1e-9
+    # No ball is smaller than the radius of the dual tells.
+    R = a @ problem.tilde @ a / a.sum() ** 2
+    assert problem.dual.largest - 0.5 / primal >= problem.dual.largest - R - 1e-9
+
+
+@pytest.mark.parametrize("by", [1e-3, 1e-2])
+def test_near_the_optimum_the_gap_is_that_of_the_losses(problem, by):
+    a, rows = near(problem, by), problem.rows
+    a *= a.sum() / (a @ problem.tilde @ a)
+    y, C, alpha = problem.y[rows], problem.C[rows], problem.signed(a)
+    f = (problem.K @ alpha)[rows]
+    primal = 0.5 * alpha @ problem.K @ alpha + 0.5 * C @ np.maximum(0, 1 - y * f) ** 2
+    R = a @ problem.tilde @ a / a.sum() ** 2
+    at = problem.at(a)
+    share = R * (primal - 0.5 / R) / primal / R
+    assert R - 0.5 / primal == pytest.approx(share * R, rel=1e-6)
+    farthest = 1 - (problem.tilde @ a).min() + (a @ problem.tilde @ a) / a.sum() - 1
+    expected = ball.TIMES * share if share <= ball.LARGEST_SHARE else np.inf
+    assert at.gap == pytest.approx(min(expected, farthest), rel=1e-6, abs=1e-12)
+    assert problem.at(1.3 * a).gap >= at.gap  # it is of the best length
+
+
+@pytest.mark.parametrize("error", [1e-6, 1e-4, 1e-2])
+def test_what_is_certain_holds_whatever_the_outputs_are(problem, error):
+    alpha = problem.signed(near(problem, 1e-5))
+    outputs, rng = problem.K @ alpha, np.random.default_rng(1)
+    tol = 1e-2
+    assert problem.dual.is_certain(alpha, outputs, tol=tol, error=0.0)
+    assert not problem.dual.is_certain(alpha, outputs, tol=1e-9, error=0.0)
+    assert not problem.dual.is_certain(alpha, outputs, tol=tol, error=1.0)
+    if not problem.dual.is_certain(alpha, outputs, tol=tol, error=error):
+        assert error > 1e-6
+        return
+    for wrong in (-error * problem.y, *rng.uniform(-error, error, (20, len(alpha)))):
+        assert problem.dual.optimality(alpha, outputs + wrong).gap <= tol
+
+
+def test_far_from_the_optimum_nothing_is_certain(problem):
+    alpha = problem.signed(problem.somewhere())
+    assert not problem.dual.is_certain(alpha, problem.K @ alpha, tol=10.0, error=0.0)
+    zero = np.zeros(len(alpha))
+    assert not problem.dual.is_certain(zero, zero, tol=10.0, error=0.0)
+
+
+def test_of_some_rows_it_is_their_own_and_not_that_of_a_ray(problem):
+    """The others being fixed, no two of them may be as wrong as one another."""
+    a = 0.5 * naive.l2_svc(problem.tilde)
+    alpha = problem.signed(a)
+    outputs, some = problem.K @ alpha, problem.rows[::2]
+    at = problem.dual.optimality(alpha[some], outputs[some], rows=some)
+    margins = 1 - (problem.tilde @ a)[::2]
+    expected = max(margins.max(), -margins[a[::2] > 0].min(initial=0.0), 0.0)
+    assert at.gap == pytest.approx(expected, rel=1e-9)
+
+
+def lacking(*given):
+    return BallDual(L2SVC(sign=np.array([1, -1], np.int8), C=2.0), lack=lambda: np.array(given))
+
+
+def test_the_rank_of_a_model_is_the_first_that_is_enough():
+    far = np.linspace(0.1, 0.01, 700)
+    assert lacking(*far).model_rank == 700  # times C all lack more than is enough
+    assert lacking(*far[:200], *np.full(100, 1e-3)).model_rank == 256
+    assert lacking(*np.full(300, 1e-3)).model_rank == ball.LEAST_RANK
+    assert lacking(*np.full(50, 1e-3)).model_rank == 50
+    assert lacking(*np.full(300, 0.2)).model_rank == 0
+    assert lacking(np.inf, np.inf).model_rank == 0
+    assert BallDual(L2SVC(sign=np.array([1, -1], np.int8), C=2.0)).model_rank == 0
 
 
 def test_doubtful_are_rows_without_alpha_that_might_be_outside(problem):

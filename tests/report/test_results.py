@@ -115,21 +115,21 @@ def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
     [
         ("c-svc", "KKT gap"),
         ("nu-svr", "KKT gap"),
-        ("l2-svc", "Frank-Wolfe gap"),
-        ("l2-one-class", "Frank-Wolfe gap"),
+        ("l2-svc", "gap of the ball"),
+        ("l2-one-class", "gap of the ball"),
         ("crammer-singer", "largest violation"),
     ],
 )
 def test_a_gap_has_the_name_of_what_it_is(formulation, name):
     lines = dict(certificate_lines(certificate(), formulation=formulation))
-    gaps = {"KKT gap", "Frank-Wolfe gap", "largest violation"} & lines.keys()
+    gaps = {"KKT gap", "gap of the ball", "largest violation"} & lines.keys()
     assert gaps == {name}
     assert lines[name].endswith("(tol 0.001)")
 
 
 def test_a_gap_that_no_sweep_has_found_has_no_tolerance_beside_it():
     said = {**certificate(), "converged": False, "stop_reason": "sampled", "gap": None}
-    shown = dict(certificate_lines(said, formulation="l2-svc"))["Frank-Wolfe gap"]
+    shown = dict(certificate_lines(said, formulation="l2-svc"))["gap of the ball"]
     assert shown == "not known: no sweep over all rows has ended"
 
 

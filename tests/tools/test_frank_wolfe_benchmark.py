@@ -317,9 +317,20 @@ def test_balls_beside_c_svc_from_end_to_end(folder, capsys):
     assert cells(out, "C-SVC")[1] == "1.00 [1.00-1.00]"
     assert cells(out, "ball, certified")[-1] == "converged"
     assert cells(out, "LibCVM's way")[-1] == "sampled"
-    assert "mnist: 80 rows x 10; C 64" in out
+    assert "a9a: 80 rows x 2; C 1, gamma 0.008" in out
+    assert "mnist: 80 rows x 10; C 50, gamma 0.002654" in out  # times 255²
     assert "w8a" not in out
     assert "noise: " in out
+
+
+def test_speed_has_the_settings_that_it_is_given(folder, capsys):
+    write(folder, "mnist", 80, n_classes=10, largest=255)
+    given = ["speed", "--data", "mnist", "--repeats", "1"]
+    assert frank_wolfe.main([*given, "--gamma", "mean-distance"]) == 0
+    unit = timed_fits.gamma_of(timed_fits.read("mnist").x)
+    assert f"C 64, gamma {unit:.4g}" in capsys.readouterr().out
+    assert frank_wolfe.main([*given, "--gamma", "0.5", "--C", "3"]) == 0
+    assert "C 3, gamma 0.5" in capsys.readouterr().out
 
 
 def size(n_rows, reasons=("sampled",), **seconds):
@@ -410,6 +421,8 @@ def test_solvers_of_tiny_data_from_end_to_end(folder, capsys):
         ["tables", "--data", "kdd99"],
         ["tables", "--validation-rows", "0"],
         ["speed", "--C", "0"],
+        ["speed", "--gamma", "0"],
+        ["speed", "--gamma", "wide"],
         ["growth", "--repeats", "0"],
         ["scale", "--rows", "0"],
         ["scale", "--memory", "much"],

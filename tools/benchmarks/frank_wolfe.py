@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import frank_wolfe_paper as paper
-from timed_fits import SOLVERS
+from timed_fits import MEAN_DISTANCE, SOLVERS
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
@@ -42,6 +42,16 @@ MODULES = {
     "solvers": "frank_wolfe_solvers",
 }
 """Imported when asked for: the parent of `scale` is to stay small, see `common.py`."""
+
+
+def _gamma(text: str) -> float | str:
+    """Read a gamma, or how it is found."""
+    if text == MEAN_DISTANCE:
+        return text
+    value = float(text)
+    if not value > 0:
+        raise ValueError(f"{text} is not more than 0")
+    return value
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -64,8 +74,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     three = ("a9a", "w8a", "mnist")
     speed.add_argument("--data", nargs="+", choices=three, default=list(three))
     speed.add_argument("--repeats", type=int, default=3)
-    speed.add_argument("--C", type=float, help="of all data sets; default: a table in the module")
-    speed.add_argument("--gamma", type=float, help="default: 1 / the average squared distance")
+    speed.add_argument("--C", type=float, help="of all data sets; default: see the module")
+    speed.add_argument("--gamma", type=_gamma, help="or mean-distance; default: see the module")
     speed.add_argument("--give-up", type=float, default=120.0, help="seconds of LibCVM's way")
 
     growth = commands.add_parser("growth")
@@ -96,7 +106,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     for name in (
         *("seeds", "repeats", "rows", "most_steps", "threads", "C", "give_up", "patience"),
-        *("gamma", "validation_rows"),
+        "validation_rows",
     ):
         value = getattr(options, name, None)
         if value is not None and not value > 0:

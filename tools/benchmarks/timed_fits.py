@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SOLVERS = ("cvm", "fw", "mfw", "pairwise")
+MEAN_DISTANCE = "mean-distance"
 SAMPLING = 59
 """Rows of a sample in the paper (section 5.2.3)."""
 TINY_ROWS = 300
@@ -40,6 +41,8 @@ class Parts(NamedTuple):
         Labels as they are in the files.
     scaled : str
         How values were scaled, in words; empty if they are as in the files.
+    divided_by : float
+        What values were divided by.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Parts(NamedTuple):
     test_x: Any
     test_y: NDArray[np.float64]
     scaled: str
+    divided_by: float = 1.0
 
     @property
     def n_pairs(self) -> int:
@@ -85,15 +89,17 @@ def read(name: str) -> Parts:
     x, y, test_x, test_y = load_svmlight_files(
         [str(path) for path in files_of(name, folder)], dtype=np.float32
     )
-    scaled = ""
+    scaled, divided_by = "", 1.0
     if name in DENSE:
         x, test_x = x.toarray(), test_x.toarray()
         largest = float(x.max())
         if largest > 1:
+            divided_by = largest
             x /= largest
             test_x /= largest
             scaled = f"values divided by {largest:g}, the largest of the training part"
-    return Parts(name, x, y.astype(np.float64), test_x, test_y.astype(np.float64), scaled)
+    y, test_y = y.astype(np.float64), test_y.astype(np.float64)
+    return Parts(name, x, y, test_x, test_y, scaled, divided_by)
 
 
 def five_and_more(parts: Parts) -> Parts:
