@@ -36,7 +36,7 @@ class L2SVC(Classifier):
     ball_tol : float, default 1e-6
         ε: the ball is found when (1 + ε) times its radius encloses all points.
     certify : bool, default True
-        Whether full sweeps prove that. If False, training ends when a quarter of the samples has no
+        Whether full sweeps prove that. If False, training ends when half of the samples has no
         point outside the ball, and the model is not certified: `stop_reason_` is ``"sampled"``.
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
         As `SVC` has it.

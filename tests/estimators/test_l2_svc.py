@@ -207,7 +207,7 @@ def test_seeds_are_other_samples_and_the_same_one_the_same(moons):
 
 def test_out_of_steps_it_warns_with_what_was_asked_for(moons):
     X, y = moons
-    with pytest.warns(ConvergenceWarning, match=r"max_iter.*gap unknown, tol 1e-06"):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter.*gap of the ball unknown, tol 1e-06"):
         model = bigsvm.L2SVC(gamma=1.0, max_iter=5).fit(X, y)
     assert model.stop_reason_ == "max_iter"
     assert model.n_iter_ == 5

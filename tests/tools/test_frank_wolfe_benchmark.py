@@ -113,10 +113,10 @@ def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
 
 
 def test_the_first_empty_sample_ends_searches_for_a_while():
-    before = search.EMPTY
+    before = search.EMPTY_ALONE
     with timed_fits.first_empty_sample_ends():
-        assert search.EMPTY == 0
-    assert search.EMPTY == before > 0
+        assert search.EMPTY_ALONE == 0
+    assert search.EMPTY_ALONE == before > 0
 
 
 def outcome(sampled, certified, *, n_certified=13, name="a1a"):

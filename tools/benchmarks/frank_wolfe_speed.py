@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 C = {"a9a": 1.0, "w8a": 64.0, "mnist": 64.0}
-FEW = 8
+FEW = 4
 """Rows of a sample where speed counts more than the last half of a percent."""
 C_SVC, LIBCVM = "C-SVC", "LibCVM's way"
 

@@ -137,12 +137,12 @@ def first_empty_sample_ends() -> Iterator[None]:
     """Have searches end at the first sample without a point outside, as the paper's do."""
     from bigsvm.training import frank_wolfe
 
-    before = frank_wolfe.EMPTY
-    frank_wolfe.EMPTY = 0.0
+    before = frank_wolfe.EMPTY_ALONE
+    frank_wolfe.EMPTY_ALONE = 0.0
     try:
         yield
     finally:
-        frank_wolfe.EMPTY = before
+        frank_wolfe.EMPTY_ALONE = before
 
 
 class Contestant(NamedTuple):
