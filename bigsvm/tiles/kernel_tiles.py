@@ -228,7 +228,14 @@ class KernelTiles:
                 gram.weighted_sums(dots, rounded[part], out[span])
             if tile.start >= span.stop:
                 down = below.setdefault(span.start, np.zeros(turned.shape))
-                add_down(dots, turned[:, span], down[:, part])
+                # Sums side by side: those of several functions in `down` are too far apart to be
+                # worked on by vectors, 4.1 instead of 0.9 ns a value for ten functions.
+                sums = self._team.scratch(
+                    "down", (len(turned), part.stop - part.start), np.dtype(np.float64)
+                )
+                sums[:] = 0
+                add_down(dots, turned[:, span], sums)
+                down[:, part] += sums
 
         spans = [
             slice(a, min(a + ROWS_PER_TILE, tile.stop))
