@@ -277,11 +277,21 @@ class BallDual(BoxDual):
             primal = at.objective + at.duality_gap
             gap = _counted(at.duality_gap / primal) if primal > 0 else math.inf
             return at._replace(gap_elsewhere=min(max(ends.max_up, -ends.min_low, 0.0), gap))
-        farthest = 0.0
+        gap = max(self._farthest(alpha, outputs, rows) + _excess(at), 0.0)
+        return at._replace(gap_elsewhere=min(gap, _gap_by_losses(at)))
+
+    def _farthest(
+        self,
+        alpha: NDArray[np.float64],
+        outputs: NDArray[np.float64],
+        rows: NDArray[np.int64] | None,
+    ) -> float:
+        """By how much the margin of the farthest row falls short, 0 or more."""
+        found = 0.0
         for part in self._parts(alpha, outputs, rows):
             margins = (part.linear * part.gradient)[part.lower < part.upper]
-            farthest = max(farthest, float(margins.max(initial=0.0)))
-        return at._replace(gap_elsewhere=min(max(farthest + _excess(at), 0.0), _gap_by_losses(at)))
+            found = max(found, float(margins.max(initial=0.0)))
+        return found
 
     def steps_together(
         self,
@@ -327,7 +337,8 @@ class BallDual(BoxDual):
             # No output is less than this of the side that its row is on.
             part = part._replace(outputs=part.outputs - error * part.linear)
             worst = worst._replace(slack=worst.slack + part.slack(0.0))
-        return _gap_by_losses(worst) <= tol
+        farthest = self._farthest(alpha, outputs, None) + _excess(at) + 2 * error
+        return min(farthest, _gap_by_losses(worst)) <= tol
 
     def goal(self, tol: float, at: Optimality) -> float:
         """Gap, in units of the margin, at which (1 + tol) times the radius encloses all points."""

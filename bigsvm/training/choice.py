@@ -63,9 +63,9 @@ follows it is a pass over the active rows with all that moved, the free rows abo
 a million rows of regression in 500 MB, 108 006 support vectors, with 1, 1.5 and 2.2: more than 500,
 138 and 163."""
 MANY_TOGETHER = 4000
-"""More violators step together where they can. Seconds with pair steps and so, C 1 if none is named:
-a4a (4781 rows) 0.25 and 0.25, a6a (11 220) 0.66 and 0.40, 9000 rows of magic04 0.51 and 0.25, C 32
-0.70 and 0.30."""
+"""More violators step together where they can. Seconds with pair steps and so, C 1 unless it is
+named: a4a (4781 rows) 0.25 and 0.25, a6a (11 220) 0.66 and 0.40, 9000 rows of magic04 0.51 and
+0.25, with C 32 0.70 and 0.30."""
 TOGETHER_FILL = 1.15
 """So many times the free and violating rows are active where they step together: for one that is
 left out and comes to violate another round is needed."""

@@ -1,9 +1,11 @@
 """The certificate: what float32 got wrong is found, wherever it matters."""
 
+import naive
 import numpy as np
 import pytest
 
 from bigsvm.data.sources import as_row_source
+from bigsvm.duals.ball import L2SVC, BallDual
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
@@ -65,6 +67,28 @@ def test_a_row_that_errors_may_hide_a_violation_on_is_recomputed(solved):
     outputs = f + 1e-7
     look_at(X, y, alpha.copy(), outputs)
     assert outputs[far] == f[far] + 1e-7
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(("error", "enough"), [(1e-7, True), (1e-2, False)])
+def test_of_a_gap_that_is_certain_some_support_rows_are_enough(monkeypatch, error, enough):
+    monkeypatch.setattr("bigsvm.training.certify.TRIED", 50)
+    X, y = blobs(600, overlap=0.7)
+    K = gram(X) + 1
+    beta = y * naive.l2_svc(K * np.outer(y, y) + np.eye(600) / 5.0)
+    f = K @ beta
+    outputs = f + error * (-1.0) ** np.arange(600)
+    source, dual = as_row_source(X), BallDual(L2SVC(sign=y, C=5.0), largest=2.2)
+    with KernelTiles(RBF(gamma=0.5), offset=1.0) as tiles:
+        at = certify(
+            dual, source, tiles, WorkingRows(source).gather, beta.copy(), outputs, tol=1e-3
+        )
+    recomputed = np.abs(outputs - f) < 1e-10
+    n_support = np.count_nonzero(beta)
+    assert recomputed[beta == 0].any() <= (not enough)
+    assert np.count_nonzero(recomputed) < n_support // 2 if enough else recomputed[beta != 0].all()
+    assert at.gap <= 1e-3
+    assert at.objective == pytest.approx(0.5 * np.abs(beta).sum(), rel=1e-6 if enough else 1e-9)
 
 
 @pytest.mark.usefixtures("large")
