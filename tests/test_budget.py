@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigsvm.budget import (
+    GRAM_SHARE,
+    GRAM_SHARE_OF_COLUMNS,
     _packed_bytes,
     available_processors,
     parse_bytes,
@@ -56,6 +58,7 @@ problems = st.fixed_dictionaries({
     "row_alignment": st.integers(1, 10**5),
     "threads": st.integers(1, 64),
     "n_outputs": st.sampled_from([1, 1, 2, 10, 1000]),
+    "gram_share": st.sampled_from([GRAM_SHARE, GRAM_SHARE_OF_COLUMNS]),
     "resident_bytes": st.integers(0, 10**9),
 })  # fmt: skip
 

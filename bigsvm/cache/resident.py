@@ -6,7 +6,9 @@ from is the business of the tier below: computed now, or read back from disk.
 
 from __future__ import annotations
 
+import copy
 import itertools
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -51,11 +53,30 @@ class RowBuffer:
     values : (n,) float32
     n_touched : int
         Values up to the last one that was ever written.
+    n_shared : int
+        Values of the buffer that this one is a part of.
+    alone : Lock
+        Of whoever works with memory besides, which there is once for all parts.
     """
 
     def __init__(self, n_bytes: int) -> None:
         self.values = np.empty(n_bytes // 4, np.float32)
         self.n_touched = 0
+        self.n_shared = len(self.values)
+        self.alone = threading.Lock()
+        self._parts: list[RowBuffer] = []
+
+    def parts(self, count: int) -> list[RowBuffer]:
+        """Divide it among so many working sets that are solved at once."""
+        if count == 1:
+            return [self]
+        if len(self._parts) != count:
+            each = len(self.values) // count
+            self._parts = [copy.copy(self) for _ in range(count)]
+            for k, part in enumerate(self._parts):
+                part.values = self.values[k * each : (k + 1) * each]
+                part.n_touched = min(max(self.n_touched - k * each, 0), each)
+        return self._parts
 
 
 class RowTier(Protocol):

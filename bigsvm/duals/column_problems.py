@@ -1,8 +1,11 @@
-"""ColumnProblems: working sets of several functions, one after the other, each of its own rows."""
+"""ColumnProblems: working sets of several functions, each of its own rows, side by side."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +17,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.cache.resident import RowBuffer
     from bigsvm.duals.problem import Values
+    from bigsvm.tiles import KernelTiles
 
-NO_PAIR = np.full(2, -1, np.int64)
+SLICES = 4
+"""Of REFRESH steps a lane, before all of them meet: they wait for the slowest."""
+LEAST_HELD = 0.5
+"""Share of its kernel rows that a lane's largest working set has room for, where there are several
+lanes."""
+ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
+"""What is known of a column: why it ended, if it has, its steps, and its last pair."""
+STALLED = 2
 
 
 def sets_of_columns(
@@ -27,8 +39,46 @@ def sets_of_columns(
     return np.split(row, np.searchsorted(column, np.arange(1, n_columns)))
 
 
+class Room(NamedTuple):
+    """What there is room for at once.
+
+    Attributes
+    ----------
+    lanes : int
+        Columns.
+    rows : int
+        Of all of them together.
+    """
+
+    lanes: int
+    rows: int
+
+
+@dataclass
+class Lane:
+    """One column after the other, in memory of its own.
+
+    Attributes
+    ----------
+    tiles : KernelTiles
+    buffer : RowBuffer
+    column : int
+        Whose turn it is, or −1.
+    problem : SubProblem or None
+        Its problem, while it is open.
+    """
+
+    tiles: KernelTiles
+    buffer: RowBuffer
+    column: int = -1
+    problem: SubProblem | None = None
+
+
 class ColumnProblems:
-    """The sub-problems of columns that nothing but the kernel ties together, in turn.
+    """The sub-problems of columns that nothing but the kernel ties together.
+
+    As many are solved at once as there are lanes. A column's steps do not hang on the others', so
+    lanes do not change a bit of what it becomes.
 
     Parameters
     ----------
@@ -37,9 +87,14 @@ class ColumnProblems:
     alpha, gradient : (Σ m_c,) float64
         Where to start, column by column.
     make : sequence of callable
-        For each column: makes the `SubProblem` of places, alpha and gradient; `last`, `steps` and
-        `given` are named.
-    last : (5,) int64, optional
+        For each column: makes the `SubProblem` of places, alpha and gradient; `tiles`, `buffer`,
+        `last`, `steps` and `given` are named.
+    tiles : KernelTiles
+    buffer : RowBuffer
+        Memory for kernel rows of all lanes.
+    room : Room
+        For how many columns at once.
+    last : (4 k,) int64, optional
         Of an interrupted run; anything shorter is of none.
     steps : int
         Steps already done.
@@ -52,6 +107,9 @@ class ColumnProblems:
         gradient: Values,
         *,
         make: Sequence[Callable[..., SubProblem]],
+        tiles: KernelTiles,
+        buffer: RowBuffer,
+        room: Room,
         last: NDArray[np.int64] | None = None,
         steps: int = 0,
         **given: Any,  # noqa: ANN401 (of `make`)
@@ -63,23 +121,39 @@ class ColumnProblems:
         self.steps = steps
         self.gap = 0.0
         self.n_misses = self.n_reads = 0
-        self._turn = self._stalled = self._own_steps = 0
-        self._pair = NO_PAIR
-        if last is not None and len(last) == 5:
-            self._turn, self._stalled, self._own_steps = last[:3].tolist()
-            self._pair = last[3:]
-        self._problem: SubProblem | None = None
+        self._each = np.tile(np.array([0, 0, -1, -1]), (len(sets), 1))
+        if last is not None and last.size == self._each.size:
+            self._each[:] = last.reshape(self._each.shape)
+        # The longest first, so that no lane has much left to do when the others are done.
+        left = [c for c, rows in enumerate(sets) if len(rows) and not self._each[c, ENDED]]
+        self._waiting = deque(sorted(left, key=lambda c: -len(sets[c])))
+        self._tiles = tiles
+        n_lanes = self._lanes_in(room, buffer, len(left))
+        alone = n_lanes == 1
+        self._lanes = [
+            Lane(tiles if alone else tiles.of_one_thread(), part) for part in buffer.parts(n_lanes)
+        ]
+        self._counting = Lock()
+
+    def _lanes_in(self, room: Room, buffer: RowBuffer, n_left: int) -> int:
+        largest = max(1, *map(len, self._sets))
+        held = buffer.values.size / (LEAST_HELD * largest * smo.row_width(largest))
+        return max(1, min(room.lanes, n_left, room.rows // largest, int(held)))
+
+    @property
+    def slices(self) -> int:
+        """Of how many slices of one problem a slice of these is."""
+        return 1 if len(self._lanes) == 1 else SLICES * len(self._lanes)
 
     @property
     def last(self) -> NDArray[np.int64]:
-        """Whose turn it is, whether one stalled, its steps and its last pair."""
-        return np.array([self._turn, self._stalled, self._own_steps, *self._pair.tolist()])
+        """Of each column why it ended, its steps and its last pair."""
+        return self._each.ravel().copy()
 
     def close(self) -> None:
         """Hand the kernel rows to whatever keeps them."""
-        if self._problem is not None:
-            self._problem.close()
-            self._problem = None
+        for lane in self._lanes:
+            self._close(lane)
 
     def advance(
         self,
@@ -88,36 +162,76 @@ class ColumnProblems:
         max_steps: int = smo.REFRESH,
         look: Callable[[], None] = lambda: None,
     ) -> Progress:
-        """Take up to `max_steps` steps of the column whose turn it is, and of those that follow.
+        """Take up to `max_steps` steps, of one column after the other in every lane.
 
         A column that cannot move is left where it is; once the others are done, all have stalled.
         """
-        goal = self.steps + max_steps
-        while self._turn < len(self._sets):
-            if not len(self._sets[self._turn]):
-                self._turn += 1
-                continue
-            problem = self._open()
-            before = problem.steps, problem.n_misses, problem.n_reads
-            progress = problem.advance(tol=tol, max_steps=goal - self.steps, look=look)
+        left = max_steps
+
+        def slice_of(most: int) -> int:
+            nonlocal left
+            with self._counting:
+                taken = min(most, left)
+                left -= taken
+                return taken
+
+        def work(lane: Lane) -> None:
+            # A column has slices of the same steps in any lane, and with any number of them: what
+            # one that ends leaves of its slice is nobody's.
+            while self._has_turn(lane) and (steps := slice_of(smo.REFRESH)):
+                self._advance(lane, tol, steps, look)
+
+        try:
+            self._tiles.share_out(work, self._lanes)
+        finally:
+            for lane in self._lanes:
+                if lane.tiles is not self._tiles:
+                    self._tiles.n_evaluations += lane.tiles.n_evaluations
+                    lane.tiles.n_evaluations = 0
+        if self._waiting or any(lane.column >= 0 for lane in self._lanes):
+            return Progress.STEPS_SPENT
+        stalled = (self._each[:, ENDED] == STALLED).any()
+        return Progress.STALLED if stalled else Progress.CONVERGED
+
+    def _has_turn(self, lane: Lane) -> bool:
+        """Whether the lane has a column; it takes the next one if it has none."""
+        if lane.column < 0:
+            try:
+                lane.column = self._waiting.popleft()
+            except IndexError:  # another lane was faster
+                return False
+        return True
+
+    def _advance(self, lane: Lane, tol: float, max_steps: int, look: Callable[[], None]) -> None:
+        """Advance the column of a lane by a slice."""
+        c, problem = lane.column, self._open(lane)
+        before = problem.steps, problem.n_misses, problem.n_reads
+        progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
+        part = slice(self._edges[c], self._edges[c + 1])
+        self.alpha[part], self.gradient[part] = problem.alpha, problem.gradient
+        self._each[c, STEPS], self._each[c, PAIR] = problem.steps, problem.last
+        with self._counting:
             self.steps += problem.steps - before[0]
             self.n_misses += problem.n_misses - before[1]
             self.n_reads += problem.n_reads - before[2]
-            part = slice(self._edges[self._turn], self._edges[self._turn + 1])
-            self.alpha[part], self.gradient[part] = problem.alpha, problem.gradient
-            self.gap, self._own_steps, self._pair = problem.gap, problem.steps, problem.last
-            if progress is Progress.STEPS_SPENT:
-                return progress
-            self._stalled |= int(progress is Progress.STALLED)
-            self.close()
-            self._turn, self._own_steps, self._pair = self._turn + 1, 0, NO_PAIR
-        return Progress.STALLED if self._stalled else Progress.CONVERGED
+            self.gap = problem.gap
+        if progress is not Progress.STEPS_SPENT:
+            self._each[c, ENDED] = STALLED if progress is Progress.STALLED else 1
+            self._close(lane)
+            lane.column = -1
 
-    def _open(self) -> SubProblem:
-        if self._problem is None:
-            part = slice(self._edges[self._turn], self._edges[self._turn + 1])
-            self._problem = self._make[self._turn](
-                self._sets[self._turn], self.alpha[part], self.gradient[part],
-                last=self._pair, steps=self._own_steps, **self._given,
+    def _open(self, lane: Lane) -> SubProblem:
+        if lane.problem is None:
+            c = lane.column
+            part = slice(self._edges[c], self._edges[c + 1])
+            lane.problem = self._make[c](
+                self._sets[c], self.alpha[part], self.gradient[part],
+                tiles=lane.tiles, buffer=lane.buffer,
+                last=self._each[c, PAIR], steps=int(self._each[c, STEPS]), **self._given,
             )  # fmt: skip
-        return self._problem
+        return lane.problem
+
+    def _close(self, lane: Lane) -> None:
+        if lane.problem is not None:
+            lane.problem.close()
+            lane.problem = None

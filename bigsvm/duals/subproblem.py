@@ -85,6 +85,8 @@ class SubProblem:
         Bytes that a leap may take.
     """
 
+    slices = 1
+
     def __init__(
         self,
         dual: Dual[Any],
@@ -113,7 +115,8 @@ class SubProblem:
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
         )
         self._computed = ComputedRows(tiles, rows, self.columns)
-        self._climb_values = len(buffer.values) // CLIMB_SHARE
+        self._climb_values = buffer.n_shared // CLIMB_SHARE
+        self._alone = buffer.alone
         below = tier(self._computed)
         n_slack = self._taken.n_slack
         n_all = self.size + n_slack
@@ -204,13 +207,14 @@ class SubProblem:
         places = self._taken.climbing(lambda n_values: n_values <= self._climb_values)
         if not len(places):
             return
-        gram = np.empty((len(places), len(places)), np.float32)
-        done = 0
-        for rows in self._rows_of(places, look):
-            gram[done : done + len(rows)] = rows[:, places]
-            done += len(rows)
-        change = self._taken.climb(places, gram, tol=tol)
-        self._taken.follow(change, self._rows_of(places, look))
+        with self._alone:
+            gram = np.empty((len(places), len(places)), np.float32)
+            done = 0
+            for rows in self._rows_of(places, look):
+                gram[done : done + len(rows)] = rows[:, places]
+                done += len(rows)
+            change = self._taken.climb(places, gram, tol=tol)
+            self._taken.follow(change, self._rows_of(places, look))
 
     def _next_leap(self) -> int:
         """How many steps there are when another way is tried next; see `Steps.leap`.
@@ -228,7 +232,7 @@ class SubProblem:
         return due
 
     def _leap(self, tol: float, look: Callable[[], None]) -> None:
-        with self._tiles.exact() as exact:
+        with self._alone, self._tiles.exact() as exact:
             found = self._taken.leap(
                 self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
             )

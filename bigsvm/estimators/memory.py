@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm.budget import (
     ACTIVE_OUTPUT_BYTES,
+    GRAM_SHARE,
     parse_bytes,
     plan_training,
 )
@@ -25,6 +26,7 @@ def hold_and_plan(
     resident_bytes: int,
     n_outputs: int = 1,
     active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
+    gram_share: float = GRAM_SHARE,
 ) -> tuple[RowSource, TrainingPlan]:
     """Divide the memory for training on all rows; those that take little of it are read and held.
 
@@ -34,7 +36,7 @@ def hold_and_plan(
     source : RowSource
     resident_bytes : int
         What else is in memory for the whole run, without the rows.
-    n_outputs, active_output_bytes : int
+    n_outputs, active_output_bytes, gram_share
         As `plan_training` has them.
 
     Returns
@@ -56,6 +58,7 @@ def hold_and_plan(
         resident_bytes=resident_bytes,
         n_outputs=n_outputs,
         active_output_bytes=active_output_bytes,
+        gram_share=gram_share,
     )
     return held, plan
 
@@ -69,6 +72,7 @@ def make_plan(
     row_alignment: int | None = None,
     n_outputs: int = 1,
     active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
+    gram_share: float = GRAM_SHARE,
 ) -> TrainingPlan:
     """Divide the memory for training on a source, or on some rows of it.
 
@@ -80,7 +84,7 @@ def make_plan(
         What else is in memory for the whole run.
     n_rows, row_alignment : int, optional
         Of the rows that are trained on, where they are not the source's.
-    n_outputs, active_output_bytes : int
+    n_outputs, active_output_bytes, gram_share
         As `plan_training` has them.
 
     Raises
@@ -100,6 +104,7 @@ def make_plan(
         threads=parameters.n_threads,
         n_outputs=n_outputs,
         active_output_bytes=active_output_bytes,
+        gram_share=gram_share,
         resident_bytes=int(resident_bytes),
         packed=not parameters.takes_kernel_matrix,
         whole=parameters.working_set == "all",

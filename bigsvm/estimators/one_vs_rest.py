@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.budget import ACTIVE_OUTPUT_BYTES
+from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_COLUMNS
 from bigsvm.core.smo import row_width
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.duals.ball import L2SVC
@@ -129,6 +129,7 @@ def train_one_vs_rest(
         resident_bytes=_resident_bytes(problem, state_bytes),
         n_outputs=problem.n_outputs,
         active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
+        gram_share=GRAM_SHARE_OF_COLUMNS,
     )
     kernel, centre = find_kernel(
         parameters,

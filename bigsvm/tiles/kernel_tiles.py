@@ -13,6 +13,7 @@ tile by tile in a fixed order.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
@@ -121,6 +122,12 @@ class KernelTiles:
             dtype=np.float64,
             offset=self.offset,
         )
+
+    def of_one_thread(self) -> KernelTiles:
+        """Make the same for one of the threads that work is shared out to; it counts for itself."""
+        one = copy.copy(self)
+        one.threads, one.n_evaluations = 1, 0
+        return one
 
     def share_out(self, one: Callable[[Part], None], parts: Sequence[Part]) -> None:
         """Do all parts of other work on the threads, the caller's among them."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.column_problems import ColumnProblems
+    from bigsvm.duals.column_problems import ColumnProblems, Room
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.choice import Choice
@@ -104,6 +104,7 @@ class ActiveRows:
         gradient: NDArray[np.float64],
         *,
         first_slots: Callable[[int], int | None],
+        room: Room,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem | ColumnProblems:
         """Make the sub-problem of a working set, or go on with it.
@@ -114,6 +115,8 @@ class ActiveRows:
             As in `WorkingSet`.
         first_slots : callable
             Of so many rows; see `SubProblem`.
+        room : Room
+            For working sets of several functions at once; here is one.
         given
             Its further arguments.
         """
@@ -126,13 +129,15 @@ class ActiveRows:
         gradient: NDArray[np.float64],
         *,
         first_slots: Callable[[int], int | None],
+        tiles: KernelTiles | None = None,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
         begin = self._start(working, 0.0)
         return SubProblem(
-            self.dual, self.tiles, self.rows.at(working), self.indices[working], alpha, gradient,
-            first_slots=first_slots(len(working)), origin=(begin.alpha, begin.gradient), **given,
+            self.dual, tiles or self.tiles, self.rows.at(working), self.indices[working],
+            alpha, gradient, first_slots=first_slots(len(working)),
+            origin=(begin.alpha, begin.gradient), **given,
         )  # fmt: skip
 
     def absorb(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.duals.column_problems import Room
     from bigsvm.duals.dual import Standing
     from bigsvm.duals.subproblem import SubProblem
     from bigsvm.training.choice import Choice
@@ -65,6 +66,7 @@ class ActiveColumns(ActiveRows):
         gradient: NDArray[np.float64],
         *,
         first_slots: Callable[[int], int | None],
+        room: Room,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem | ColumnProblems:
         """Make one sub-problem of all functions, or one of each."""
@@ -74,7 +76,10 @@ class ActiveColumns(ActiveRows):
         make = [
             functools.partial(column.of_rows, first_slots=first_slots) for column in self._columns()
         ]
-        return ColumnProblems(self._sets(working), alpha, gradient, make=make, **given)
+        sets = self._sets(working)
+        return ColumnProblems(
+            sets, alpha, gradient, make=make, tiles=self.tiles, room=room, **given
+        )
 
     def absorb(
         self,

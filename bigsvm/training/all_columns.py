@@ -83,16 +83,22 @@ class AllColumns:
     ) -> ColumnProblems:
         """Make the sub-problems, one of each function."""
 
-        def of_rows(c: int, rows: NDArray[np.int64], *start: Any, **more: Any) -> SubProblem:  # noqa: ANN401 (of `SubProblem`)
+        def of_rows(
+            c: int,
+            rows: NDArray[np.int64],
+            *start: Any,  # noqa: ANN401 (of `SubProblem`)
+            tiles: KernelTiles,
+            **more: Any,  # noqa: ANN401 (of `SubProblem`)
+        ) -> SubProblem:
             return SubProblem(
-                self._dual.columns[c], self._tiles, self._source.lend(rows), rows, *start,
+                self._dual.columns[c], tiles, self._source.lend(rows), rows, *start,
                 first_slots=first_slots(len(rows)), **more,
             )  # fmt: skip
 
         k = len(self._dual.columns)
         sets = sets_of_columns(working, len(self._alpha), k)
         make = [functools.partial(of_rows, c) for c in range(k)]
-        return ColumnProblems(sets, alpha, gradient, make=make, **given)
+        return ColumnProblems(sets, alpha, gradient, make=make, tiles=self._tiles, **given)
 
     def change(self, working: NDArray[np.int64], alpha: NDArray[np.float64]) -> sp.csr_array:
         """By how much alpha of a working set has moved, (n, k)."""

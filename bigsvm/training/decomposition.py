@@ -20,6 +20,7 @@ import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
 from bigsvm.cache.resident import RowBuffer
+from bigsvm.duals.column_problems import Room
 from bigsvm.duals.subproblem import Progress
 from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training import events
@@ -352,11 +353,18 @@ class Decomposition:
             state.working, state.working_alpha, state.working_gradient,
             buffer=self._buffer, first_slots=self._choice.first_slots, tier=self._over_disk,
             last=state.pair, steps=count.sub_steps, spare=self.plan.block_bytes,
+            room=self._room(),
         )  # fmt: skip
         try:
             return self._advance(problem)
         finally:
             problem.close()
+
+    def _room(self) -> Room:
+        """Say how many functions may be solved at once."""
+        # How far each has got hangs on time, and what there is when steps are spent must not.
+        threads = 1 if self._watch.counts_steps else self.tiles.threads
+        return Room(threads, self.plan.active_rows)
 
     def _over_disk(self, computed: RowTier) -> RowTier:
         """Put the disk tier above the computation of rows, where there is one."""
@@ -373,9 +381,8 @@ class Decomposition:
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and self._watch.steps_allowed():
             before = problem.steps
-            progress = problem.advance(
-                tol=count.sub_tol, max_steps=self._watch.steps_allowed(), look=self._watch.look
-            )
+            steps = self._watch.steps_allowed(problem.slices)
+            progress = problem.advance(tol=count.sub_tol, max_steps=steps, look=self._watch.look)
             count.n_iter += problem.steps - before
             count.row_misses += problem.n_misses - misses
             count.row_reads += problem.n_reads - reads

@@ -66,12 +66,17 @@ class Watch:
         if time.monotonic() - self._started >= self._limits.max_seconds:
             raise Stopped(StopReason.TIME_LIMIT)
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether there is a max_iter."""
+        return self._limits.max_iter >= 0
+
     def steps_left(self) -> int:
         """Count the steps until max_iter."""
-        if self._limits.max_iter < 0:
+        if not self.counts_steps:
             return sys.maxsize
         return max(0, self._limits.max_iter - self.count.n_iter)
 
-    def steps_allowed(self) -> int:
-        """Pair steps of the next slice; 0 where max_iter has been reached."""
-        return min(REFRESH, self.steps_left())
+    def steps_allowed(self, slices: int = 1) -> int:
+        """Pair steps of the next slices; 0 where max_iter has been reached."""
+        return min(slices * REFRESH, self.steps_left())

@@ -80,7 +80,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
     def look():
         count, state = run.count, run.state
         of_columns = state.works_on_variables and not len(state.active)
-        turn = int(state.pair[0]) if of_columns else -1
+        turn = int((state.pair[::4] > 0).sum()) if of_columns else -1
         moments.append((str(count.phase), of_columns, count.rows_done > 0, turn))
         return False
 
@@ -110,7 +110,9 @@ def test_with_memory_for_active_rows_a_saved_run_goes_on_as_well(tmp_path, phase
     X, label = classes_of_blobs(500, 3, overlap=0.4)
 
     def look():
-        return run.count.phase == phase and run.count.n_sweeps == 1 and run.state.pair[0] > 0
+        return (
+            run.count.phase == phase and run.count.n_sweeps == 1 and (run.state.pair[::4] > 0).any()
+        )
 
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
         run = columns(X, label, checkpoint=checkpoint, limits=Limits(interrupted=look), **SETTINGS)

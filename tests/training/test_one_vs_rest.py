@@ -10,6 +10,7 @@ from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
 from bigsvm.duals.ball import L2SVC, BallDual
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.column_problems import Lane
 from bigsvm.duals.formulations import CSVC, NuSVC, SquaredHingeSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.training.checkpoint import Checkpoint
@@ -159,7 +160,7 @@ def moments_of(run):
         within = bool(len(state.working)) and count.sub_steps > 0
         turn = round_ = -1
         if state.works_on_variables:
-            turn = int(state.pair[0])
+            turn = int((state.pair[::4] > 0).any())  # whether any function has ended
         elif len(state.pair) > 2:
             turn, round_ = state.pair[-3:-1].tolist()
         own = within and state.works_on_variables
@@ -205,6 +206,40 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
                 break
             assert result.certificate.stop_reason is StopReason.INTERRUPTED
         assert_same_bits(result, whole)
+
+
+@pytest.mark.usefixtures("many_phases")
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_solved_at_once_are_what_they_are_one_after_the_other(
+    tmp_path, kind, monkeypatch
+):
+    """And so they are if they are stopped meanwhile, wherever each of them is."""
+    lanes = []
+    monkeypatch.setattr(
+        "bigsvm.duals.column_problems.Lane",
+        lambda *given, **named: lanes.append(Lane(*given, **named)) or lanes[-1],
+    )
+    X, label = classes_of_blobs(900, 4, overlap=0.6)
+    settings = {"working_set": 200, "active_rows": 700, "tol": 1e-3, "kind": kind, "slots": 900}
+    if kind == "l2-svc":
+        settings["tol"] = 1e-5
+    expected = columns(X, label, **settings).run()
+    assert all(lane.tiles.threads == 1 for lane in lanes)
+    lanes.clear()
+    asked = StopAt(-1)
+    found = columns(X, label, threads=3, limits=Limits(interrupted=asked), **settings).run()
+    assert_same_bits(found, expected)
+    assert max(lane.buffer.n_shared // len(lane.buffer.values) for lane in lanes) == 3
+    for first in range(1, asked.count, max(5, asked.count // 8)):
+        for moment in (first, 9, -1):
+            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
+                limits = Limits(interrupted=StopAt(moment))
+                result = columns(
+                    X, label, threads=3, checkpoint=checkpoint, limits=limits, **settings
+                ).run()
+            if result.certificate.converged:
+                break
+        assert_same_bits(result, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)

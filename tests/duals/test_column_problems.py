@@ -1,0 +1,186 @@
+"""ColumnProblems: what each column becomes hangs on nothing but itself."""
+
+import functools
+import threading
+
+import numpy as np
+import pytest
+
+from bigsvm.cache.resident import RowBuffer
+from bigsvm.core.smo import REFRESH
+from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.column_problems import SLICES, ColumnProblems, Room, sets_of_columns
+from bigsvm.duals.formulations import CSVC
+from bigsvm.duals.subproblem import Progress, SubProblem
+from bigsvm.kernels import RBF
+from bigsvm.tiles import KernelTiles
+
+K_CLASSES, SIZE, TOL = 5, 300, 1e-4
+
+
+class Columns:
+    """Classes that overlap, each against the rest, and working sets of their own rows."""
+
+    def __init__(self, rule="second-order", C=1e4):
+        rng = np.random.default_rng(0)
+        label = rng.integers(K_CLASSES, size=600)
+        self.X = (rng.standard_normal((600, 3)) + label[:, None]).astype(np.float32)
+        # One is empty, and one is smaller than the others.
+        sizes = [SIZE, 0, SIZE, SIZE // 3, SIZE]
+        self.sets = [np.sort(rng.permutation(600)[:size]) for size in sizes]
+        signs = [np.where(label == c, 1, -1).astype(np.int8) for c in range(K_CLASSES)]
+        name = SelectionRule.from_name(rule)
+        self.duals = [BoxDual(CSVC(sign=sign, C=C), name) for sign in signs]
+        self.gradient = np.concatenate(
+            [sign[rows].astype(float) for sign, rows in zip(signs, self.sets, strict=True)]
+        )
+
+    def one(self, c, places, *start, **given):
+        return SubProblem(
+            self.duals[c], given.pop("tiles"), self.X[places], places, *start, **given
+        )
+
+    def problems(self, tiles, *, lanes=1, rows=10**6, slots=4 * SIZE, start=None, **given):
+        make = [functools.partial(self.one, c) for c in range(K_CLASSES)]
+        alpha, gradient = start or (np.zeros(len(self.gradient)), self.gradient)
+        return ColumnProblems(
+            self.sets, alpha, gradient, make=make, tiles=tiles, buffer=RowBuffer(4096 * slots),
+            room=Room(lanes, rows), **given,
+        )  # fmt: skip
+
+
+def tiles_of(threads):
+    return KernelTiles(RBF(gamma=0.5), threads=threads)
+
+
+def solved(problems, **given):
+    progress = Progress.STEPS_SPENT
+    while progress is Progress.STEPS_SPENT:
+        progress = problems.advance(tol=TOL, max_steps=REFRESH * problems.slices, **given)
+    problems.close()
+    return progress
+
+
+def assert_same_bits(found, expected):
+    for name in ("alpha", "gradient", "last"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.steps == expected.steps
+
+
+@pytest.mark.parametrize("rule", ["second-order", "hmg"])
+def test_lanes_do_not_change_the_bits(rule):
+    columns, alone = Columns(rule), {}
+    with tiles_of(1) as tiles:
+        expected = columns.problems(tiles)
+        assert solved(expected) is Progress.CONVERGED
+        begin = 0
+        for c, rows in enumerate(columns.sets):
+            if len(rows):
+                part = slice(begin, begin + len(rows))
+                alone[c] = columns.one(
+                    c, rows, np.zeros(len(rows)), columns.gradient[part], tiles=tiles,
+                    buffer=RowBuffer(4096 * SIZE),
+                )  # fmt: skip
+                while alone[c].advance(tol=TOL) is Progress.STEPS_SPENT:
+                    pass
+                np.testing.assert_array_equal(expected.alpha[part], alone[c].alpha)
+            begin += len(rows)
+    assert expected.steps == sum(one.steps for one in alone.values()) > 4 * REFRESH
+    for lanes in (2, 3, 8):
+        with tiles_of(3) as tiles:
+            found = columns.problems(tiles, lanes=lanes)
+            assert solved(found) is Progress.CONVERGED
+            assert tiles.n_evaluations > 0
+        assert_same_bits(found, expected)
+        assert found.n_misses >= sum(np.count_nonzero(rows >= 0) for rows in columns.sets) / 4
+
+
+def test_gone_on_with_from_any_slice_it_gives_the_same_bits():
+    """What it was is what `alpha`, `gradient`, `last` and `steps` say."""
+    columns = Columns()
+    with tiles_of(3) as tiles:
+        expected = columns.problems(tiles)
+        solved(expected)
+        for first in range(1, 6):
+            problems = columns.problems(tiles, lanes=3)
+            for turn in range(100):
+                progress = problems.advance(tol=TOL, max_steps=first * REFRESH)
+                if progress is not Progress.STEPS_SPENT:
+                    break
+                problems.close()
+                problems = columns.problems(
+                    tiles, lanes=1 + turn % 3, start=(problems.alpha, problems.gradient),
+                    last=problems.last, steps=problems.steps,
+                )  # fmt: skip
+            assert turn > 2
+            assert_same_bits(problems, expected)
+
+
+@pytest.mark.parametrize("of_caller", [True, False])
+def test_stopped_in_any_lane_all_of_them_stop(of_caller):
+    columns, calls, lock = Columns(), [], threading.Lock()
+    caller = threading.get_ident()
+
+    def look():
+        with lock:
+            calls.append(threading.get_ident())
+            if len(calls) > 6 and (calls[-1] == caller) is of_caller:
+                raise InterruptedError
+
+    with tiles_of(3) as tiles:
+        problems = columns.problems(tiles, lanes=3)
+        with pytest.raises(InterruptedError):
+            solved(problems, look=look)
+        problems.close()
+        before = len(calls), tiles.n_evaluations
+        assert before[1] > 0
+        # Nobody works on, and from where it was before the same comes of it.
+        again = columns.problems(tiles, lanes=3)
+        solved(again)
+        assert len(calls) == before[0]
+        expected = columns.problems(tiles)
+        solved(expected)
+    assert_same_bits(again, expected)
+
+
+@pytest.mark.parametrize(("room", "lanes"), [
+    ({}, 1), ({"lanes": 3}, 3), ({"lanes": 9}, 4), ({"lanes": 3, "rows": 2 * SIZE}, 2),
+    ({"lanes": 3, "rows": SIZE - 1}, 1), ({"lanes": 4, "slots": SIZE}, 2),
+    ({"lanes": 4, "slots": SIZE // 3}, 1),
+])  # fmt: skip
+def test_there_are_as_many_lanes_as_there_is_room_for(room, lanes):
+    """Threads, columns, rows that are packed at once, and kernel rows."""
+    with tiles_of(1) as tiles:
+        problems = Columns().problems(tiles, **room)
+        assert problems.slices == (1 if lanes == 1 else SLICES * lanes)
+
+
+def test_one_that_cannot_move_does_not_keep_the_others(monkeypatch):
+    columns, advance = Columns(), SubProblem.advance
+
+    def stuck(self, **given):
+        return Progress.STALLED if self.size < SIZE else advance(self, **given)
+
+    with tiles_of(2) as tiles:
+        expected = columns.problems(tiles)
+        solved(expected)
+        monkeypatch.setattr(SubProblem, "advance", stuck)
+        problems = columns.problems(tiles, lanes=2)
+        assert solved(problems) is Progress.STALLED
+        moved = problems.alpha != 0
+        assert moved[: 2 * SIZE].any()
+        assert not moved[2 * SIZE : -SIZE].any()
+        for part in (slice(2 * SIZE), slice(-SIZE, None)):
+            np.testing.assert_array_equal(problems.alpha[part], expected.alpha[part])
+        # Gone on with it says the same, and takes no step.
+        again = columns.problems(
+            tiles, start=(problems.alpha, problems.gradient), last=problems.last,
+            steps=problems.steps,
+        )  # fmt: skip
+        assert again.advance(tol=TOL) is Progress.STALLED
+        assert again.steps == problems.steps
+
+
+def test_variables_are_numbered_column_by_column():
+    sets = sets_of_columns(np.array([1, 3, 20, 29]), 10, 3)
+    assert [rows.tolist() for rows in sets] == [[1, 3], [], [0, 9]]
