@@ -40,6 +40,8 @@ FIT_BEGAN = "fit began at "
 
 SAMPLE_SECONDS = 0.05
 """Between two looks at a child's memory. Linux keeps the peak between them (VmHWM)."""
+COUNTED_ROUGHLY = 1.01
+"""A child's ru_maxrss must be so many times that of this process to be its own."""
 
 
 def dual_objective(
@@ -124,7 +126,6 @@ def run_child(
         Called once with the running child, in this thread; may kill it.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         started = time.perf_counter()
         child = subprocess.Popen(
             list(command), stdout=out, stderr=err, env=environment(threads), cwd=REPOSITORY
@@ -149,6 +150,8 @@ def run_child(
         out.seek(0)
         err.seek(0)
         stdout, stderr = (f.read().decode(errors="replace") for f in (out, err))
+    # What it had of this process may have grown after a look before, and pages are counted roughly.
+    own_peak = COUNTED_ROUGHLY * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     kibibytes = 1 if sys.platform == "darwin" else 1024
     return Finished(
         returncode=child.returncode,
