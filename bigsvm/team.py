@@ -37,11 +37,19 @@ class Team:
         """Stop the threads."""
         self._pool.shutdown()
 
-    def share_out(self, one: Callable[[Part], None], parts: Sequence[Part], n_helpers: int) -> None:
+    def share_out(
+        self,
+        one: Callable[[Part], None],
+        parts: Sequence[Part],
+        n_helpers: int,
+        *,
+        abandon: Callable[[], None] = lambda: None,
+    ) -> None:
         """Do all parts, in this thread and in `n_helpers` of the pool; raise what one raises.
 
         This thread works too, because another one takes 0.1 to 0.3 ms to wake up: as long as a
-        batch of kernel rows.
+        batch of kernel rows. When it returns or raises, no other is at work any more; `abandon` is
+        called where it is interrupted while it waits for them, so that long parts can end.
         """
         waiting = deque(parts)
 
@@ -59,7 +67,12 @@ class Team:
         finally:
             waiting.clear()
             awake = [helper for helper in helpers if not helper.cancel()]
-            wait(awake)
+            try:
+                wait(awake)
+            except BaseException:
+                abandon()
+                wait(awake)
+                raise
         for helper in awake:
             helper.result()
 

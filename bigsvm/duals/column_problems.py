@@ -133,7 +133,7 @@ class ColumnProblems:
         n_lanes = self._lanes_in(room, buffer, len(left))
         alone = n_lanes == 1
         self._lanes = [
-            Lane(tiles if alone else tiles.of_one_thread(), part) for part in buffer.parts(n_lanes)
+            Lane(tiles if alone else tiles.with_threads(1), part) for part in buffer.parts(n_lanes)
         ]
         self._counting = Lock()
 

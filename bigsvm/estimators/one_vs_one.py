@@ -28,7 +28,7 @@ from bigsvm.estimators.running import (
 from bigsvm.estimators.variables import make_variables
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
-from bigsvm.training.multiclass import PairTraining
+from bigsvm.training.multiclass import Lane, PairTraining
 from bigsvm.training.pair_log import PairLog, Solved
 from bigsvm.training.saving import Saver
 from bigsvm.training.small_pairs import SmallPairs
@@ -127,16 +127,9 @@ def train_one_vs_one(
         )
         functions = PairTraining(
             rows,
-            PairTrainer(trainer, problem, budget, parameters),
+            PairLanes(trainer, problem, budget, parameters, log, hooks.listener),
             log,
             room=budget.room,
-            # Of a pair that is finished the log has the result.
-            saver=Saver(
-                log if checkpoint else None,
-                every=parameters.checkpoint_every,
-                listener=hooks.listener,
-                keeps_ends=False,
-            ),
             limits=limits_of(parameters, hooks),
             listener=hooks.listener,
             small=small,
@@ -153,12 +146,65 @@ def train_one_vs_one(
     )
 
 
+class PairLanes:
+    """Lanes of pairs; each has a share of the threads and of the memory.
+
+    Parameters
+    ----------
+    trainer : Trainer
+        With all threads.
+    problem : Pairs
+    budget : Budget
+    parameters : TrainingParameters
+    log : PairLog
+    listener : callable
+        Told of what is saved.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        problem: Pairs,
+        budget: Budget,
+        parameters: TrainingParameters,
+        log: PairLog,
+        listener: events.Listener,
+    ) -> None:
+        self._trainer, self._problem, self._budget = trainer, problem, budget
+        self._parameters, self._log, self._listener = parameters, log, listener
+        self.share_out = trainer.share_out
+
+    def count(self, n_rows: int, row_alignment: int) -> int:
+        """Count the lanes for pairs of so many rows, and sources of such an alignment."""
+        return self._budget.lanes(n_rows, row_alignment)
+
+    def open(self, count: int) -> list[Lane]:
+        """Make so many lanes."""
+        threads = self._parameters.n_threads // count
+        return [self._lane(i == 0, threads, copies=count > 1) for i in range(count)]
+
+    def _lane(self, speaks: bool, threads: int, *, copies: bool) -> Lane:
+        slot = self._log.slot(copies=copies)
+        # Of a pair that is finished the log has the result.
+        saver = Saver(
+            slot if self._parameters.checkpoint is not None else None,
+            every=self._parameters.checkpoint_every,
+            listener=self._listener,
+            keeps_ends=False,
+        )
+        trainer = self._trainer.with_threads(threads)
+        return Lane(
+            PairTrainer(trainer, self._problem, self._budget, self._parameters), slot, saver, speaks
+        )
+
+
 class PairTrainer:
     """Trains one pair after the other with what all of them share.
 
     Parameters
     ----------
     trainer : Trainer
+        With the threads that a pair may use.
     problem : Pairs
     budget : Budget
     parameters : TrainingParameters

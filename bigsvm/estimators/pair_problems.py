@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.budget import parse_bytes
 from bigsvm.duals.formulations import CSVC, NuSVC
-from bigsvm.errors import ParameterError
+from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.estimators.memory import make_plan
 from bigsvm.estimators.problem import (
     check_classes,
@@ -16,6 +17,7 @@ from bigsvm.estimators.problem import (
     chosen_parameters,
     make_classification,
 )
+from bigsvm.training.choice import LARGEST_SET
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, RECORD
 from bigsvm.training.small_pairs import MOST_BYTES
 
@@ -38,6 +40,8 @@ SMALL_SHARE = 0.5
 """Of what is left for a pair that is trained: so much for the small ones, which come before."""
 PAIR_ROW_BYTES = 20
 """Of a row that is trained on: its number among all and among those held, and its weight."""
+SAVED_ROW_BYTES = 64
+"""Of a row of a pair that is trained beside others: what was saved of it last."""
 CHOICE_BYTES = 32
 """Of each two classes, while the pairs are divided into batches."""
 
@@ -187,25 +191,48 @@ class Budget:
         )
         self._held = min(self.room, float(rows.sizes.sum())) * self._source.bytes_per_row
         size = int(np.sort(rows.sizes)[-2:].sum())
-        self.largest = self.plan(min(size, int(self.room)), 1)
+        self.largest = self._plan(min(size, int(self.room)), 1, 1)
         if size > self.room:
-            self.largest = self.plan(size, self._source.row_alignment)
+            self.largest = self._plan(size, self._source.row_alignment, 1)
         others = ("state of the rows", "scratch of threads and reader")
         left = memory - sum(self.largest.projected[name] for name in others)
         self.small_bytes = min(MOST_BYTES, SMALL_SHARE * left)
 
     def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
-        """Divide what is left for a pair of so many rows.
+        """Divide what is left for a pair of so many rows, which may be one of several.
 
         Raises
         ------
         MemoryBudgetError
         """
+        return self._plan(n_rows, row_alignment, self.lanes(n_rows, row_alignment))
+
+    def lanes(self, n_rows: int, row_alignment: int) -> int:
+        """Count the pairs of so many rows that can be trained at once, and lose nothing by it."""
+        if row_alignment > 1 or self._parameters.working_set == "all":
+            return 1
+        for count in range(self._parameters.n_threads, 1, -1):
+            try:
+                plan = self._plan(n_rows, row_alignment, count)
+            except MemoryBudgetError:
+                continue
+            if plan.active_rows >= n_rows and plan.working_set >= min(n_rows, LARGEST_SET):
+                return count
+        return 1
+
+    def _plan(self, n_rows: int, row_alignment: int, lanes: int) -> TrainingPlan:
+        """Divide what is left for a pair among so many."""
         held = self._held if row_alignment < self._source.row_alignment else 0.0
+        resident, parameters = self._resident + held, self._parameters
+        own = PAIR_ROW_BYTES * n_rows
+        if lanes > 1:
+            own += SAVED_ROW_BYTES * n_rows
+            resident += (1 - 1 / lanes) * (parse_bytes(parameters.memory) - resident)
+            parameters = replace(parameters, threads=parameters.n_threads // lanes)
         return make_plan(
-            self._parameters,
+            parameters,
             self._source,
-            resident_bytes=self._resident + held + PAIR_ROW_BYTES * n_rows,
+            resident_bytes=resident + own,
             n_rows=n_rows,
             row_alignment=row_alignment,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import xxhash
@@ -27,7 +28,7 @@ from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from bigsvm.training.result import Certificate, TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
+
+Part = TypeVar("Part")
 
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
@@ -72,6 +75,18 @@ class Trainer:
         self._stack = ExitStack()
         threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
+
+    def with_threads(self, threads: int) -> Trainer:
+        """Make one with some of the threads, to be used at the same time as others of this one."""
+        some = copy.copy(self)
+        some._tiles = self._tiles.with_threads(threads)
+        return some
+
+    def share_out(
+        self, one: Callable[[Part], None], parts: Sequence[Part], *, abandon: Callable[[], None]
+    ) -> None:
+        """Do all parts of some work on the threads, the caller's among them: `Team.share_out`."""
+        self._tiles.share_out(one, parts, abandon=abandon)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(threadpool_limits(1, user_api="blas"))

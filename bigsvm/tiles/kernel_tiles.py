@@ -123,15 +123,24 @@ class KernelTiles:
             offset=self.offset,
         )
 
-    def of_one_thread(self) -> KernelTiles:
-        """Make the same for one of the threads that work is shared out to; it counts for itself."""
-        one = copy.copy(self)
-        one.threads, one.n_evaluations = 1, 0
-        return one
+    def with_threads(self, threads: int) -> KernelTiles:
+        """Make the same with some of the threads, for one of several that work at once.
 
-    def share_out(self, one: Callable[[Part], None], parts: Sequence[Part]) -> None:
-        """Do all parts of other work on the threads, the caller's among them."""
-        self._team.share_out(one, parts, min(self.threads, len(parts)) - 1)
+        It counts for itself, and is closed with these.
+        """
+        some = copy.copy(self)
+        some.threads, some.n_evaluations = threads, 0
+        return some
+
+    def share_out(
+        self,
+        one: Callable[[Part], None],
+        parts: Sequence[Part],
+        *,
+        abandon: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do all parts of other work on the threads, the caller's among them: `Team.share_out`."""
+        self._team.share_out(one, parts, min(self.threads, len(parts)) - 1, abandon=abandon)
 
     # -- the two products --------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
     DIR/pairs.log            the finished pairs, one entry after the other: bytes of the body, its
                              xxh3 with the seed of the run, the body: a record, rows, coefficients
-    DIR/generation-00000007  the pair in progress, and sums over all
+    DIR/generation-00000007  the pairs in progress, and sums over all
 
 A kill can leave half an entry at the end, which its hash gives away; whatever is before it is
 whole. So does it give away the log of another run: no entry of that is taken. A generation is
@@ -12,6 +12,7 @@ written after the entries of all pairs that finished before it.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from array import array
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -57,7 +58,7 @@ RECORD = np.dtype(
 """A pair: its number in LIBSVM's order, why it stopped as a place in `REASONS`, negative where it
 was never begun, its certificate, intercept, and the rho of nu-svc, NaN where there is none."""
 NONE = -1
-"""Number of the pair in progress where there is none."""
+"""Number of a slot's pair where it has none."""
 UNKNOWN = ("objective", "gap", "duality_gap", "drift", "rho")
 """Of a pair that was never begun."""
 HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
@@ -93,7 +94,7 @@ class PairLog:
     Parameters
     ----------
     checkpoint : Checkpoint or None
-        Where finished pairs are kept, and the one in progress; what it holds already is read.
+        Where finished pairs are kept, and those in progress; what it holds already is read.
     n_pairs : int
     source : RowSource
         Of all rows.
@@ -124,14 +125,16 @@ class PairLog:
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
         self._order, self._rows, self._values = array("q"), array("q"), array("d")
         self._checkpoint, self._pending = checkpoint, bytearray()
-        self._saved = checkpoint.latest() if checkpoint else None
-        self._before = self._saved.values if self._saved else {"seconds": 0.0, "bytes_read": 0}
-        self._source, self._began, self._number = source, time.monotonic(), NONE
+        saved = checkpoint.latest() if checkpoint else None
+        self._before = saved.values if saved else {"seconds": 0.0, "bytes_read": 0}
+        self._open = _pairs_of(saved) if saved else {}
+        self._source, self._began = source, time.monotonic()
+        self._lock, self._is_saved = threading.RLock(), False
         if checkpoint:
             self._path, self._length = checkpoint.directory / NAME, 0
             self._seed = checkpoint.seed
             try:
-                self._read()
+                self._read(is_new=saved is None)
             except OSError as error:
                 raise CheckpointError(f"cannot go on with {self._path}: {error}") from error
 
@@ -153,9 +156,14 @@ class PairLog:
         return int(self._before["bytes_read"]) + self._source.bytes_read
 
     @property
-    def in_progress(self) -> bool:
-        """Whether a pair has been begun that is not finished."""
-        return self._number != NONE
+    def is_saved(self) -> bool:
+        """Whether nothing has finished since the last time it was saved."""
+        return self._is_saved
+
+    @property
+    def in_progress(self) -> tuple[int, ...]:
+        """Pairs whose state has been saved and that are not finished."""
+        return tuple(self._open)
 
     def total(self, name: str) -> int:
         """One of `COUNTS` over all pairs."""
@@ -186,35 +194,42 @@ class PairLog:
 
     # -- what happens ----------------------------------------------------------------------------
 
-    def begin(self, number: int) -> None:
-        """Be the checkpoint of a pair from now on."""
-        self._number = number
+    def slot(self, *, copies: bool = False) -> Slot:
+        """Make what saves pairs that are trained one after the other.
 
-    def finish(self, solved: Solved) -> None:
-        """Take in the pair that was begun last, which is not to be trained any more."""
-        body = self._take_in(solved)
-        if self._checkpoint:
-            self._pending += _head(body, self._seed) + body
-        self._n_finished += 1
-        if self._saved and self._saved.values["pair"] == self._number:
-            self._saved = None
-        self._number = NONE
+        Of several slots at work at once each has to save copies: the state of a pair is written
+        again with those of the others, while it is being worked on.
+        """
+        return Slot(self, copies=copies)
 
-    def leave(self, solved: Solved) -> None:
-        """Take in the pair that was begun last as far as it got; its generation has been saved."""
-        self._take_in(solved)
+    def latest(self, number: int) -> Generation | None:
+        """Read what a pair goes on from; None where it begins anew."""
+        return self._open.get(number)
 
-    def latest(self) -> Generation | None:
-        """Read what the pair that was begun last goes on from; None where it begins anew."""
-        saved = self._saved
-        if saved is None or saved.values["pair"] != self._number:
-            return None
-        return Generation(saved.number, saved.arrays, saved.values["of_pair"])
+    def finish(self, number: int, solved: Solved) -> None:
+        """Take in a pair that is not to be trained any more."""
+        with self._lock:
+            body = self._take_in(number, solved)
+            if self._checkpoint:
+                self._pending += _head(body, self._seed) + body
+            self._n_finished += 1
+            self._open.pop(number, None)
+            self._is_saved = False
 
-    def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
-        """Write what has finished since the last time, and a generation of the pair in progress.
+    def leave(self, number: int, solved: Solved) -> None:
+        """Take in a pair as far as it got; its state has been saved."""
+        with self._lock:
+            self._take_in(number, solved)
 
-        Without values no pair is in progress, or the one an earlier process has left still is.
+    def save(self, number: int | None = None, state: Generation | None = None) -> int:
+        """Write what has finished since the last time, and the pairs in progress.
+
+        Parameters
+        ----------
+        number : int, optional
+            Pair that has got on.
+        state : Generation, optional
+            Its state now; of the others, what was saved last, by earlier processes too.
 
         Raises
         ------
@@ -223,38 +238,52 @@ class PairLog:
         """
         if self._checkpoint is None:
             return 0
-        try:
-            self._append()
-        except OSError as error:
-            raise CheckpointError(
-                f"cannot write to {self._path}: {error}; what was saved before is intact"
-            ) from error
-        number = self._number
-        if not values and self._saved is not None:
-            number, arrays = self._saved.values["pair"], self._saved.arrays
-            values = self._saved.values["of_pair"]
-        sums = {name: self.total(name) + int(values.get(name, 0)) for name in COUNTS}
-        worst = np.nanmax(self.records["gap"], initial=0.0)
-        about = {
-            **sums,
-            "phase": "pairs",
-            "seconds": self.seconds,
-            "bytes_read": self.bytes_read,
-            "gap": max(float(worst), float(values.get("gap", 0.0))),
-            "objective": float(np.nansum(self.records["objective"])),
-            "n_pairs": len(self.records),
-            "n_finished": self._n_finished,
-            "pair": number,
-            "of_pair": dict(values),
-        }
-        return self._checkpoint.save(arrays, about)
+        with self._lock:
+            try:
+                self._append()
+            except OSError as error:
+                raise CheckpointError(
+                    f"cannot write to {self._path}: {error}; what was saved before is intact"
+                ) from error
+            if number is not None and state is not None:
+                self._open[number] = state
+            generation = self._checkpoint.save(*self._generation())
+            self._is_saved = True
+            return generation
 
     # -- in between ------------------------------------------------------------------------------
 
-    def _take_in(self, solved: Solved) -> bytes:
+    def _generation(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Put the pairs in progress together: arrays and values of all."""
+        in_progress = [dict(state.values) for state in self._open.values()]
+        counts = {
+            name: self.total(name) + sum(int(values.get(name, 0)) for values in in_progress)
+            for name in COUNTS
+        }
+        gaps = (float(values.get("gap", 0.0)) for values in in_progress)
+        about = {
+            **counts,
+            "phase": "pairs",
+            "seconds": self.seconds,
+            "bytes_read": self.bytes_read,
+            "gap": max(float(np.nanmax(self.records["gap"], initial=0.0)), *gaps, 0.0),
+            "objective": float(np.nansum(self.records["objective"])),
+            "n_pairs": len(self.records),
+            "n_finished": self._n_finished,
+            "pairs": list(self._open),
+            "of_pairs": in_progress,
+        }
+        arrays = {
+            f"{number}.{name}": array
+            for number, state in self._open.items()
+            for name, array in state.arrays.items()
+        }
+        return arrays, about
+
+    def _take_in(self, number: int, solved: Solved) -> bytes:
         """Keep a pair in memory; its bytes are as the file has them."""
         certificate = solved.certificate
-        record = self.records[self._number : self._number + 1]
+        record = self.records[number : number + 1]
         record["reason"] = REASONS.index(certificate.stop_reason)
         for name in COUNTS:
             record[name] = getattr(certificate, name)
@@ -264,7 +293,7 @@ class PairLog:
         record["n_support"] = len(solved.rows)
         record["intercept"], record["rho"] = solved.intercept, solved.rho
         rows, values = solved.rows.astype("<i8"), solved.coefficients.astype("<f8")
-        self._keep(self._number, rows.tobytes(), values.tobytes())
+        self._keep(number, rows.tobytes(), values.tobytes())
         return bytes(record.tobytes() + rows.tobytes() + values.tobytes())
 
     def _keep(self, number: int, rows: bytes, values: bytes) -> None:
@@ -280,14 +309,11 @@ class PairLog:
                 "the memory; give more, and a saved run goes on with it"
             )
 
-    def _read(self) -> None:
+    def _read(self, *, is_new: bool) -> None:
         """Take in what the file has, up to half an entry that a kill has left."""
-        if self._saved is None:
+        if is_new:
             self._path.unlink(missing_ok=True)  # of a run that was killed before its first save
-            return
-        in_progress = self._saved.values["pair"] != NONE
         if not self._path.exists():
-            self._saved = self._saved if in_progress else None
             return
         with self._path.open("rb") as file:
             for body in _bodies(file, self._seed):
@@ -296,11 +322,8 @@ class PairLog:
                 self.records[number] = record
                 self._keep(number, *(body[RECORD.itemsize :][a : a + 8 * n] for a in (0, 8 * n)))
                 self._n_finished += 1
-                if self._saved.values["pair"] == number:
-                    in_progress = False
+                self._open.pop(number, None)  # the log may know more than the generation
                 self._length += HEAD.itemsize + len(body)
-        # The log may know more than the generation.
-        self._saved = self._saved if in_progress else None
 
     def _append(self) -> None:
         if not self._pending:
@@ -318,6 +341,71 @@ class PairLog:
             sync_directory(self._path.parent)
         self._length += len(self._pending)
         self._pending.clear()
+
+
+class Slot:
+    """Where pairs are saved that are trained one after the other: of one at a time.
+
+    Parameters
+    ----------
+    log : PairLog
+    copies : bool
+        Whether other slots are written at the same time, see `PairLog.slot`.
+    """
+
+    def __init__(self, log: PairLog, *, copies: bool) -> None:
+        self._log, self._copies = log, copies
+        self._number = NONE
+
+    def begin(self, number: int) -> None:
+        """Be the checkpoint of a pair from now on."""
+        self._number = number
+
+    def finish(self, solved: Solved) -> None:
+        """Take in the pair that was begun last, which is not to be trained any more."""
+        self._log.finish(self._number, solved)
+        self._number = NONE
+
+    def leave(self, solved: Solved) -> None:
+        """Take in the pair that was begun last as far as it got; its state has been saved."""
+        self._log.leave(self._number, solved)
+
+    def latest(self) -> Generation | None:
+        """Read what the pair that was begun last goes on from; None where it begins anew."""
+        saved = self._log.latest(self._number)
+        return self._own(saved) if saved else None
+
+    def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
+        """Write the state of the pair in progress; without values there is none in this slot.
+
+        Raises
+        ------
+        CheckpointError
+        """
+        if not values:
+            return self._log.save()
+        state = self._own(Generation(0, dict(arrays), dict(values)))
+        return self._log.save(self._number, state)
+
+    def _own(self, state: Generation) -> Generation:
+        """Keep what is being worked on apart from what is written."""
+        if not self._copies:
+            return state
+        return state._replace(arrays={name: array.copy() for name, array in state.arrays.items()})
+
+
+def _pairs_of(saved: Generation) -> dict[int, Generation]:
+    """Divide a generation into the pairs that were in progress."""
+    found = {}
+    for number, values in zip(saved.values["pairs"], saved.values["of_pairs"], strict=True):
+        start = f"{number}."
+        arrays = {
+            name.removeprefix(start): array
+            for name, array in saved.arrays.items()
+            if name.startswith(start)
+        }
+        found[number] = Generation(saved.number, arrays, values)
+    return found
 
 
 def _head(body: bytes, seed: int) -> bytes:

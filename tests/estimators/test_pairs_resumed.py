@@ -30,8 +30,9 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("every", [60.0, 1e-9])
-def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, every):
-    """Saved at its end only, and after every pair and slice."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, every, threads):
+    """Saved at its end only, and after every pair and slice; one pair at a time, and two."""
     X, y = clouds(k=4, n=120)
     asked = StopAt()
     whole = train(X, y, hooks=Hooks(interrupted=asked), **KINDS[kind]).functions
@@ -42,9 +43,9 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, every):
         for moment in (first, 2, 7, 1, -1):
             found = train(
                 X, y, hooks=Hooks(interrupted=StopAt(moment)), checkpoint=folder,
-                checkpoint_every=every, **KINDS[kind],
+                checkpoint_every=every, threads=threads, **KINDS[kind],
             ).functions  # fmt: skip
-            within += newest_manifest(Path(folder))["values"]["pair"] >= 0
+            within += len(newest_manifest(Path(folder))["values"]["pairs"])
             if found.certificate.converged:
                 break
             assert found.certificate.stop_reason == "interrupted"
@@ -195,20 +196,21 @@ if sys.argv[4] == "by runs":
 else:
     X, y = clouds(n=20000, k=40, spread=0.5)
 print("started", flush=True)
-found = train(X, y, C=10.0, checkpoint=sys.argv[2], checkpoint_every=0.1).functions
+given = {"checkpoint": sys.argv[2], "checkpoint_every": 0.1, "threads": int(sys.argv[5])}
+found = train(X, y, C=10.0, **given).functions
 with open(sys.argv[3], "wb") as file:
     pickle.dump(found, file)
 """
 
 
-@pytest.mark.parametrize("pairs", ["by runs", "together"])
-def test_killed_again_and_again_it_gives_the_same_bits(tmp_path, pairs):
+@pytest.mark.parametrize(("pairs", "threads"), [("by runs", 1), ("by runs", 2), ("together", 1)])
+def test_killed_again_and_again_it_gives_the_same_bits(tmp_path, pairs, threads):
     """A real process, `kill -9` at random moments, each after it has got on a little."""
     folder = str(Path(__file__).parent)
 
     def start(name):
         paths = [str(tmp_path / name), str(tmp_path / f"{name}.pickle")]
-        command = [sys.executable, "-c", PROGRAM, folder, *paths, pairs]
+        command = [sys.executable, "-c", PROGRAM, folder, *paths, pairs, str(threads)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         process.stdout.readline()
         process.stdout.close()

@@ -30,8 +30,13 @@ def solved(rows, values, intercept=0.5, **certificate):
 
 
 def finish(log, number, *arguments, **options):
-    log.begin(number)
-    log.finish(solved(*arguments, **options))
+    log.finish(number, solved(*arguments, **options))
+
+
+def begun(log, number, **options):
+    slot = log.slot(**options)
+    slot.begin(number)
+    return slot
 
 
 @given(
@@ -73,9 +78,11 @@ def test_what_is_finished_is_read_back(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
         finish(log, 2, [3, 7], [1.5, -2.5])
-        log.save({}, {})
+        assert not log.is_saved
+        log.save()
+        assert log.is_saved
         finish(log, 0, [7], [4.0], intercept=-1.0, gap=None)
-        log.save({}, {})
+        log.slot().save({}, {})
         again = PairLog(checkpoint, 4, SOURCE, room=1e9)
     assert again.records.tobytes() == log.records.tobytes()
     assert again.n_finished == 2
@@ -89,47 +96,70 @@ def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
     state = {"alpha": np.arange(3.0)}
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
-        log.begin(3)
-        log.save(state, {"phase": "solve", "n_iter": 7})
+        begun(log, 3).save(state, {"phase": "solve", "n_iter": 7})
         again = PairLog(checkpoint, 4, SOURCE, room=1e9)
         finish(again, 0, [1], [1.0])
-        again.save({}, {})
+        again.save()
         assert checkpoint.latest().values["n_iter"] == 17
         third = PairLog(checkpoint, 4, SOURCE, room=1e9)
-        third.begin(1)
-        assert third.latest() is None
-        third.begin(3)
-        assert third.latest().values == {"phase": "solve", "n_iter": 7}
-        np.testing.assert_array_equal(third.latest().arrays["alpha"], state["alpha"])
-        third.finish(solved([2], [1.0]))
-        third.save({}, {})
-        assert checkpoint.latest().values["pair"] < 0
-        assert PairLog(checkpoint, 4, SOURCE, room=1e9).latest() is None
+        assert third.in_progress == (3,)
+        slot = begun(third, 1)
+        assert slot.latest() is None
+        slot.begin(3)
+        assert slot.latest().values == {"phase": "solve", "n_iter": 7}
+        np.testing.assert_array_equal(slot.latest().arrays["alpha"], state["alpha"])
+        slot.finish(solved([2], [1.0]))
+        slot.save({}, {})
+        assert checkpoint.latest().values["pairs"] == []
+        assert PairLog(checkpoint, 4, SOURCE, room=1e9).in_progress == ()
+
+
+def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(tmp_path):
+    states = {number: {"alpha": np.full(3, float(number))} for number in (1, 2)}
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        slots = {number: begun(log, number, copies=True) for number in states}
+        for number, slot in slots.items():
+            slot.save(states[number], {"n_iter": number, "gap": number / 10})
+        states[1]["alpha"][:] = 7.0  # on its way to its next save
+        finish(log, 0, [1], [1.0])
+        slots[2].save(states[2], {"n_iter": 20, "gap": 0.1})
+        saved = checkpoint.latest().values
+        assert (saved["n_iter"], saved["gap"], saved["n_finished"]) == (31, 0.1, 1)
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        assert set(again.in_progress) == {1, 2}
+        slot = begun(again, 1, copies=True)
+        slot.latest().arrays["alpha"][:] = 8.0  # by the run that goes on from there
+        assert slot.latest().arrays["alpha"].tolist() == [1.0, 1.0, 1.0]
+        assert slot.latest().values == {"n_iter": 1, "gap": 0.1}
+        assert begun(again, 2).latest().values["n_iter"] == 20
+        slot.finish(solved([2], [1.0]))
+        assert again.in_progress == (2,)
 
 
 def test_a_log_that_knows_more_than_the_generation_is_believed(tmp_path):
     """Killed after the one was written and before the other."""
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
-        log.begin(1)
-        log.save({"alpha": np.zeros(1)}, {"n_iter": 3})
-        log.finish(solved([4], [1.0]))
+        slot = begun(log, 1)
+        slot.save({"alpha": np.zeros(1)}, {"n_iter": 3})
+        slot.finish(solved([4], [1.0]))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checkpoint, "save", lambda arrays, values: 0)
-            log.save({}, {})
+            log.save()
         again = PairLog(checkpoint, 4, SOURCE, room=1e9)
         assert again.n_finished == 1
-        again.begin(1)
-        assert again.latest() is None
+        assert begun(again, 1).latest() is None
 
 
 def test_what_is_left_unfinished_is_in_the_result_and_not_in_the_log(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
-        log.begin(1)
-        log.save({"alpha": np.zeros(1)}, {"n_iter": 3})
-        log.leave(solved([4], [1.0], converged=False, stop_reason=StopReason.MAX_ITER))
-        assert log.in_progress
+        slot = begun(log, 1)
+        slot.save({"alpha": np.zeros(1)}, {"n_iter": 3})
+        slot.leave(solved([4], [1.0], converged=False, stop_reason=StopReason.MAX_ITER))
+        assert log.in_progress == (1,)
+        assert log.is_saved
         assert log.reasons() == {StopReason.MAX_ITER: 1}
         assert log.coefficients(50)[0].tolist() == [4]
         assert not (tmp_path / NAME).exists()

@@ -1,0 +1,198 @@
+"""Pairs trained at once: to the same bits as one after the other, and ended together."""
+
+import threading
+from concurrent.futures import wait
+
+import numpy as np
+import pytest
+from interruption import StopAt
+from one_vs_one import assert_same_bits, clouds, train
+
+from bigsvm.data.class_rows import ClassRows
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import CheckpointError
+from bigsvm.estimators import one_vs_one
+from bigsvm.estimators.pair_problems import Budget, Pairs
+from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.team import Team
+from bigsvm.training import events
+from bigsvm.training.result import StopReason
+
+pytestmark = pytest.mark.usefixtures("pairs_by_runs")
+
+KINDS = {
+    "c-svc": {"C": 5.0},
+    "nu-svc": {"formulation": "nu-svc", "nu": 0.2},
+    "l2-svc": {"formulation": "l2-svc", "C": 3.0},
+    "all rows": {"working_set": "all"},
+}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Threads that each pair was trained on, as (pair, thread, threads it had)."""
+    found = []
+    call = one_vs_one.PairTrainer.__call__
+
+    def watched(self, pair, rows, **others):
+        found.append((pair, threading.get_ident(), self._trainer._tiles.threads))
+        return call(self, pair, rows, **others)
+
+    monkeypatch.setattr(one_vs_one.PairTrainer, "__call__", watched)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_they_have_the_same_bits(kind, threads, seen):
+    X, y = clouds(k=6, n=600)
+    found = train(X, y, threads=threads, **KINDS[kind]).functions
+    in_lanes = len({thread for _, thread, _ in seen})
+    whole = train(X, y, **KINDS[kind]).functions
+    assert whole.certificate.converged
+    assert_same_bits(found, whole)
+    evaluations = [one.certificate.n_kernel_evaluations for one in (found, whole)]
+    assert evaluations[0] == evaluations[1] > 0
+    if kind == "all rows":
+        assert in_lanes == 1
+
+
+def test_a_lane_has_its_share_of_the_threads_and_the_longest_pairs_are_first(seen, monkeypatch):
+    lanes = Budget.lanes
+    monkeypatch.setattr(Budget, "lanes", lambda *given: min(2, lanes(*given)))
+    X, y = clouds(k=6, n=600)
+    train(X, y, threads=5)
+    assert {threads for *_, threads in seen} == {2}
+    sizes = np.bincount(y)
+    work = [int(sizes[list(pair)].sum()) for pair, *_ in seen]
+    # Two at once may say so in either order.
+    assert all(a >= b for a, b in zip(work, work[2:], strict=False))
+
+
+def test_a_pair_that_is_most_of_the_work_has_all_threads(seen):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [500, 500, 20])
+    train(rng.standard_normal((len(y), 3)) + y[:, None], y, threads=2)
+    assert seen[0][0] == (0, 1)
+    assert seen[0][2] == 2
+    assert {threads for *_, threads in seen[1:]} == {1}
+
+
+def test_with_a_limit_of_steps_there_is_one_and_the_order_is_libsvms(seen):
+    X, y = clouds(k=5, n=300)
+    found = train(X, y, C=5.0, threads=2, max_iter=10**6).functions
+    assert [pair for pair, *_ in seen] == [(a, b) for a in range(5) for b in range(a + 1, 5)]
+    assert {threads for *_, threads in seen} == {2}
+    assert_same_bits(found, train(X, y, C=5.0).functions)
+
+
+class TestHowMany:
+    @pytest.fixture
+    def lanes(self):
+        X, y = clouds(k=4, n=4000, d=20)
+
+        def count(n_rows=2000, alignment=1, **given):
+            parameters = TrainingParameters(**{"threads": 4, "gamma": 1.0, **given})
+            source = as_row_source(X)
+            problem = Pairs(source, y, None, parameters)
+            rows = ClassRows(source, problem.codes, 4)
+            problem.check(rows)
+            return Budget(parameters, rows, problem).lanes(n_rows, alignment)
+
+        return count
+
+    def test_as_many_as_threads_where_there_is_memory(self, lanes):
+        assert [lanes(threads=threads) for threads in (1, 2, 4, 16)] == [1, 2, 4, 16]
+
+    def test_fewer_where_each_could_not_hold_its_kernel_rows(self, lanes):
+        found = [lanes(memory=memory * 10**6) for memory in (40, 70, 100, 200)]
+        assert found[0] == 1
+        assert found == sorted(found)
+        assert 1 < found[1] < 4 or 1 < found[2] < 4
+        assert found[-1] == 4
+
+    def test_one_of_rows_that_are_read_in_blocks_and_of_whole_working_sets(self, lanes):
+        assert lanes(alignment=1000) == 1
+        assert lanes(working_set="all") == 1
+
+
+class TestEnds:
+    def test_an_error_in_one_ends_all_and_what_was_saved_is_gone_on_with(
+        self, tmp_path, monkeypatch
+    ):
+        X, y = clouds(k=6, n=900)
+        whole = train(X, y, C=5.0).functions
+        given = {"C": 5.0, "threads": 2, "checkpoint": str(tmp_path), "checkpoint_every": 1e-9}
+        call = one_vs_one.PairTrainer.__call__
+
+        def failing(self, pair, *arguments, **others):
+            if pair == (2, 3):
+                raise CheckpointError("no room")
+            return call(self, pair, *arguments, **others)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one_vs_one.PairTrainer, "__call__", failing)
+            with pytest.raises(CheckpointError, match="no room"):
+                train(X, y, **given)
+        assert not [one for one in threading.enumerate() if one.name.startswith("bigsvm")]
+        again = []
+        found = train(X, y, hooks=Hooks(listener=again.append), **given).functions
+        done = [event.done for event in again if isinstance(event, events.Pairs)]
+        assert done[0] > 0
+        assert_same_bits(found, whole)
+
+    def test_what_stops_one_stops_all(self, tmp_path):
+        X, y = clouds(k=8, n=900)
+        hooks = Hooks(interrupted=StopAt(20))
+        stopped = train(X, y, hooks=hooks, threads=3, checkpoint=str(tmp_path)).functions
+        assert stopped.certificate.stop_reason is StopReason.INTERRUPTED
+        assert stopped.pairs["n_begun"] < 28
+        found = train(X, y, threads=3, checkpoint=str(tmp_path)).functions
+        assert_same_bits(found, train(X, y).functions)
+
+    def test_time_is_of_all(self):
+        found = train(*clouds(k=8), max_seconds=1e-9, threads=2).functions
+        assert found.certificate.stop_reason is StopReason.TIME_LIMIT
+
+    def test_one_that_is_interrupted_while_it_waits_has_the_others_end(self, monkeypatch):
+        ended, at_work, me = threading.Event(), threading.Barrier(2), threading.get_ident()
+        left = [KeyboardInterrupt]
+
+        def interrupted(futures):
+            if left:
+                raise left.pop()
+            return wait(futures)
+
+        def one(part):
+            at_work.wait()
+            if threading.get_ident() != me:
+                assert ended.wait(60)
+                done.append(part)
+
+        done = []
+        monkeypatch.setattr("bigsvm.team.wait", interrupted)
+        team = Team(2, "test")
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                team.share_out(one, ["a", "b"], 1, abandon=ended.set)
+            assert len(done) == 1
+        finally:
+            ended.set()
+            team.close()
+
+
+def test_only_one_is_heard_of_and_nobody_is_told_two_things_at_once(monkeypatch):
+    monkeypatch.setattr("bigsvm.training.multiclass.TOLD_AFTER", 0.0)
+    told, at_once = [], threading.Lock()
+
+    def listener(event):
+        assert at_once.acquire(blocking=False)
+        told.append(event)
+        at_once.release()
+
+    X, y = clouds(k=8, n=1600)
+    train(X, y, threads=2, hooks=Hooks(listener=listener))
+    first = [event for event in told if isinstance(event, events.Swept) and event.sweep == 1]
+    assert 0 < len(first) < 28
+    done = [event.done for event in told if isinstance(event, events.Pairs)]
+    assert done == list(range(29))
