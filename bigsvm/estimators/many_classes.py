@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.data.scaler import Scaler
     from bigsvm.estimators.one_vs_rest import Functions
     from bigsvm.kernels import Kernel
-    from bigsvm.training.multiclass import OneVsOne
+    from bigsvm.training.joined_pairs import OneVsOne
 
 Functions_co = TypeVar("Functions_co", covariant=True)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bigsvm.data.class_rows import PairRows
     from bigsvm.data.rows import RowSource
     from bigsvm.estimators.parameters import TrainingParameters
-    from bigsvm.training.multiclass import OneVsOne
+    from bigsvm.training.joined_pairs import OneVsOne
     from bigsvm.training.state import Limits
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training.multiclass import pair_classes, pair_numbers
+from bigsvm.training.joined_pairs import pair_classes, pair_numbers
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
 from bigsvm.training.result import Certificate, StopReason
 

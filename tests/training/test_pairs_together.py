@@ -10,7 +10,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.kernels import make_kernel
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import small_pairs
-from bigsvm.training.multiclass import pair_classes
+from bigsvm.training.joined_pairs import pair_classes
 from bigsvm.training.small_pairs import SmallPairs
 
 AMPLE = 100e6
