@@ -208,7 +208,11 @@ class Budget:
         return self._plan(n_rows, row_alignment, self.lanes(n_rows, row_alignment))
 
     def lanes(self, n_rows: int, row_alignment: int) -> int:
-        """Count the pairs of so many rows that can be trained at once, and lose nothing by it."""
+        """Count the pairs of so many rows that can be trained at once.
+
+        Each holds all its rows, and the kernel rows of a set of all of them or of `LARGEST_SET`:
+        as it would alone, but where more than that are free.
+        """
         if row_alignment > 1 or self._parameters.working_set == "all":
             return 1
         for count in range(self._parameters.n_threads, 1, -1):
