@@ -41,7 +41,8 @@ SMALL_SHARE = 0.5
 PAIR_ROW_BYTES = 20
 """Of a row that is trained on: its number among all and among those held, and its weight."""
 SAVED_ROW_BYTES = 64
-"""Of a row of a pair that is trained beside others: what was saved of it last."""
+"""Of a row of a pair that is trained beside others, what was saved of it last: alpha 8, output 8;
+number, alpha and output of an active row 24, and of one in the working set 24."""
 CHOICE_BYTES = 32
 """Of each two classes, while the pairs are divided into batches."""
 

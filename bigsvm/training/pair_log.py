@@ -162,7 +162,7 @@ class PairLog:
 
     @property
     def in_progress(self) -> tuple[int, ...]:
-        """Pairs whose state has been saved and that are not finished."""
+        """Pairs that an earlier process or a lane has left a state of, to go on from."""
         return tuple(self._open)
 
     def total(self, name: str) -> int:
@@ -221,15 +221,19 @@ class PairLog:
         with self._lock:
             self._take_in(number, solved)
 
-    def save(self, number: int | None = None, state: Generation | None = None) -> int:
+    def save(
+        self, number: int = NONE, state: Generation | None = None, *, keeps: bool = True
+    ) -> int:
         """Write what has finished since the last time, and the pairs in progress.
 
         Parameters
         ----------
-        number : int, optional
-            Pair that has got on.
+        number : int
+            Pair that has got on, if any has.
         state : Generation, optional
             Its state now; of the others, what was saved last, by earlier processes too.
+        keeps : bool
+            Whether it is to be written again with the others', until it is saved anew.
 
         Raises
         ------
@@ -245,9 +249,13 @@ class PairLog:
                 raise CheckpointError(
                     f"cannot write to {self._path}: {error}; what was saved before is intact"
                 ) from error
-            if number is not None and state is not None:
+            if state is not None:
                 self._open[number] = state
-            generation = self._checkpoint.save(*self._generation())
+            try:
+                generation = self._checkpoint.save(*self._generation())
+            finally:
+                if not keeps:
+                    self._open.pop(number, None)
             self._is_saved = True
             return generation
 
@@ -385,7 +393,7 @@ class Slot:
         if not values:
             return self._log.save()
         state = self._own(Generation(0, dict(arrays), dict(values)))
-        return self._log.save(self._number, state)
+        return self._log.save(self._number, state, keeps=self._copies)
 
     def _own(self, state: Generation) -> Generation:
         """Keep what is being worked on apart from what is written."""
@@ -396,6 +404,11 @@ class Slot:
 
 def _pairs_of(saved: Generation) -> dict[int, Generation]:
     """Divide a generation into the pairs that were in progress."""
+    if "pairs" not in saved.values:
+        raise CheckpointError(
+            "the checkpoint is of an earlier bigsvm, which trained one pair of classes at a time; "
+            "go on with that one, or start in an empty directory"
+        )
     found = {}
     for number, values in zip(saved.values["pairs"], saved.values["of_pairs"], strict=True):
         start = f"{number}."

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigsvm.data.sources import ArrayRows
-from bigsvm.errors import MemoryBudgetError
+from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.joined_pairs import pair_classes, pair_numbers
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
@@ -158,12 +158,20 @@ def test_what_is_left_unfinished_is_in_the_result_and_not_in_the_log(tmp_path):
         slot = begun(log, 1)
         slot.save({"alpha": np.zeros(1)}, {"n_iter": 3})
         slot.leave(solved([4], [1.0], converged=False, stop_reason=StopReason.MAX_ITER))
-        assert log.in_progress == (1,)
         assert log.is_saved
+        assert log.in_progress == ()  # whoever trains alone has its state
+        assert checkpoint.latest().values["pairs"] == [1]
         assert log.reasons() == {StopReason.MAX_ITER: 1}
         assert log.coefficients(50)[0].tolist() == [4]
         assert not (tmp_path / NAME).exists()
         assert PairLog(checkpoint, 4, SOURCE, room=1e9).n_finished == 0
+
+
+def test_a_checkpoint_of_one_pair_at_a_time_is_refused(tmp_path):
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        checkpoint.save({"alpha": np.zeros(1)}, {"pair": 1, "of_pair": {}})
+        with pytest.raises(CheckpointError, match=r"earlier bigsvm.*start in an empty directory"):
+            PairLog(checkpoint, 4, SOURCE, room=1e9)
 
 
 def test_coefficients_have_room_for_so_many():
