@@ -1,11 +1,30 @@
 """What all tests share. It also puts this folder on the path: ``import naive``."""
 
+import faults
 import pytest
 from hypothesis import settings
 
 # The first example of a property may compile a kernel.
 settings.register_profile("bigsvm", deadline=None)
 settings.load_profile("bigsvm")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--fault-table", action="store_true", help="print tests by kind of fault")
+
+
+def pytest_configure(config):
+    if config.getoption("--fault-table"):
+        config.pluginmanager.register(faults.FaultTable(), "fault-table")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for mark in item.iter_markers("fault"):
+            [kind] = mark.args
+            if kind not in faults.KINDS:
+                raise pytest.UsageError(f"{item.nodeid}: {kind!r} is no kind of fault")
+            item.user_properties.append(("fault", kind))
 
 
 @pytest.fixture
