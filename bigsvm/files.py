@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -14,10 +15,71 @@ import stat
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def local_path(path: str | os.PathLike[str], name: str) -> Path:
+    """Path on this machine of a file or folder that must lie here.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        What the path is for, as the user calls it: a parameter, an option or an argument.
+
+    Raises
+    ------
+    ParameterError
+        It is a URL, which would be taken for a folder ``s3:``.
+    """
+    given = os.fspath(path)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", given):
+        raise ParameterError(
+            f"{name} is {given!r}; it must be a path on this machine, not a URL (write "
+            f"'./{given}' for a folder of that name)"
+        )
+    return Path(given)
+
+
+def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
+    """Open a regular file to read; of a pipe or device it never waits for a writer.
+
+    Parameters
+    ----------
+    path : Path
+    follow_links : bool
+        True for a path that the user has named, False inside stores and checkpoints.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, is no regular file, or is a link that is not followed.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags if follow_links else flags | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Parse JSON of unknown origin.
+
+    Raises
+    ------
+    ValueError
+        It is not JSON, or nested too deeply to be parsed.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def sync_directory(path: Path) -> None:

@@ -5,14 +5,15 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import REPOSITORY, two_clouds
 
 import bigsvm
-from bigsvm.errors import DataError, ModelError
-from bigsvm.files import replace_synced
+from bigsvm.errors import DataError, ModelError, ParameterError
+from bigsvm.files import local_path, open_regular, parse_json, replace_synced
 from bigsvm.report.predictions import write_values
 
 
@@ -121,3 +122,45 @@ class TestWhatIsLeft:
         before = sorted(tmp_path.rglob("*"))
         replace_synced(tmp_path / "model", b"new")
         assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "model"])
+
+
+@pytest.mark.fault("local-paths")
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/run", "s3:/bucket", "file:///tmp/x", "gs://a", "C+h:/a"]
+)
+def test_a_url_is_no_local_path(url):
+    with pytest.raises(ParameterError, match=r"checkpoint is '.*'; it must be a path on this"):
+        local_path(url, "checkpoint")
+    assert local_path(f"./{url}", "checkpoint") == Path(f"./{url}")
+
+
+def test_names_with_a_colon_are_local_paths():
+    for name in ("a:b", "run-12:30", "/tmp/s3:/x", Path("x")):
+        assert local_path(name, "cache_dir") == Path(name)
+
+
+@pytest.mark.fault("links-and-pipes")
+@pytest.mark.parametrize("follow", [True, False])
+def test_only_regular_files_are_opened(tmp_path, follow):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"content")
+    with open_regular(tmp_path / "file", follow_links=follow) as file:
+        assert file.read() == b"content"
+    for path in (tmp_path / "pipe", Path("/dev/null"), tmp_path):
+        with pytest.raises(OSError, match=r"Not a regular file"):
+            open_regular(path, follow_links=follow)
+
+
+@pytest.mark.fault("links-and-pipes")
+def test_links_are_followed_only_where_asked(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with open_regular(tmp_path / "link", follow_links=True) as file:
+        assert file.read() == b"content"
+    with pytest.raises(OSError, match="symbolic links"):
+        open_regular(tmp_path / "link", follow_links=False)
+
+
+def test_json_that_is_nested_too_deeply_is_a_value_error():
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json(b"[" * 100_000)
