@@ -15,7 +15,7 @@ import stat
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from bigsvm.errors import ParameterError
 
@@ -68,8 +68,8 @@ def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def parse_json(data: bytes | str) -> Any:
-    """Parse JSON of unknown origin.
+def parse_json(data: bytes | str) -> object:
+    """Parse JSON whose origin is unknown.
 
     Raises
     ------
