@@ -30,6 +30,7 @@ from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError
 from bigsvm.files import part_of, write_synced
+from bigsvm.interchange.fitted import model_of
 from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SVM_TYPES, read_header
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from numpy.typing import NDArray
+    from sklearn.base import BaseEstimator
 
     from bigsvm.data.scaler import Scaler
     from bigsvm.interchange.libsvm_header import Header
@@ -48,7 +50,9 @@ LINES_AT_ONCE, COEFFICIENTS_AT_ONCE = 4096, 1 << 17
 """Support vectors parsed together, and coefficients of theirs."""
 
 
-def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
+def write_libsvm_model(
+    model: KernelExpansion | BaseEstimator, path: str | os.PathLike[str]
+) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
     With its calibration if that is a sigmoid; LIBSVM has no other, and the model then goes without.
@@ -58,7 +62,7 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
 
     Parameters
     ----------
-    model : KernelExpansion
+    model : KernelExpansion or fitted estimator of bigsvm
         Labels must be whole numbers, as LIBSVM has no others, and the kernel one of its own.
     path : path
 
@@ -66,6 +70,7 @@ def write_libsvm_model(model: KernelExpansion, path: str | os.PathLike[str]) -> 
     ------
     ModelError
     """
+    model = model_of(model)
     laid_out = _lay_out(model)
     lines = list(_header(model, laid_out))
     vectors = sp.csr_matrix(model.support_vectors)[laid_out.rows]

@@ -8,15 +8,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.errors import ModelError
+from bigsvm.interchange.fitted import model_of
 from bigsvm.votes import OF_CLASSES
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from bigsvm.models import KernelExpansion
 
 OPSET = 17
 
 
-def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; onnx is an extra)
+def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onnx.ModelProto; onnx is an extra)
     """Make a graph of input ``X`` (n, d) float64 and outputs ``label`` (n,) and ``values`` (n,).
 
     Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
@@ -25,11 +28,16 @@ def to_onnx(model: KernelExpansion) -> Any:  # noqa: ANN401 (onnx.ModelProto; on
     the two classes as well; an isotonic one, which no operator is, is left out. Rows are not
     scaled: a model that was trained on scaled rows scales them in the graph.
 
+    Parameters
+    ----------
+    model : KernelExpansion or fitted estimator of bigsvm
+
     Raises
     ------
     ModelError
         onnx is not installed, or the kernel, or the rule of many classes, has no formula in it.
     """
+    model = model_of(model)
     if model.rule not in (None, "ovo", *OF_CLASSES):
         raise ModelError(f"the rule {model.rule} cannot be written as ONNX; ovo can")
     try:

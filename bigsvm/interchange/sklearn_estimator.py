@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.errors import ModelError
+from bigsvm.interchange.fitted import model_of
 from bigsvm.pairs import libsvm_coefficients
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ def to_scikit_learn(
 ) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
     """Make a fitted estimator of `sklearn.svm` that predicts as the model does, in float64.
 
-    The model is that of a file, or a fitted estimator of bigsvm's.
-
     Without probabilities: its own are deprecated.
     That of a model trained on scaled rows is the last step of a pipeline, whose first one is a
     `StandardScaler`: it divides by numbers that need not be standard deviations.
+
+    Parameters
+    ----------
+    model : KernelExpansion or fitted estimator of bigsvm
+        A model has scikit-learn's default `decision_function_shape`, an estimator its own.
 
     Raises
     ------
@@ -45,12 +49,8 @@ def to_scikit_learn(
         Its kernel is not one of scikit-learn's SVMs', or its rule no vote of pairs.
     """
     from sklearn import svm
-    from sklearn.base import BaseEstimator
-    from sklearn.utils.validation import check_is_fitted
 
-    if isinstance(model, BaseEstimator):
-        check_is_fitted(model, "model_")
-        model = model.model_
+    given, model = model, model_of(model)
     name = model.kind
     if model.kernel.name not in KERNELS or name not in KINDS:
         raise ModelError(f"scikit-learn has no {name} with the kernel {model.kernel.name}")
@@ -60,7 +60,10 @@ def to_scikit_learn(
     if model.rule is not None:
         if model.rule not in ("ovo", "ovo-break-ties"):
             raise ModelError(f"scikit-learn has votes of pairs of classes only, no {model.rule}")
-        estimator.set_params(break_ties=model.rule == "ovo-break-ties")
+        estimator.set_params(
+            break_ties=model.rule == "ovo-break-ties",
+            decision_function_shape=getattr(given, "decision_function_shape", "ovr"),
+        )
     order, coefficients, counts = _lay_out(model)
     vectors: Any = model.support_vectors
     vectors = vectors[order].astype(np.float64)
@@ -75,7 +78,7 @@ def to_scikit_learn(
         model.n_features,
     )
     estimator.support_ = rows.astype(np.int32)
-    estimator.support_vectors_ = sp.csr_matrix(vectors) if is_sparse else vectors
+    estimator.support_vectors_ = _with_int32(vectors) if is_sparse else vectors
     estimator.dual_coef_ = _with_zeros(coefficients) if is_sparse else coefficients
     # What LIBSVM itself is given decides for the first class where it is positive, and is what an
     # estimator of more than two classes shows.
@@ -114,6 +117,23 @@ def _lay_out(
     order = np.argsort(second, kind="stable")
     n_second = int(np.count_nonzero(second))
     return order, model.coefficients[order][None, :], [n_support - n_second, n_second]
+
+
+def _with_int32(vectors: sp.csr_array) -> sp.csr_matrix:
+    """CSR with the index type that scikit-learn hands to LIBSVM; models of files have int64.
+
+    Raises
+    ------
+    ModelError
+        An index or the number of entries is beyond int32.
+    """
+    if max(vectors.nnz, *vectors.shape) > np.iinfo(np.int32).max:
+        raise ModelError(
+            f"the support vectors have {vectors.nnz} entries in {vectors.shape[1]} columns; "
+            "scikit-learn's SVMs index them by int32"
+        )
+    parts = vectors.data, vectors.indices.astype(np.int32), vectors.indptr.astype(np.int32)
+    return sp.csr_matrix(parts, shape=vectors.shape)
 
 
 def _with_zeros(coefficients: NDArray[np.float64]) -> sp.csr_matrix:

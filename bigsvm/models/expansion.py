@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigsvm import votes
+from bigsvm.data.blocks import check_finite
 from bigsvm.data.kernel_matrix import prediction_matrix
+from bigsvm.data.rows import RowSource
 from bigsvm.data.scaled import in_scale_of
+from bigsvm.data.sources import as_row_source
 from bigsvm.data.statistics import ColumnStatistics, far_columns
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
@@ -29,13 +32,18 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from bigsvm.calibration import Calibration
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
+    from bigsvm.data.store import Store
     from bigsvm.kernels import Kernel
     from bigsvm.tiles.functions import Weights
+
+    RowsLike: TypeAlias = (
+        RowSource | Store | str | os.PathLike[str] | ArrayLike | sp.spmatrix | sp.sparray
+    )
 
 LARGE_GAP = 0.02
 """Of rho, above which the KKT gap puts decision values in doubt."""
@@ -141,7 +149,7 @@ class KernelExpansion:
 
     def decision_function(
         self,
-        source: RowSource,
+        source: RowsLike,
         *,
         threads: int = 1,
         block_bytes: int = PREDICTION_BLOCKS,
@@ -154,7 +162,7 @@ class KernelExpansion:
 
         Parameters
         ----------
-        source : RowSource
+        source : array, sparse matrix, store, Dask or Zarr array, or RowSource
             With `n_features` columns; scaled as the training data were, or not at all.
         threads : int
         block_bytes : int
@@ -171,15 +179,17 @@ class KernelExpansion:
         ------
         DataError
             Another number of columns, or column 0 was another index in the LIBSVM text, or the
-            rows are of a store that was scaled in another way.
+            rows are of a store that was scaled in another way; an array has values that are not
+            finite.
         """
+        source = _row_source(source)
         values = np.empty((source.n_rows, *np.shape(self.intercept)))
         self._stream(source, values.__setitem__, threads, block_bytes, on_progress)
         return values
 
     def decide(
         self,
-        source: RowSource,
+        source: RowsLike,
         *,
         rule: str | None = None,
         keep: Callable[[slice, NDArray[np.float64]], None] | None = None,
@@ -219,6 +229,7 @@ class KernelExpansion:
             votes.n_functions(rule, n_classes)
             if self.rule is None or (rule in votes.OF_PAIRS) != (self.rule in votes.OF_PAIRS):
                 raise ParameterError(f"rule is {rule!r}; the functions are those of {self.rule}")
+        source = _row_source(source)
         codes = np.empty(source.n_rows, np.int64)
 
         def reduce(rows: slice, values: NDArray[np.float64]) -> None:
@@ -230,7 +241,7 @@ class KernelExpansion:
         return codes
 
     def class_values(
-        self, source: RowSource, *, threads: int = 1, block_bytes: int = PREDICTION_BLOCKS
+        self, source: RowsLike, *, threads: int = 1, block_bytes: int = PREDICTION_BLOCKS
     ) -> NDArray[np.float64]:
         """Values of the classes, (n_rows, k) float64, streamed as by `decide`.
 
@@ -252,6 +263,7 @@ class KernelExpansion:
         if self.rule is None:
             raise ParameterError("the model has one function; its values are decision_function's")
         n_classes, of_pairs = len(self.classes or ()), self.rule in votes.OF_PAIRS
+        source = _row_source(source)
         found = np.empty((source.n_rows, n_classes))
 
         def reduce(rows: slice, values: NDArray[np.float64]) -> None:
@@ -405,3 +417,20 @@ class KernelExpansion:
             Not a bigsvm model, damaged, or written by a newer version.
         """
         return read_model(path, cls)
+
+
+def _row_source(given: RowsLike) -> RowSource:
+    """Rows of whatever is to be predicted; an array in memory must be finite.
+
+    Raises
+    ------
+    DataError
+    """
+    if isinstance(given, RowSource):
+        return given
+    source = as_row_source(given)
+    if source.row_alignment == 1:
+        step = source.rows_per_block(PREDICTION_BLOCKS)
+        for start in range(0, source.n_rows, step):
+            check_finite(source.read(start, min(start + step, source.n_rows)), start)
+    return source

@@ -182,6 +182,10 @@ def _matrix(tensors: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...])
             raise ValueError(f"the indices of its {name} are no whole numbers")
         matrix = sp.csr_array(three, shape=shape)
         matrix.check_format(full_check=True)
+        if max(matrix.nnz, *shape) <= np.iinfo(np.int32).max:
+            # As support vectors had before they were saved; scikit-learn takes no other type.
+            three = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+            matrix = sp.csr_array(three, shape=shape)
     values = matrix.data if sp.issparse(matrix) else matrix
     if matrix.shape != shape or not np.isfinite(values).all():
         raise ValueError("the shapes or values of its tensors contradict each other")

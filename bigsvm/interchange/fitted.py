@@ -1,0 +1,38 @@
+"""The model of a fitted estimator, for functions that take either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bigsvm.errors import ParameterError
+from bigsvm.models import KernelExpansion
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+
+def model_of(given: KernelExpansion | BaseEstimator) -> KernelExpansion:
+    """Return a model as it is, and the model of a fitted estimator.
+
+    Raises
+    ------
+    NotFittedError
+        The estimator has not been fitted.
+    ParameterError
+        It is neither a model nor an estimator of bigsvm.
+    """
+    if isinstance(given, KernelExpansion):
+        return given
+    # 40 MB that the export of a saved model does without.
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import check_is_fitted
+
+    if isinstance(given, BaseEstimator):
+        check_is_fitted(given)
+        found = getattr(given, "model_", None)
+        if isinstance(found, KernelExpansion):
+            return found
+    raise ParameterError(
+        f"model is a {type(given).__name__}; it must be a fitted estimator of bigsvm or a "
+        "KernelExpansion"
+    )

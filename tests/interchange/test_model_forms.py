@@ -1,0 +1,165 @@
+"""One model in all its forms: fitted, saved, exported from either; all predict the same."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+
+import bigsvm
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.interchange import read_libsvm_model, to_onnx, to_scikit_learn, write_libsvm_model
+from bigsvm.models import KernelExpansion
+
+N_COLUMNS = 4
+SOURCES = {"dense": np.asarray, "sparse": sp.csr_array}
+CASES = [
+    (source, k, calibration)
+    for source in SOURCES
+    for k in (2, 3, 26)
+    for calibration in (None, "sigmoid")
+    if k == 2 or calibration is None
+]
+
+
+def data(k):
+    """Rows of k classes with zeros among their values, the labels 10, 11, …, and other rows."""
+    X, y = make_blobs(220, centers=k, n_features=N_COLUMNS, cluster_std=2, random_state=0)
+    X[np.abs(X) < 2] = 0
+    return X[:160], y[:160] + 10, X[160:]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(map(str, case)))
+def fitted(request):
+    """A fitted estimator, and rows to predict in the form that it was fitted on."""
+    source, k, calibration = request.param
+    X, y, rows = data(k)
+    parameters = {} if calibration is None else {"calibration": calibration}
+    estimator = bigsvm.SVC(C=2, gamma=0.05, decision_function_shape="ovo", **parameters)
+    return estimator.fit(SOURCES[source](X), y), SOURCES[source](rows)
+
+
+@pytest.fixture(params=["estimator", "saved"])
+def form(request, fitted, tmp_path):
+    """What the model is exported from: the estimator, or the model that was saved and loaded."""
+    estimator, _ = fitted
+    if request.param == "estimator":
+        return estimator
+    estimator.model_.save(tmp_path / "saved")
+    return KernelExpansion.load(tmp_path / "saved")
+
+
+def decision(model, rows):
+    """Values as scikit-learn has them: of pairs, positive for the first class."""
+    values = model.decision_function(rows)
+    return values if model.rule is None else -values
+
+
+def predicted(model, rows):
+    return np.asarray(model.classes)[model.decide(rows)]
+
+
+def assert_is_the_model(model, fitted):
+    estimator, rows = fitted
+    np.testing.assert_allclose(
+        decision(model, rows), estimator.decision_function(rows), rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_array_equal(predicted(model, rows), estimator.predict(rows))
+    assert (model.calibration is None) == (estimator.model_.calibration is None)
+    if model.calibration is not None:
+        np.testing.assert_allclose(
+            model.calibration.probability(model.decision_function(rows)),
+            estimator.predict_proba(rows)[:, 1],
+            rtol=1e-9,
+        )
+
+
+@pytest.mark.fault("model-forms")
+def test_saved(fitted, tmp_path):
+    fitted[0].model_.save(tmp_path / "m")
+    assert_is_the_model(KernelExpansion.load(tmp_path / "m"), fitted)
+
+
+@pytest.mark.fault("model-forms")
+def test_libsvm(form, fitted, tmp_path):
+    write_libsvm_model(form, tmp_path / "m")
+    assert_is_the_model(read_libsvm_model(tmp_path / "m", n_features=N_COLUMNS), fitted)
+
+
+@pytest.mark.fault("model-forms")
+def test_scikit_learn(form, fitted):
+    estimator, rows = fitted
+    exported = to_scikit_learn(form)
+    np.testing.assert_array_equal(exported.predict(rows), estimator.predict(rows))
+    exported.set_params(decision_function_shape="ovo")
+    np.testing.assert_allclose(
+        exported.decision_function(rows), estimator.decision_function(rows), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.fault("model-forms")
+def test_onnx(form, fitted):
+    reference = pytest.importorskip("onnx.reference")
+    estimator, rows = fitted
+    graph = reference.ReferenceEvaluator(to_onnx(form))
+    dense = rows.toarray() if sp.issparse(rows) else rows
+    outputs = dict(zip(graph.output_names, graph.run(None, {"X": dense}), strict=True))
+    np.testing.assert_array_equal(outputs["label"], estimator.predict(rows))
+    values = outputs["values"] if estimator.model_.rule is None else -outputs["values"]
+    np.testing.assert_allclose(values, estimator.decision_function(rows), rtol=1e-9, atol=1e-9)
+    assert ("probabilities" in outputs) == (estimator.model_.calibration is not None)
+    if "probabilities" in outputs:
+        np.testing.assert_allclose(
+            outputs["probabilities"], estimator.predict_proba(rows), rtol=1e-9
+        )
+
+
+@pytest.mark.fault("model-forms")
+@pytest.mark.parametrize("shape", ["ovr", "ovo"])
+def test_scikit_learn_keeps_the_shape_of_an_estimator(shape):
+    X, y, rows = data(3)
+    estimator = bigsvm.SVC(decision_function_shape=shape).fit(X, y)
+    np.testing.assert_allclose(
+        to_scikit_learn(estimator).decision_function(rows),
+        estimator.decision_function(rows),
+        atol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("export", [to_onnx, to_scikit_learn, lambda m: write_libsvm_model(m, "m")])
+@pytest.mark.fault("model-forms")
+def test_what_has_no_model_is_refused(export):
+    with pytest.raises(NotFittedError):
+        export(bigsvm.SVC())
+    with pytest.raises(ParameterError, match=r"model is a str; it must be a fitted estimator"):
+        export("model.safetensors")
+
+
+@pytest.mark.fault("model-forms")
+def test_sparse_support_vectors_come_back_with_int32_indices(tmp_path):
+    X, y, _ = data(3)
+    bigsvm.SVC().fit(sp.csr_array(X), y).model_.save(tmp_path / "m")
+    back = KernelExpansion.load(tmp_path / "m").support_vectors
+    assert back.indices.dtype == back.indptr.dtype == np.int32
+
+
+def test_a_model_predicts_all_that_rows_can_be(tmp_path):
+    X, y, rows = data(2)
+    model = bigsvm.SVC().fit(X, y).model_
+    expected = model.decision_function(rows)
+    store = bigsvm.write_store(tmp_path / "s", rows, np.zeros(len(rows)), shuffle=False)
+    for given in (rows.tolist(), sp.csr_array(rows), sp.coo_matrix(rows), store, tmp_path / "s"):
+        np.testing.assert_allclose(model.decision_function(given), expected, atol=1e-6)
+        np.testing.assert_array_equal(model.decide(given), expected > 0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_that_are_not_finite_are_refused(value):
+    X, y, rows = data(2)
+    model = bigsvm.SVC(kernel="laplacian", gamma=0.1).fit(X, y).model_
+    rows[7, 2] = value
+    for given in (rows, sp.csr_array(rows)):
+        with pytest.raises(DataError, match=rf"X has {value} in row 7, column 2"):
+            model.decision_function(given)
+    with pytest.raises(DataError, match="X has 1 dimensions"):
+        model.decide(rows[0])
