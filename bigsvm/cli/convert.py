@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bigsvm.cli.inputs import watched
-from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased
+from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
@@ -42,7 +42,9 @@ def command(
             "standard input.",
         ),
     ],
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder to be made.")],
+    store: Annotated[
+        Path, typer.Argument(callback=local, metavar="STORE", help="Folder to be made.")
+    ],
     memory: Memory = "1GB",
     shuffle: Annotated[
         bool,

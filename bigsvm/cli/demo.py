@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from bigsvm.budget import parse_bytes, show_bytes
-from bigsvm.cli.options import Json, Quiet
+from bigsvm.cli.options import Json, Quiet, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import BigsvmError, DataError
@@ -66,6 +66,7 @@ def command(
         Path | None,
         typer.Option(
             "--directory",
+            callback=local,
             metavar="DIR",
             show_default="a temporary one",
             help="New or empty folder to work in, which is kept.",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bigsvm.cli.options import local
 from bigsvm.cli.outputs import check_model_path
 from bigsvm.errors import ModelError
 from bigsvm.report.progress import Display
@@ -19,8 +20,12 @@ class Format(StrEnum):
 
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model of `bigsvm train`.")],
-    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="File to write.")],
+    model: Annotated[
+        Path, typer.Argument(callback=local, metavar="MODEL", help="A model of `bigsvm train`.")
+    ],
+    output: Annotated[
+        Path, typer.Argument(callback=local, metavar="OUTPUT", help="File to write.")
+    ],
     to: Annotated[Format, typer.Option("--to", help="LIBSVM's model text, or an ONNX graph.")],
 ) -> None:
     """Write a model in the format of another library.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bigsvm.cli.inputs import load_model
-from bigsvm.cli.options import Json
+from bigsvm.cli.options import Json, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.errors import DataError
@@ -15,7 +15,10 @@ from bigsvm.report.text import as_columns, as_json
 
 def command(
     path: Annotated[
-        Path, typer.Argument(metavar="STORE|MODEL|RUN", help="A store, a model file, a checkpoint.")
+        Path,
+        typer.Argument(
+            callback=local, metavar="STORE|MODEL|RUN", help="A store, a model file, a checkpoint."
+        ),
     ],
     json: Json = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bigsvm.cli.options import ZeroBased
 from bigsvm.errors import DataError, ModelError
-from bigsvm.files import try_lock
+from bigsvm.files import local_path, try_lock
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def opened(
     """
     from bigsvm.data.store import open_store
 
+    if "://" in source and source.rstrip("/").endswith(".zarr"):
+        local_path(source, "the path of a store")
     if not is_text(source):
         yield open_store(source)
         return

@@ -7,7 +7,16 @@ import typer
 
 from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.cli.inputs import load_model, numbered_like, opened
-from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import (
+    CacheDir,
+    Json,
+    Memory,
+    Quiet,
+    Threads,
+    ZeroBased,
+    ZeroBasedText,
+    local,
+)
 from bigsvm.cli.outputs import check_image_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
@@ -24,7 +33,9 @@ def command(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", help="A model of `bigsvm train --formulation crammer-singer`."
+            callback=local,
+            metavar="MODEL",
+            help="A model of `bigsvm train --formulation crammer-singer`.",
         ),
     ],
     store: Annotated[
@@ -46,6 +57,7 @@ def command(
         Path | None,
         typer.Option(
             "--image",
+            callback=local,
             metavar="FILE",
             help="Draw the rows as images into a PNG file, not in the terminal.",
         ),

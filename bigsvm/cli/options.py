@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bigsvm.errors import ParameterError
+from bigsvm.files import local_path
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
@@ -19,6 +20,19 @@ class ZeroBased(StrEnum):
     AUTO = "auto"
     YES = "yes"
     NO = "no"
+
+
+def local(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Refuse a URL as the value of an argument or option that takes a local path.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if value is None:
+        return None
+    names = [name for name in param.opts if name.startswith("-")]
+    return local_path(value, names[0] if names else str(param.metavar))
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
@@ -38,6 +52,7 @@ CacheDir = Annotated[
     Path | None,
     typer.Option(
         "--cache-dir",
+        callback=local,
         metavar="DIR",
         show_default="the system's",
         help="Folder for temporary files: the store of LIBSVM text, and kernel rows.",

@@ -10,7 +10,16 @@ import typer
 
 from bigsvm.budget import available_processors, parse_bytes
 from bigsvm.cli.inputs import load_model, numbered_like, opened
-from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, Threads, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import (
+    CacheDir,
+    Json,
+    Memory,
+    Quiet,
+    Threads,
+    ZeroBased,
+    ZeroBasedText,
+    local,
+)
 from bigsvm.cli.outputs import check_predictions_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
@@ -34,13 +43,17 @@ def command(
         ),
     ],
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model of `bigsvm train`, or LIBSVM's.")
+        Path,
+        typer.Argument(
+            callback=local, metavar="MODEL", help="A model of `bigsvm train`, or LIBSVM's."
+        ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
+            callback=local,
             metavar="FILE",
             help="Write one prediction a line, in the order of the original input.",
         ),

@@ -9,7 +9,7 @@ import typer
 
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import numbered_like, opened, watched
-from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
@@ -35,7 +35,9 @@ def command(
             metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
         ),
     ],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to be made.")],
+    output: Annotated[
+        Path, typer.Argument(callback=local, metavar="OUT", help="Folder to be made.")
+    ],
     method: Annotated[
         Method | None,
         typer.Option(
@@ -55,6 +57,7 @@ def command(
         Path | None,
         typer.Option(
             "--like",
+            callback=local,
             metavar="STORE|MODEL",
             help="Scale by the very parameters of this scaled store or model instead.",
         ),

@@ -16,6 +16,7 @@ from bigsvm.cli.options import (
     Threads,
     ZeroBased,
     ZeroBasedText,
+    local,
     parse_class_weight,
     parse_gamma,
     parse_sampling,
@@ -62,7 +63,8 @@ def command(
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="File to write the model to.")
+        Path | None,
+        typer.Argument(callback=local, metavar="MODEL", help="File to write the model to."),
     ] = None,
     formulation: Annotated[
         FormulationName, typer.Option("--formulation", help="What is trained.")
@@ -174,6 +176,7 @@ def command(
         Path | None,
         typer.Option(
             "--checkpoint",
+            callback=local,
             metavar="DIR",
             help="Folder on a local disk to save the run to. The same command again resumes it.",
         ),
@@ -204,6 +207,7 @@ def command(
         Path | None,
         typer.Option(
             "--resume",
+            callback=local,
             metavar="DIR",
             help="Go on with the run in this checkpoint folder, which knows the rest.",
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,8 +18,11 @@ from bigsvm.data.streams import Source, is_compressed, source_name, source_size
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+from bigsvm.files import local_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bigsvm.data.libsvm import TextCounts
     from bigsvm.data.scaler import Scaler
 
@@ -136,6 +138,7 @@ def convert(
     StoreError
         If the store exists, is being made by another process, or cannot be written.
     """
+    target = local_path(store_path, "store_path")
     inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     budget = memory_bytes(memory)
     _check_parameters(inputs, seed, zero_based, layout, n_features, min_features, dtype, threads)
@@ -158,7 +161,7 @@ def convert(
     total = None if None in sizes else sum(size or 0 for size in sizes)
     bits = _bucket_bits(inputs, sizes, budget)
     with (
-        Workspace(Path(store_path), overwrite=overwrite) as work,
+        Workspace(target, overwrite=overwrite) as work,
         Spool(
             work.path / "spool",
             seed=seed if shuffle else None,
@@ -191,7 +194,7 @@ def convert(
             report=report,
         )
         work.commit()
-    return open_store(store_path)
+    return open_store(target)
 
 
 def write_spool(

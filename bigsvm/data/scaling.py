@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bigsvm.data.convert import ConversionProgress, OnProgress, check_columns, memory_bytes
@@ -13,6 +12,7 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.files import local_path
 
 if TYPE_CHECKING:
     from bigsvm.data.scaler import Method, Scaler
@@ -77,6 +77,7 @@ def scale_store(
     StoreError
         If the store exists, is being made by another process, or cannot be written.
     """
+    target = local_path(path, "path")
     budget = memory_bytes(memory)
     report = on_progress or (lambda _: None)
     store = store if isinstance(store, Store) else open_store(store)
@@ -102,7 +103,7 @@ def scale_store(
             f"{column} (from 0) into other values; use --method maxabs, or convert the data with "
             "--layout dense"
         )
-    with Workspace(Path(path), overwrite=overwrite) as work:
+    with Workspace(target, overwrite=overwrite) as work:
         writer = StoreWriter(
             work.store,
             n_rows=attributes.n_rows,
@@ -130,7 +131,7 @@ def scale_store(
             first_index=attributes.first_index,
         )
         work.commit()
-    return open_store(path)
+    return open_store(target)
 
 
 def _scaler_of(other: HasScaler, store: Store) -> Scaler:

@@ -25,6 +25,7 @@ from bigsvm.data.schema import (
 )
 from bigsvm.data.statistics import Statistics
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
+from bigsvm.files import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,6 +309,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
     Raises
     ------
+    ParameterError
+        If `path` is a URL.
     StoreError
         If `path` is not a store, is not complete, has a newer format, or contains links.
     DataCorruptionError
@@ -317,7 +320,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     import zarr
 
     # Rows are read later, when the process may be in another directory.
-    root = Path(path).absolute()
+    root = local_path(path, "the path of a store").absolute()
     try:
         attributes = read_attributes(root)
         for folder, folders, files in os.walk(root):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,9 +27,11 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.files import local_path
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -89,6 +90,7 @@ def write_store(
     StoreError
         If the store exists, is being made by another process, or cannot be written.
     """
+    target = local_path(path, "path")
     check_seed(seed)
     if layout not in ("auto", "dense", "sparse"):
         raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
@@ -109,13 +111,13 @@ def write_store(
         report=on_progress or (lambda _: None),
     )
     check_columns(source.n_columns, budget)
-    with Workspace(Path(path), overwrite=overwrite) as work:
+    with Workspace(target, overwrite=overwrite) as work:
         if isinstance(source, ArrayRows):
             writing.from_memory(work.store)
         else:
             writing.through_spool(work.path / "spool", work.store)
         work.commit()
-    return open_store(path)
+    return open_store(target)
 
 
 class _Writing:

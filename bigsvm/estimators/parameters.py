@@ -17,6 +17,7 @@ from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.duals.simplex import Cooling, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.names import CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
+from bigsvm.files import local_path
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.training import events
 
@@ -109,6 +110,9 @@ class TrainingParameters:
         ParameterError
         """
         self._check_kinds()
+        for name, path in (("checkpoint", self.checkpoint), ("cache_dir", self.cache_dir)):
+            if path is not None:
+                local_path(path, name)
         if not isinstance(self.kernel, Kernel):
             make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
         resolve_gamma(self.gamma, n_features=1, variance=1.0)

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError
-from bigsvm.files import part_of, write_synced
+from bigsvm.files import local_path, part_of, write_synced
 from bigsvm.interchange.fitted import model_of
 from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SVM_TYPES, read_header
 from bigsvm.kernels import Precomputed
@@ -70,6 +70,7 @@ def write_libsvm_model(
     ------
     ModelError
     """
+    target = local_path(path, "path")
     model = model_of(model)
     laid_out = _lay_out(model)
     lines = list(_header(model, laid_out))
@@ -86,7 +87,7 @@ def write_libsvm_model(
             *(f"{index}:{value:.17g}" for index, value in entries),
         ]
         body.append(" ".join(words) + " \n")
-    texts = {Path(path): "".join([*lines, "SV\n", *body])}
+    texts = {target: "".join([*lines, "SV\n", *body])}
     if model.scaler is not None:
         # Last in and first out, so that no model is without it; both are on the disk before that.
         texts[range_path(path)] = "".join(_ranges(model.scaler, first))
@@ -213,7 +214,7 @@ def read_libsvm_model(
         The place, and what is wrong there.
     """
     try:
-        with Path(path).open("rb") as file:
+        with local_path(path, "path").open("rb") as file:
             header = read_header(file, path)
             rows, coefficients = _read_vectors(file, path, header)
     except OSError as error:

@@ -8,7 +8,6 @@ with several functions; those with one are in format 1, which earlier versions r
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +17,13 @@ import xxhash
 from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
 from bigsvm.errors import BigsvmError, ModelError
-from bigsvm.files import part_of
+from bigsvm.files import local_path, part_of
 from bigsvm.kernels import kernel_from
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -37,6 +37,7 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
+    target = local_path(path, "path")
     tensors = {"intercepts": np.atleast_1d(model.intercept), "support": model.support}
     coefficients = model.coefficients
     tensors |= _tensors(
@@ -71,7 +72,7 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     text = json.dumps(header, sort_keys=True, default=_plain)
     metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
     try:
-        _replace_synced(Path(path), tensors, metadata)
+        _replace_synced(target, tensors, metadata)
     except (OSError, safetensors.SafetensorError) as error:
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
@@ -89,6 +90,7 @@ def read_model(
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
+    local_path(path, "path")
     try:
         with safetensors.safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
