@@ -1,0 +1,26 @@
+"""Attacks on bigsvm, and a table of how it took them.
+
+    python tools/reliability.py damage      files whose values are wrong and whose hashes fit
+
+Each prints a table and the faults, and ends with 1 where there is a fault. ``--help`` after the
+name lists its options.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+ATTACKS = ("damage",)
+
+
+def main() -> int:
+    """Run one attack."""
+    if len(sys.argv) < 2 or sys.argv[1] not in ATTACKS:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return int(import_module(f"reliability_{sys.argv[1]}").main(sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
