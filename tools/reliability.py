@@ -1,6 +1,7 @@
 """Attacks on bigsvm, and a table of how it took them.
 
     python tools/reliability.py damage      files whose values are wrong and whose hashes fit
+    python tools/reliability.py mutate      files with random bytes changed
 
 Each prints a table and the faults, and ends with 1 where there is a fault. ``--help`` after the
 name lists its options.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-ATTACKS = ("damage",)
+ATTACKS = ("damage", "mutate")
 
 
 def main() -> int:
