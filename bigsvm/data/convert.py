@@ -95,7 +95,8 @@ def convert(
     Parameters
     ----------
     sources : path or sequence of paths
-        Together one data set. "-" is standard input; ``.gz .bz2 .xz .zst`` are decompressed.
+        Together one data set. "-" is standard input; gzip, bzip2, xz and zstd are decompressed,
+        whatever the names.
     store_path : path
         Directory to be made.
     memory : str or int
@@ -155,6 +156,7 @@ def convert(
         # nearly all shorter than a chunk; four chunks' worth is for the odd one.
         chunk_bytes=max(1, min(CHUNK_BYTES, share // 4)),
         max_line_bytes=max(1, min(MAX_LINE_BYTES, share)),
+        decompression_bytes=budget // 2,
     )
     # Before the workspace, which takes an OSError inside it for one of the disk it is on.
     sizes = [source_size(source) for source in inputs]
@@ -298,7 +300,8 @@ def _bucket_bits(inputs: list[Source], sizes: list[int | None], budget: int) -> 
     size = 0
     for source, stored in zip(inputs, sizes, strict=True):
         # Standard input: as if 16 times the budget. Compressed text: about a fifth of its size.
-        size += 16 * budget if stored is None else stored * (5 if is_compressed(source) else 1)
+        unpacked = 1 if stored is None or not is_compressed(Path(source)) else 5
+        size += 16 * budget if stored is None else stored * unpacked
     wanted = max(1, 6 * size // budget)
     return min(wanted.bit_length(), MAX_FILES.bit_length() - 1)
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from bigsvm.core import text as core
 from bigsvm.core.text import MAX_INDEX, Count, Problem
-from bigsvm.data.streams import ByteStream, Source, open_source
+from bigsvm.data.signatures import table_format
+from bigsvm.data.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
 from bigsvm.errors import ParseError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ MAX_LINE_BYTES = 64 << 20
 """A file without newlines is refused here, instead of being read into memory whole; it is room for
 four million entries of 16 bytes in a row."""
 
+_LINE_SHOWN = 1 << 16
+"""Bytes of a wrong line, and of the next, that are looked at to tell what they are."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_INDEX = 2**62
 # The smallest float64 that rounds to infinity as float32: the largest one and half a unit.
@@ -250,7 +253,7 @@ class LibsvmReader:
     Parameters
     ----------
     sources : sequence of paths
-        "-" is standard input; ``.gz .bz2 .xz .zst`` are decompressed.
+        "-" is standard input; gzip, bzip2, xz and zstd are decompressed.
     dtype : numpy.dtype
         float32 or float64.
     smallest_index : int
@@ -264,6 +267,8 @@ class LibsvmReader:
         arrays of at most nine times its size (three times, where rows have a few entries).
     max_line_bytes : int
         Longer lines are refused.
+    decompression_bytes : int
+        Memory that undoing a compression may take.
 
     Attributes
     ----------
@@ -288,6 +293,7 @@ class LibsvmReader:
         threads: int = 2,
         chunk_bytes: int = CHUNK_BYTES,
         max_line_bytes: int = MAX_LINE_BYTES,
+        decompression_bytes: int = DECOMPRESSION_BYTES,
     ) -> None:
         self.counts = TextCounts()
         self._sources = [os.fspath(source) for source in sources]
@@ -297,6 +303,7 @@ class LibsvmReader:
         self._threads = threads
         self._chunk_bytes = min(chunk_bytes, max_line_bytes)
         self._max_line_bytes = max_line_bytes
+        self._decompression_bytes = decompression_bytes
 
     def __iter__(self) -> Iterator[TextRows]:
         with ThreadPoolExecutor(self._threads, thread_name_prefix="bigsvm-parse") as pool:
@@ -307,7 +314,7 @@ class LibsvmReader:
         pending: deque[Future[_Chunk]] = deque()
         line = 0
         taken_before = self.counts.bytes_read
-        with open_source(source) as stream:
+        with open_source(source, memory_bytes=self._decompression_bytes) as stream:
             for text in self._cut(stream):
                 self.counts.bytes_read = taken_before + stream.position()
                 pending.append(
@@ -368,5 +375,10 @@ class LibsvmReader:
         rest = text[at : at + 200].split(b"\n", 1)[0]
         # Nothing at all stands where a value is missing.
         token = b"" if rest[:1].isspace() else (rest.split(maxsplit=1) or [b""])[0]
-        what = _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)
+        what = None
+        if chunk.problem in (Problem.LABEL, Problem.INDEX):
+            start = at - (column - 1)
+            whole = text[start : start + _LINE_SHOWN].split(b"\n", 2)
+            what = table_format(whole[0], whole[1] if len(whole) > 1 else b"")
+        what = what or _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)
         raise ParseError(f"{name}:{line}:{column}: {what}")

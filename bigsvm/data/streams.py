@@ -1,4 +1,4 @@
-"""Sources of text as streams of bytes: files, standard input, decompressed by their extension."""
+"""Sources of text as streams of bytes: files, URLs, standard input, decompressed as they begin."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 import fsspec
 import zstandard
 
+from bigsvm.data.signatures import HEAD_BYTES, compression, other_format
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ Source: TypeAlias = "str | os.PathLike[str]"
 """A path, a URL that fsspec opens, or "-" for standard input."""
 
 STANDARD_INPUT = "-"
+
+DECOMPRESSION_BYTES = 128 << 20
+"""Memory that undoing a compression may take where nothing is said: as much as `zstd` permits."""
+_LARGEST_WINDOW = 1 << 31
+"""Of zstd's format on machines of 64 bits; its library refuses a larger limit."""
 
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -43,8 +49,9 @@ class _ZstdStream(io.RawIOBase):
     _PIECE = 1 << 9
     _READ = 1 << 17
 
-    def __init__(self, raw: IO[bytes]) -> None:
+    def __init__(self, raw: IO[bytes], *, memory_bytes: int = DECOMPRESSION_BYTES) -> None:
         self._raw = raw
+        self._most = min(memory_bytes, _LARGEST_WINDOW)
         self._frame: zstandard.ZstdDecompressionObj | None = None
         self._compressed = memoryview(b"")
         self._ready = memoryview(b"")
@@ -61,7 +68,8 @@ class _ZstdStream(io.RawIOBase):
                     raise EOFError("the last zstd frame is incomplete")
                 return 0
             if self._frame is None:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                with_limit = zstandard.ZstdDecompressor(max_window_size=self._most)
+                self._frame = with_limit.decompressobj()
             piece = self._compressed[: self._PIECE]
             self._ready = memoryview(self._frame.decompress(piece))
             taken = len(piece) - len(self._frame.unused_data)
@@ -72,6 +80,66 @@ class _ZstdStream(io.RawIOBase):
         target[:n] = self._ready[:n]
         self._ready = self._ready[n:]
         return n
+
+
+class _XzStream(io.RawIOBase):
+    """Decompressed bytes of an xz or lzma file: all of its streams, within a limit of memory.
+
+    `lzma.LZMAFile` has no limit: a file of some bytes can ask for a dictionary of 4 GiB.
+    """
+
+    _READ = 1 << 16
+
+    def __init__(self, raw: IO[bytes], *, memory_bytes: int) -> None:
+        self._raw = raw
+        self._most = memory_bytes
+        self._stream: lzma.LZMADecompressor | None = None
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        target = memoryview(buffer).cast("B")
+        while len(target):
+            if self._stream is None:
+                # Zeros may stand between and after the streams.
+                self._rest = self._rest.lstrip(b"\0")
+                while not self._rest:
+                    piece = self._raw.read(self._READ)
+                    if not piece:
+                        return 0
+                    self._rest = piece.lstrip(b"\0")
+                self._stream = lzma.LZMADecompressor(memlimit=self._most)
+            if self._stream.needs_input and not self._rest:
+                self._rest = self._raw.read(self._READ)
+                if not self._rest:
+                    raise EOFError("the last xz stream is incomplete")
+            piece = self._stream.decompress(self._rest, len(target))
+            self._rest = b""
+            if self._stream.eof:
+                self._rest, self._stream = self._stream.unused_data, None
+            if piece:
+                target[: len(piece)] = piece
+                return len(piece)
+        return 0
+
+
+class _Continued(io.RawIOBase):
+    """A stream of which the first bytes have been read already."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = memoryview(head), rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        target = memoryview(buffer).cast("B")
+        piece = self._head[: len(target)] or memoryview(self._rest.read(len(target)))
+        self._head = self._head[len(target) :]
+        target[: len(piece)] = piece
+        return len(piece)
 
 
 class _Awaited(io.RawIOBase):
@@ -118,12 +186,18 @@ class ByteStream:
     """
 
     def __init__(
-        self, name: str, *, raw: IO[bytes], text: IO[bytes], size: int | None = None
+        self,
+        name: str,
+        *,
+        raw: IO[bytes],
+        memory_bytes: int = DECOMPRESSION_BYTES,
+        size: int | None = None,
     ) -> None:
         self.name = name
         self.size = size
+        self._memory_bytes = memory_bytes
         self._raw = raw
-        self._text = text
+        self._text = _text_of(name, raw, memory_bytes)
         self._n_read = 0
 
     def read(self, n_bytes: int) -> bytes:
@@ -144,10 +218,7 @@ class ByteStream:
                 pieces.append(piece)
                 missing -= len(piece)
         except _DAMAGE as error:
-            raise DataError(
-                f"{self.name}: cannot be read to its end ({error or type(error).__name__}); the "
-                "file is damaged or cut off: fetch it again"
-            ) from error
+            raise _damaged(self.name, error, self._memory_bytes) from error
         self._n_read += n_bytes - missing
         return b"".join(pieces)
 
@@ -156,18 +227,67 @@ class ByteStream:
         return self._n_read if self.size is None else self._raw.tell()
 
 
-def _decompress(name: str, raw: IO[bytes]) -> IO[bytes]:
-    """`raw` itself, or the decompressor that the extension of `name` asks for."""
-    match PurePath(name).suffix.lower():
-        case ".gz":
+def _head_of(stream: IO[bytes]) -> bytes:
+    """Read the first bytes; a pipe may give them in pieces."""
+    head = b""
+    while len(head) < HEAD_BYTES and (piece := stream.read(HEAD_BYTES - len(head))):
+        head += piece
+    return head
+
+
+def _decompress(kind: str | None, raw: IO[bytes], memory_bytes: int) -> IO[bytes]:
+    """`raw` itself, or what undoes its compression."""
+    match kind:
+        case "gzip":
             return gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[return-value]
-        case ".bz2":
+        case "bzip2":
             return bz2.BZ2File(raw, "rb")
-        case ".xz":
-            return lzma.LZMAFile(raw, "rb")
-        case ".zst":
-            return io.BufferedReader(_ZstdStream(raw), 1 << 20)
+        case "xz" | "lzma":
+            return io.BufferedReader(_XzStream(raw, memory_bytes=memory_bytes), 1 << 20)
+        case "zstd":
+            return io.BufferedReader(_ZstdStream(raw, memory_bytes=memory_bytes), 1 << 20)
     return raw
+
+
+def _text_of(name: str, raw: IO[bytes], memory_bytes: int) -> IO[bytes]:
+    """Bytes of the text in `raw`, decompressed.
+
+    Raises
+    ------
+    DataError
+        If it is damaged, or another format than text.
+    """
+    try:
+        head = _head_of(raw)
+        kind = compression(head)
+        text = _decompress(kind, io.BufferedReader(_Continued(head, raw), 1 << 16), memory_bytes)
+        if kind is not None:
+            head = _head_of(text)
+            text = io.BufferedReader(_Continued(head, text), 1 << 20)
+    except _DAMAGE as error:
+        raise _damaged(name, error, memory_bytes) from error
+    if kind is not None and (inner := compression(head)) is not None:
+        raise DataError(f"{name}: it is compressed twice, {inner} in {kind}; decompress it once")
+    other = other_format(head)
+    if other is not None:
+        what, remedy = other
+        packed = "" if kind is None else f" compressed with {kind}"
+        raise DataError(f"{name}: this is {what}{packed}, not LIBSVM text; {remedy}")
+    return text
+
+
+def _damaged(name: str, error: Exception, memory_bytes: int) -> DataError:
+    # Neither module has a type for it; "Memory usage limit exceeded", "Frame requires too much
+    # memory for decoding".
+    if isinstance(error, lzma.LZMAError | zstandard.ZstdError) and "emory" in str(error):
+        return DataError(
+            f"{name}: decompressing it takes more than {memory_bytes} bytes; give more memory, or "
+            "compress it with a smaller dictionary (xz -6, zstd without --long)"
+        )
+    return DataError(
+        f"{name}: cannot be read to its end ({error or type(error).__name__}); the file is damaged "
+        "or cut off: fetch it again"
+    )
 
 
 def source_name(source: Source) -> str:
@@ -197,29 +317,41 @@ def _unreadable(name: str, error: Exception) -> DataError:
     return DataError(f"{name}: cannot be opened ({reason}){remedy}")
 
 
-def is_compressed(source: Source) -> bool:
-    """Whether the extension of `source` names a compression."""
-    return PurePath(source).suffix.lower() in {".gz", ".bz2", ".xz", ".zst"}
+def is_compressed(path: Path) -> bool:
+    """Whether a local file is compressed, as far as it can be read."""
+    try:
+        with path.open("rb") as file:
+            return compression(file.read(HEAD_BYTES)) is not None
+    except OSError:
+        return False
 
 
 @contextmanager
-def open_source(source: Source) -> Iterator[ByteStream]:
+def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> Iterator[ByteStream]:
     """Open a source for reading; standard input stays open afterwards.
+
+    Parameters
+    ----------
+    source : path
+    memory_bytes : int
+        What undoing its compression may take.
 
     Raises
     ------
     DataError
-        If there is nothing that can be read.
+        If there is nothing that can be read, or it is no text.
     """
     text = os.fspath(source)
     if text == STANDARD_INPUT:
         stream = _standard_input()
-        yield ByteStream("standard input", raw=stream, text=stream)
+        yield ByteStream("standard input", raw=stream, memory_bytes=memory_bytes)
         return
     size = source_size(text)
     try:
-        raw = fsspec.open(text, "rb").open() if "://" in text else Path(text).open("rb")
+        # Kept while its file is read: a file in an archive is closed with it.
+        place = fsspec.open(text, "rb") if "://" in text else None
+        raw = Path(text).open("rb") if place is None else place.open()
     except (OSError, ValueError, ImportError) as error:
         raise _unreadable(text, error) from error
     with raw:
-        yield ByteStream(text, raw=raw, text=_decompress(text, raw), size=size)
+        yield ByteStream(text, raw=raw, memory_bytes=memory_bytes, size=size)

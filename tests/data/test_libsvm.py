@@ -228,12 +228,6 @@ def test_zstd_is_not_decompressed_all_at_once():
     assert max(sizes) <= 1 << 24
 
 
-@pytest.mark.parametrize("extension", COMPRESSORS)
-def test_extension_that_lies(write, extension):
-    with pytest.raises(DataError, match="cannot be read to its end"):
-        read(write("1 1:2\n", f"x.{extension}"))
-
-
 def test_standard_input(monkeypatch):
     text = io.TextIOWrapper(io.BytesIO(b"1 1:2\n2 oops\n"))
     monkeypatch.setattr(sys, "stdin", text)  # it has no number
