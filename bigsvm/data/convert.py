@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,8 +22,6 @@ from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.files import local_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bigsvm.data.libsvm import TextCounts
     from bigsvm.data.scaler import Scaler
 
