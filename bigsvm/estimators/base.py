@@ -24,8 +24,9 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.names import gap_name
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.kernels import Precomputed
+from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
@@ -85,8 +86,11 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
         del labels
+        hooks = Hooks(listener=_warn_of_labels)
         self._adopt(
-            train_model(source, last_reference.pop(), weights, self._parameters(), start=start)
+            train_model(
+                source, last_reference.pop(), weights, self._parameters(), hooks, start=start
+            )
         )
         reason = StopReason(self.stop_reason_)
         if not self.converged_ and reason is not StopReason.SAMPLED:
@@ -124,9 +128,6 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
         """Give the model to go on from, if there is to be one."""
         return getattr(self, "model_", None) if self.warm_start else None
-
-    def _check_labels(self, y: Any) -> None:
-        """Refuse labels that this kind of estimator cannot learn."""
 
     def _training_data(
         self,
@@ -167,7 +168,6 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if not self._needs_y:
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options)
-        self._check_labels(y)
         return X, y
 
     def _adopt(self, model: KernelExpansion) -> None:
@@ -258,6 +258,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         tags.input_tags.pairwise = self.kernel == Precomputed.name
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
+
+
+def _warn_of_labels(event: events.Event) -> None:
+    """Warn before the training where `y` looks like the targets of a regression."""
+    if isinstance(event, events.ManyClasses):
+        warnings.warn(event.sentence, UserWarning, stacklevel=2)
 
 
 def _seed(given: Any) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigsvm.data.sources import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import are_many_classes, check_class_labels, label_array
+from bigsvm.estimators.problem import are_many_classes, label_array
 from bigsvm.pairs import libsvm_coefficients, support_classes
 from bigsvm.votes import OF_PAIRS
 
@@ -43,9 +43,6 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # sciki
     def _parameters(self) -> TrainingParameters:
         self._rule(self.multiclass)
         return super()._parameters()
-
-    def _check_labels(self, y: Any) -> None:
-        check_class_labels(y)
 
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
         if self.warm_start and are_many_classes(labels):

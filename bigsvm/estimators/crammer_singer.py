@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import check_class_labels, label_array
+from bigsvm.estimators.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 
 if TYPE_CHECKING:
@@ -200,9 +200,6 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
     def label_doubt_(self) -> NDArray[np.float64]:
         """‖τ‖ of the support vectors, (n_support,)."""
         return label_doubt(self.model_)
-
-    def _check_labels(self, y: Any) -> None:
-        check_class_labels(y)
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)

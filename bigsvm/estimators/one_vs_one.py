@@ -75,7 +75,7 @@ def train_one_vs_one(
     """
     parameters.check()
     hooks = hooks or Hooks()
-    problem = Pairs(source, labels, sample_weight, parameters)
+    problem = Pairs(source, labels, sample_weight, parameters, hooks.listener)
     del labels
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)

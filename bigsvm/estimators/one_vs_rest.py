@@ -111,7 +111,7 @@ def train_one_vs_rest(
     """
     parameters.check()
     hooks = hooks or Hooks()
-    classes = check_classes(parameters, source.n_rows, labels, sample_weight)
+    classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
     del labels  # 8 bytes a row that the budget does not count
     if parameters.formulation == L2SVC.name and not parameters.certify:
         raise ParameterError(

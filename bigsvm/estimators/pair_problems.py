@@ -17,6 +17,7 @@ from bigsvm.estimators.problem import (
     chosen_parameters,
     make_classification,
 )
+from bigsvm.training import events
 from bigsvm.training.choice import LARGEST_SET
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, RECORD
 from bigsvm.training.small_pairs import MOST_BYTES
@@ -54,6 +55,8 @@ class Pairs:
     ----------
     source, labels, sample_weight, parameters
         As `train_one_vs_one` has them.
+    listener : callable
+        Told where there are very many classes.
 
     Attributes
     ----------
@@ -82,10 +85,11 @@ class Pairs:
         labels: NDArray[Any],
         sample_weight: NDArray[np.float64] | None,
         parameters: TrainingParameters,
+        listener: events.Listener = events.ignore,
     ) -> None:
         self._parameters = parameters
         self.classes, self.codes, self.weights, self.class_weight = check_classes(
-            parameters, source.n_rows, labels, sample_weight
+            parameters, source.n_rows, labels, sample_weight, listener
         )
         self.chosen = chosen_parameters(parameters)
 

@@ -19,6 +19,7 @@ from bigsvm.duals.formulations import (
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.kernels import LARGEST
+from bigsvm.training import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 LARGEST_TARGET = LARGEST / 8
 """Sums of kernel values reach it, and the difference of any two residuals, in float32."""
+FEW_ROWS = 20
+"""Up to this many rows, many classes cause no warning; scikit-learn's number."""
 
 
 def make_problem(
@@ -122,26 +125,6 @@ def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:
     return values
 
 
-def check_class_labels(y: Any) -> None:
-    """Refuse what scikit-learn does not take for classes, in its words, and what has no order.
-
-    Raises
-    ------
-    ValueError
-    """
-    # Imported here as the command, which has no use for it, would wait for it.
-    from sklearn.utils.multiclass import check_classification_targets
-
-    try:
-        check_classification_targets(y)
-    except TypeError as error:
-        raise _no_order(error) from None
-
-
-def _no_order(error: TypeError) -> DataError:
-    return DataError(f"the labels have no order ({error}); give labels of one type")
-
-
 def encode_labels(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDArray[np.int8]]:
     """Find the two classes, sorted, and which of them each row has, (n,) int8.
 
@@ -181,8 +164,8 @@ def encode_classes(labels: NDArray[Any], n_rows: int) -> tuple[NDArray[Any], NDA
     Raises
     ------
     DataError
-        One class only, labels that have no order or that no model can name, or another number of
-        labels than rows.
+        One class only, labels that have no order, that no model can name or that are targets of a
+        regression, or another number of labels than rows.
     """
     classes = _classes_of(labels, n_rows)
     if len(classes) < 2:
@@ -199,7 +182,7 @@ def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
     try:
         classes: NDArray[Any] = np.unique(labels)
     except TypeError as error:
-        raise _no_order(error) from None
+        raise DataError(f"the labels have no order ({error}); give labels of one type") from None
     names = classes.tolist()
     odd = [name for name in names if not isinstance(name, bool | int | float | str)]
     if odd:
@@ -212,7 +195,19 @@ def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
             f"labels from {names[0]!r} to {names[-1]!r} have no type of number in common that "
             "holds them all; give numbers of one type, or text"
         )
+    _refuse_targets(names)
     return classes
+
+
+def _refuse_targets(names: list[Any]) -> None:
+    """Refuse numbers that are not whole, which scikit-learn does not take for classes either."""
+    for name in names:
+        if isinstance(name, float) and not name.is_integer():
+            raise DataError(
+                f"the label {name!r} is a target of a regression and no class (Unknown label "
+                "type: continuous); train a regression with SVR (--formulation eps-svr), or give "
+                "classes as whole numbers or text"
+            )
 
 
 def label_array(classes: Any) -> NDArray[Any]:
@@ -271,8 +266,9 @@ def find_classes(
     n_rows: int,
     labels: NDArray[Any],
     sample_weight: NDArray[np.float64] | None,
+    listener: events.Listener = events.ignore,
 ) -> Classes:
-    """Find the classes and their weights.
+    """Find the classes and their weights; the listener is told where there are very many.
 
     Raises
     ------
@@ -280,6 +276,8 @@ def find_classes(
     """
     weights = check_weights(sample_weight, n_rows)
     classes, codes = encode_classes(labels, n_rows)
+    if n_rows > FEW_ROWS and len(classes) > round(n_rows / 2):
+        listener(events.ManyClasses(len(classes), n_rows))
     counted = codes if weights is None else codes[weights > 0]
     return Classes(
         classes, codes, weights, class_weights(parameters.class_weight, classes, counted)
@@ -291,8 +289,11 @@ def check_classes(
     n_rows: int,
     labels: NDArray[Any],
     sample_weight: NDArray[np.float64] | None,
+    listener: events.Listener = events.ignore,
 ) -> Classes:
     """Find the classes of a problem that is to be reduced to some of two, and their weights.
+
+    The listener is told where there are very many classes.
 
     Raises
     ------
@@ -302,7 +303,7 @@ def check_classes(
         raise ParameterError(
             f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
         )
-    classes = find_classes(parameters, n_rows, labels, sample_weight)
+    classes = find_classes(parameters, n_rows, labels, sample_weight, listener)
     if parameters.calibration is not None:
         raise ParameterError(
             f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "

@@ -78,7 +78,7 @@ def train_crammer_singer(
     """
     if labels is None:
         raise DataError("crammer-singer needs a label for each row")
-    found = find_classes(parameters, source.n_rows, labels, sample_weight)
+    found = find_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
     del labels
     problem = make_crammer_singer(parameters, found)
     classes, class_weight = found.labels.tolist(), found.class_weight.tolist()

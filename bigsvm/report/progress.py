@@ -118,6 +118,8 @@ class TrainingProgress:
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
         match event:
+            case events.ManyClasses():
+                self._display.warn(event.sentence)
             case events.Planned():
                 self._planned(event)
             case events.TierChosen():

@@ -27,6 +27,26 @@ class Planned(NamedTuple):
     resumed_sweeps: int
 
 
+class ManyClasses(NamedTuple):
+    """More than half of the labels differ from one another: they could be targets.
+
+    Attributes
+    ----------
+    n_classes, n_rows : int
+    """
+
+    n_classes: int
+    n_rows: int
+
+    @property
+    def sentence(self) -> str:
+        """What to tell a person."""
+        return (
+            f"y has {self.n_classes} classes in {self.n_rows} rows; if these are targets of a "
+            "regression, train one with SVR (--formulation eps-svr)"
+        )
+
+
 class TierChosen(NamedTuple):
     """Whether kernel rows are kept on disk, and why, in a sentence."""
 
@@ -135,7 +155,8 @@ class Checkpointed(NamedTuple):
 
 
 Event: TypeAlias = (
-    Planned
+    ManyClasses
+    | Planned
     | TierChosen
     | Searching
     | Solving

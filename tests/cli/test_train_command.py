@@ -6,7 +6,7 @@ import shlex
 
 import numpy as np
 import pytest
-from command_line import LITTLE, answer, error_of, run_here
+from command_line import LITTLE, answer, error_of, libsvm_text, run_here
 
 from bigsvm import KernelExpansion, open_store
 from bigsvm.cli.runs import Run
@@ -243,3 +243,28 @@ def test_predictions_are_not_written_to_a_file_called_minus(data, tmp_path, monk
     found = error_of("predict", data / "train.zarr", "m", "--output", "-")
     assert "- is no file; name one" in str(found)
     assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.fault("labels")
+@pytest.mark.parametrize("form", ["text", "store"])
+@pytest.mark.parametrize("formulation", ["c-svc", "nu-svc", "l2-svc", "crammer-singer"])
+def test_targets_are_no_classes(form, formulation, tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    source = tmp_path / "targets.libsvm"
+    source.write_text(libsvm_text(X, np.arange(30) / 4))
+    if form == "store":
+        run_here("convert", source, tmp_path / "targets.zarr")
+        source = tmp_path / "targets.zarr"
+    said = error_of("train", source, tmp_path / "m", "--formulation", formulation)
+    assert "0.25 is a target of a regression" in said
+    assert "--formulation eps-svr" in said
+    assert not (tmp_path / "m").exists()
+    run_here("train", source, tmp_path / "m", "--formulation", "eps-svr")
+
+
+@pytest.mark.fault("labels")
+def test_very_many_classes_cause_a_warning(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    (tmp_path / "text").write_text(libsvm_text(X, np.arange(30) % 20))
+    said = run_here("train", tmp_path / "text", tmp_path / "m", "--quiet").stderr
+    assert said.count("bigsvm: warning: y has 20 classes in 30 rows") == 1

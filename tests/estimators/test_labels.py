@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from sklearn.base import clone
 
 import bigsvm
@@ -68,3 +69,48 @@ def test_others_stay_what_they_are_in_a_file(kind, names, tmp_path):
     assert estimator.predict(np.eye(2)).tolist() == names.tolist()
     estimator.model_.save(tmp_path / "m")
     assert bigsvm.KernelExpansion.load(tmp_path / "m").classes == sorted(names.tolist())
+
+
+SOURCES = ("arrays", "store", "dask", "zarr")
+
+
+def fit_from(source, estimator, X, y, folder):
+    """Fit an estimator on rows and labels that lie in memory, in a store, or elsewhere."""
+    if source == "arrays":
+        return estimator.fit(X, y)
+    if source == "store":
+        return estimator.fit(bigsvm.write_store(folder / "store", X, y))
+    if source == "dask":
+        return estimator.fit(da.from_array(X, chunks=8), da.from_array(y, chunks=8))
+    rows = zarr.create_array(folder / "X", data=X)
+    return estimator.fit(rows, zarr.create_array(folder / "y", data=y))
+
+
+@pytest.mark.fault("labels")
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("n_values", [2, 30])
+def test_targets_of_a_regression_are_refused(kind, source, n_values, tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.arange(30) % n_values + 0.25
+    with pytest.raises(DataError, match=r"0\.25 is a target .*SVR \(--formulation eps-svr\)"):
+        fit_from(source, clone(CLASSIFIERS[kind]), X, y, tmp_path)
+
+
+@pytest.mark.fault("labels")
+@pytest.mark.parametrize("kind", ["pairs", "each against the rest", "balls", "crammer-singer"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_labels_of_which_most_differ_cause_one_warning(kind, source, tmp_path):
+    X = np.random.default_rng(0).normal(size=(24, 2))
+    y = np.arange(24) % 13  # 13 classes of 24 rows, one more than half as many
+    with pytest.warns(UserWarning, match="13 classes in 24 rows; .* SVR") as warned:
+        fit_from(source, clone(CLASSIFIERS[kind]), X, y, tmp_path)
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_whole_numbers_stored_as_floats_are_classes(source, tmp_path):
+    X = np.random.default_rng(0).normal(size=(24, 2))
+    y = (np.arange(24) % 12).astype(np.float64)  # as many as half of the rows
+    fitted = fit_from(source, bigsvm.SVC(), X, y, tmp_path)
+    assert fitted.classes_.tolist() == list(range(12))

@@ -111,7 +111,7 @@ LABELS = {
     "strings": np.array(["pear", "apple", "fig", "Äpfel"]),
     "large": np.array([2**53 + 1, 2**53, 2**53 + 2, -(2**60)]),
     "unsigned": np.array([2**64 - 1, 2**64 - 2, 0, 1], np.uint64),
-    "floats": np.array([2.5, -1.0, 0.0, 1e300]),
+    "floats": np.array([2.0, -1.0, 0.0, 1e300]),
     "objects": np.array(["b", "a", "d", "c"], object),
     "int8": np.array([3, -3, 0, 1], np.int8),
 }
