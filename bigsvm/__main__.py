@@ -1,8 +1,24 @@
-"""``python -m bigsvm``."""
+"""``python -m bigsvm``, and the command ``bigsvm``: ends in order from the first import on."""
 
+import os
+import signal
 import sys
 
-from bigsvm.cli import main
+
+def _end(signum: int, frame: object) -> None:
+    """End the process at once: there is nothing to save yet, and nothing to say."""
+    os._exit(128 + signum)
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    # A KeyboardInterrupt in the middle of an import is a traceback, or an ImportError of others.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+    from bigsvm.cli import main as run
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

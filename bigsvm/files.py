@@ -15,12 +15,17 @@ import stat
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_MOST_LINKS = 40
+"""Links that Linux follows one after the other before it gives up."""
 
 
 def local_path(path: str | os.PathLike[str], name: str) -> Path:
@@ -38,12 +43,62 @@ def local_path(path: str | os.PathLike[str], name: str) -> Path:
         It is a URL, which would be taken for a folder ``s3:``.
     """
     given = os.fspath(path)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", given):
+    if _URL.match(given):
         raise ParameterError(
-            f"{name} is {given!r}; it must be a path on this machine, not a URL (write "
-            f"'./{given}' for a folder of that name)"
+            f"{name} is {given!r}; it must be a path on this machine, not a URL (a file or folder "
+            f"of that name is {os.path.abspath(given)!r})"
         )
-    return Path(given)
+    path = Path(given)
+    # What "./s3:/a" becomes must not be taken for a URL by the next one that asks.
+    return path.absolute() if _URL.match(str(path)) else path
+
+
+def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two names stand for one file or folder that exists: by links, of either kind."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def lies_in(path: Path, folder: str | os.PathLike[str]) -> bool:
+    """Whether a path, which need not exist, is a file or folder, or would be made in it."""
+    place = Path(os.path.realpath(path))
+    return any(same_file(part, folder) for part in (path, place, *place.parents))
+
+
+def descriptor_of(path: Path) -> int | None:
+    """Give the open file of this process that a path names, as ``/dev/stdout`` does; else None.
+
+    The system would show the file that it was opened on, and replacing that takes it away from
+    everybody else who writes there.
+    """
+    folders = {os.path.realpath(folder) for folder in ("/dev/fd", "/proc/self/fd")}
+    for _ in range(_MOST_LINKS):
+        path = Path(os.path.realpath(path.absolute().parent), path.name)
+        if str(path.parent) in folders and path.name.isdecimal():
+            return int(path.name)
+        if not path.is_symlink():
+            break
+        path = path.parent / os.readlink(path)
+    return None
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is a device, a pipe or an open file, to be written into, not replaced."""
+    return descriptor_of(path) is not None or (path.exists() and not path.is_file())
+
+
+@contextmanager
+def written(path: Path) -> Iterator[TextIO]:
+    """Open text to write: a file is replaced, whole or not at all, a stream is written into."""
+    if is_stream(path):
+        number = descriptor_of(path)
+        with open(path if number is None else os.dup(number), "w", encoding="utf-8") as file:
+            yield file
+    else:
+        with part_of(path) as part, part.open("w", encoding="utf-8") as file:
+            yield file
 
 
 def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
@@ -128,10 +183,11 @@ def replaceable(path: Path) -> Path:
     Raises
     ------
     OSError
-        Something else than a file is there: a device or a pipe would be gone for everybody.
+        Something else than a file is there: a device or a pipe would be gone for everybody, and
+        so would be a file that this process has open.
     """
     place = Path(os.path.realpath(path))
-    if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+    if is_stream(path):
         raise OSError(errno.EINVAL, "Not a file, so it is not replaced", str(path))
     return place
 

@@ -14,40 +14,32 @@ import typer.core
 from bigsvm import __version__
 from bigsvm.allocator import share_freed_memory
 from bigsvm.cli import convert, demo, export, info, inspect, predict, scale, train
-from bigsvm.cli.signals import Interrupted
-from bigsvm.errors import BigsvmError
-
-USAGE_EXIT_CODE = 2
+from bigsvm.cli.failures import reported
+from bigsvm.cli.streams import secure_streams
 
 
 class _Commands(typer.core.TyperGroup):
-    """Turns this package's errors into one line on standard error and an exit code."""
+    """Turns errors into one line on standard error and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (a context of Click)
         """Refuse empty words, which as paths would mean the current folder."""
-        for before, word in zip(["", *args], args, strict=False):
-            option, equals, value = word.partition("=")
-            if not word or (option.startswith("--") and equals and not value):
-                name = option or before
-                where = f"after {name} " if name else ""
-                raise typer.BadParameter(
-                    f"a word of the command {where}is empty; leave it out, or write . for the "
-                    "current folder"
-                )
-        return super().parse_args(ctx, args)
+        if not args:
+            return super().parse_args(ctx, args)  # which shows the help
+        with reported():
+            for before, word in zip(["", *args], args, strict=False):
+                option, equals, value = word.partition("=")
+                if not word or (option.startswith("--") and equals and not value):
+                    name = option or before
+                    where = f"after {name} " if name else ""
+                    raise typer.BadParameter(
+                        f"a word of the command {where}is empty; leave it out, or write . for the "
+                        "current folder"
+                    )
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (a context of Click)
-        try:
+        with reported(ctx, self):
             return super().invoke(ctx)
-        except BigsvmError as error:
-            message = " ".join(str(error).split())
-            typer.echo(f"bigsvm: error: {message}", err=True)
-            raise typer.Exit(USAGE_EXIT_CODE) from error
-        except Interrupted as error:
-            typer.echo(f"bigsvm: {error}", err=True)
-            raise typer.Exit(error.exit_code) from error
-        except KeyboardInterrupt as error:
-            raise typer.Exit(130) from error
 
 
 app = typer.Typer(
@@ -103,6 +95,7 @@ app.command("demo")(demo.command)
 def main() -> int:
     """Run the command line of this process and return its exit code."""
     share_freed_memory()
+    secure_streams()
     try:
         app(prog_name="bigsvm")
     except SystemExit as end:

@@ -8,7 +8,9 @@ import typer
 
 from bigsvm.cli.options import local
 from bigsvm.cli.outputs import check_model_path
+from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
+from bigsvm.files import lies_in
 from bigsvm.report.progress import Display
 
 
@@ -39,10 +41,15 @@ def command(
       bigsvm export model.safetensors a9a.model --to libsvm
       bigsvm export model.safetensors a9a.onnx --to onnx
     """
+    with Interruption() as interruption, interruption.raising():
+        _export(model, output, to)
+
+
+def _export(model: Path, output: Path, to: Format) -> None:
     from bigsvm.models import KernelExpansion
 
     check_model_path(output, to.value)
-    if output.resolve() == model.resolve():
+    if lies_in(output, model):
         raise ModelError(f"{output} is the model itself; write to another file")
     trained = KernelExpansion.load(model)
     if trained.calibration is not None and trained.calibration.method == "isotonic":
@@ -51,7 +58,10 @@ def command(
         from bigsvm.interchange.libsvm_model import range_path, write_libsvm_model
 
         if trained.scaler is not None:
-            check_model_path(range_path(output))
+            beside = range_path(output)
+            check_model_path(beside)
+            if lies_in(beside, model):
+                raise ModelError(f"{beside} is the model itself; write to another file")
         write_libsvm_model(trained, output)
         return
     from bigsvm.files import replace_synced

@@ -1,14 +1,21 @@
 """What a command writes: files, looked at before the work, which may take hours; and results."""
 
+import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from urllib.request import url2pathname
 
 import typer
 
 from bigsvm.cli.inputs import LIBSVM_MODEL
-from bigsvm.errors import BigsvmError, DataError, ModelError
+from bigsvm.cli.streams import discard_output
+from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
+from bigsvm.files import descriptor_of, is_stream, lies_in
+
+STANDARD_OUTPUT = Path("/dev/stdout")
+_FILE_URL = "file://"
 
 _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "bigsvm": ("a model", lambda start: b'"bigsvm"' in start),
@@ -19,23 +26,25 @@ _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
 """What files are called, and how those begin that may be replaced by one of their kind."""
 
 
-def say(text: str) -> None:
-    """Write a result to standard output.
+def say(text: str, *, on_error: bool = False) -> None:
+    """Write a result to standard output, or to standard error where that is taken.
 
     Raises
     ------
     DataError
-        There is no room for it.
+        There is no room for it, or standard output is closed.
     """
+    if on_error:
+        print(text, file=sys.stderr)
+        return
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         typer.echo(text)
-    except BrokenPipeError:
-        raise  # whoever reads has seen enough: the command ends without a word
     except OSError as error:
-        # What is left in the buffer would fail again when the process ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        discard_output()
+        if isinstance(error, BrokenPipeError):
+            return  # whoever reads has seen enough
         raise DataError(
             f"standard output cannot be written to ({error.strerror}); what was to be shown is "
             "lost, and files that were written are whole"
@@ -67,15 +76,76 @@ def check_model_path(path: Path, kind: str = "bigsvm") -> None:
             )
 
 
-def check_predictions_path(path: Path, *, source: str, model: Path) -> None:
-    """Refuse a path that no predictions can be written to, and what they are made of.
+def check_no_input(
+    path: Path, inputs: Iterable[str | Path], name: str, error: type[BigsvmError] = DataError
+) -> None:
+    """Refuse to write to what is read, or into it, whatever it is called there.
+
+    Parameters
+    ----------
+    path : Path
+    inputs : iterable of paths, URLs, or ``-``
+    name : str
+        Of the option or argument, for the message.
+    error : class
+    """
+    for given in map(str, inputs):
+        read = url2pathname(given[len(_FILE_URL) :]) if given.startswith(_FILE_URL) else given
+        if lies_in(path, read):
+            raise error(f"{path} is part of the input, so it is not replaced; give another {name}")
+
+
+def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) -> None:
+    """Refuse a model in the data, and folders for a run in the data or where the model will be.
+
+    Parameters
+    ----------
+    source : str
+    model : Path
+    folders : mapping
+        Folders by the options that name them.
+
+    Raises
+    ------
+    ModelError, ParameterError
+    """
+    check_no_input(model, (source,), "MODEL", ModelError)
+    place = Path(os.path.realpath(model))
+    for option, folder in folders.items():
+        if folder is None:
+            continue
+        check_no_input(folder, (source,), option, ParameterError)
+        resolved = Path(os.path.realpath(folder))
+        if place in (resolved, *resolved.parents):
+            raise ParameterError(f"{option} is {folder}, where the model will be; give another")
+
+
+def predictions_path(output: Path, *, source: str, model: Path) -> Path:
+    """Where predictions go: a file, a device, a pipe, or for ``-`` standard output.
 
     Raises
     ------
     DataError
+        They cannot be written there, or it is what they are made of.
     """
-    _check_place(path, "predictions", DataError)
-    _check_no_input(path, source, model, "--output")
+    if str(output) == "-":
+        output = STANDARD_OUTPUT
+    if descriptor_of(output) == 1 and sys.stdout is None:
+        raise DataError("standard output is closed; name a file to write the predictions to")
+    if is_stream(output) and not output.is_dir():
+        return output
+    _check_place(output, "predictions", DataError)
+    check_no_input(output, (source, model), "--output")
+    if sys.stdout is not None and _is_where_standard_output_goes(output):
+        raise DataError(f"{output} is where standard output goes; give --output -, or another file")
+    return output
+
+
+def _is_where_standard_output_goes(path: Path) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
 
 
 def check_image_path(path: Path, *, source: str, model: Path) -> None:
@@ -86,16 +156,7 @@ def check_image_path(path: Path, *, source: str, model: Path) -> None:
     DataError
     """
     _check_place(path, "image", DataError)
-    _check_no_input(path, source, model, "--image")
-
-
-def _check_no_input(path: Path, source: str, model: Path, option: str) -> None:
-    resolved = path.resolve()
-    for needed in (Path(source).resolve(), model.resolve()):
-        if needed in (resolved, *resolved.parents):
-            raise DataError(
-                f"{path} is part of the input, so it is not replaced; give another {option}"
-            )
+    check_no_input(path, (source, model), "--image")
 
 
 def _check_place(path: Path, what: str, error: type[BigsvmError]) -> None:
@@ -103,9 +164,10 @@ def _check_place(path: Path, what: str, error: type[BigsvmError]) -> None:
         raise error(f"- is no file; name one to write the {what} to")
     if path.is_dir():
         raise error(f"{path} is a folder; name the file to write the {what} to")
-    if path.exists() and not path.is_file():
+    if is_stream(path):
         raise error(
-            f"{path} is a device or a pipe, which the {what} would take the place of; name a file"
+            f"{path} is a device, a pipe or an open file, which the {what} would take the place "
+            "of; name a file"
         )
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise error(f"{path.parent} is not a folder that can be written to; make it first")

@@ -20,9 +20,10 @@ from bigsvm.cli.options import (
     ZeroBasedText,
     local,
 )
-from bigsvm.cli.outputs import check_predictions_path, say
+from bigsvm.cli.outputs import predictions_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
+from bigsvm.files import descriptor_of, is_stream
 from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count, number
 
@@ -55,7 +56,8 @@ def command(
             "-o",
             callback=local,
             metavar="FILE",
-            help="Write one prediction a line, in the order of the original input.",
+            help="Write one prediction a line, in the order of the original input; - is standard "
+            "output, and the report then goes to standard error.",
         ),
     ] = None,
     decision_function: Annotated[
@@ -104,7 +106,7 @@ def command(
         raise typer.BadParameter("--probability needs --output, and no --decision-function")
     started = time.monotonic()
     if output is not None:
-        check_predictions_path(output, source=store, model=model)
+        output = predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:
         trained = load_model(model)
         if probability and trained.calibration is None:
@@ -169,6 +171,7 @@ def command(
             "output": None if output is None else str(output),
         },
         json=json,
+        on_error=output is not None and descriptor_of(output) == 1,
     )
 
 
@@ -176,7 +179,8 @@ def command(
 def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None) -> "Iterator[Any]":
     """Give what keeps decision values: of many functions nothing, or a file beside `output`.
 
-    The file has no name, so that nothing is left of it, however the process ends.
+    The file has no name, so that nothing is left of it, however the process ends. Beside a device
+    or a pipe it would be in the wrong place; it is in the system's temporary folder then.
     """
     import numpy as np
 
@@ -187,7 +191,8 @@ def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None)
     else:
         from bigsvm.report.predictions import ValuesFile
 
-        with tempfile.TemporaryFile(dir=output.parent, buffering=0) as file:
+        folder = None if is_stream(output) else output.parent
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             yield ValuesFile(file, (n_rows, model.n_functions))
 
 
@@ -214,11 +219,11 @@ def _errors(values: "NDArray[np.float64]", targets: "NDArray[np.float64]") -> di
     return {"mean_squared_error": error, "r2": 1 - error / spread if spread > 0 else None}
 
 
-def _print(record: dict[str, Any], *, json: bool) -> None:
+def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     from bigsvm.report.resources import peak_rss_bytes
 
     if json:
-        say(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}))
+        say(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}), on_error=on_error)
         return
     accuracy = "no labels to compare with"
     if record["accuracy"] is not None:
@@ -238,4 +243,4 @@ def _print(record: dict[str, Any], *, json: bool) -> None:
         ("took", f"{record['seconds']:.2f} s"),
         ("note", "the model had not converged" if record["converged"] is False else None),
     ]
-    say(as_columns(lines))
+    say(as_columns(lines), on_error=on_error)

@@ -22,7 +22,7 @@ from bigsvm.cli.options import (
     parse_sampling,
     parse_seconds,
 )
-from bigsvm.cli.outputs import check_model_path, say
+from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.runs import Run, absolute, resume_command
 from bigsvm.cli.signals import Interruption
 from bigsvm.cli.training_options import (
@@ -294,6 +294,8 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
     parameters.check()
     path = Path(run.model)
     check_model_path(path)
+    cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
+    check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
     with Interruption() as interruption, Display(quiet=quiet) as display:
         show = TrainingProgress(display)
 
@@ -306,7 +308,7 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
         with opened(
             run.source,
             memory=parse_bytes(parameters.memory),
-            cache_dir=None if run.cache_dir is None else Path(run.cache_dir),
+            cache_dir=cache_dir,
             zero_based=ZeroBased(run.zero_based),
             display=display,
             interruption=interruption,

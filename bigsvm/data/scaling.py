@@ -12,7 +12,7 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.files import local_path
+from bigsvm.files import lies_in, local_path
 
 if TYPE_CHECKING:
     from bigsvm.data.scaler import Method, Scaler
@@ -86,6 +86,8 @@ def scale_store(
         raise DataError(
             f"{store.path}: is scaled already ({attributes.scaler}); scale the store it was made of"
         )
+    if lies_in(target.absolute().parent, store.path):
+        raise ParameterError(f"path is {str(path)!r}, which lies in the store; give another")
     check_columns(attributes.n_columns, budget)
     if like is None:
         scaler = choose_scaler(store.statistics, method or "minmax", lower=lower, upper=upper)

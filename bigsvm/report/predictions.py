@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.errors import DataError
-from bigsvm.files import part_of
+from bigsvm.files import written
 from bigsvm.report.text import label_text
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ValuesFile:
 def write_values(
     path: Path, values: NDArray[np.float64] | ValuesFile, original_rows: NDArray[np.int64]
 ) -> None:
-    """Write decision values, or predictions of a regression: a file, whole or not at all.
+    """Write decision values, or what a regression predicts: a file, whole, or a device or pipe.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def write_labels(
     calibration: Calibration | None = None,
     values: NDArray[np.float64] | None = None,
 ) -> None:
-    """Write labels: a file, whole or not at all.
+    """Write labels: a file, whole or not at all, or a device or pipe.
 
     Parameters
     ----------
@@ -118,8 +118,10 @@ def write_labels(
 
 def _write(path: Path, lines: Iterable[str]) -> None:
     try:
-        with part_of(path) as part, part.open("w", encoding="utf-8") as file:
+        with written(path) as file:
             file.writelines(lines)
+    except BrokenPipeError:
+        return  # whoever reads has seen enough
     except OSError as error:
         raise DataError(f"cannot write the predictions to {path}: {error}") from error
 

@@ -6,13 +6,17 @@ import math
 import os
 import sys
 import time
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from bigsvm.budget import show_bytes
-from bigsvm.report.text import count, number
+from bigsvm.report.text import count, number, shown
 from bigsvm.training import events
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from rich.progress import Progress, TaskID
 
     from bigsvm.data.convert import ConversionProgress
@@ -25,7 +29,26 @@ MOVE_EVERY = 0.1
 
 def is_watched() -> bool:
     """Whether standard error is a terminal that can move its cursor."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def _warnings_to(warn: Callable[[str], None]) -> Iterator[None]:
+    """Have warnings of Python, and what the library logs, shown as lines like all others."""
+    import logging  # 10 ms, which help and errors do without
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warn(record.getMessage())
+
+    handler, logger = Lines(logging.WARNING), logging.getLogger("bigsvm")
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: warn(" ".join(str(message).split()))
+            yield
+    finally:
+        logger.removeHandler(handler)
 
 
 class Display:
@@ -43,8 +66,10 @@ class Display:
         self._task: TaskID | None = None
         self._what = ""
         self._last_line = time.monotonic()
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        self._stack.enter_context(_warnings_to(self.warn))
         if not self._quiet and is_watched():
             # Takes a tenth of a second to import, so only where it is used.
             from rich.console import Console
@@ -65,6 +90,7 @@ class Display:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        self._stack.close()
 
     def line(self, text: str) -> None:
         """Show a line that stays."""
@@ -77,10 +103,12 @@ class Display:
 
     def _write(self, text: str) -> None:
         self._last_line = time.monotonic()
-        if self._bar is not None:
-            self._bar.console.print(text)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        # Progress never ends a run: nobody may be there to read it any more.
+        with suppress(OSError, ValueError):
+            if self._bar is not None:
+                self._bar.console.print(shown(text))
+            elif sys.stderr is not None:
+                print(shown(text), file=sys.stderr, flush=True)
 
     def move(self, what: str, note: str, done: float | None, total: float | None) -> None:
         """Show how far something is; without a terminal, now and then as a line."""

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control characters, ends of lines, marks that turn the direction of text, and halves of pairs."""
+
+
+def shown(text: str) -> str:
+    """One line of `text` that a terminal shows as it is: what would act on it is escaped.
+
+    Labels, paths and sources come from files, and may have been made to move the cursor, to hide
+    what follows, or to be taken for a second line.
+    """
+    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
 def as_json(record: Mapping[str, Any]) -> str:
     """One line of strict JSON; a number that is not finite becomes null, as JSON has none."""
-    return json.dumps(_plain(record), allow_nan=False, ensure_ascii=False)
+    text = json.dumps(_plain(record), allow_nan=False, ensure_ascii=False)
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (anything a record may hold)
@@ -27,7 +44,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (anything a record may hold)
 
 def as_columns(lines: Iterable[tuple[str, object]]) -> str:
     """Names and values below each other; lines without a value (None) are left out."""
-    kept = [(name, str(value)) for name, value in lines if value is not None]
+    kept = [(name, shown(str(value))) for name, value in lines if value is not None]
     width = max((len(name) for name, _ in kept), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in kept)
 
@@ -45,7 +62,7 @@ def count(value: int) -> str:
 
 
 def label_text(label: float | str) -> str:
-    """Write a label as LIBSVM text has it: whole numbers without a point."""
+    """Write a label as LIBSVM text has it: whole numbers without a point; on one line."""
     if isinstance(label, str):
-        return label
+        return shown(label)
     return str(int(label)) if float(label).is_integer() else repr(float(label))

@@ -169,7 +169,7 @@ def test_not_certified_a_person_is_told(data, tmp_path):
         ("--sampling", "0", "sampling is 0; it must be a number of rows"),
         ("--sampling", "1.5", "sampling is 1.5; it must be"),
         ("--sampling", "-3", "sampling is -3; it must be"),
-        ("--ball-tol", "0", "ball_tol is 0.0; it must be a finite number > 0"),
+        ("--ball-tol", "0", "--ball-tol is 0.0; it must be a finite number > 0"),
         ("--gamma", "mean", "--gamma 'mean' is not a number, 'scale', 'auto' or 'mean-distance'"),
     ],
 )

@@ -1,0 +1,145 @@
+"""Errors of a command: one line on standard error in the words of its options, and an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from bigsvm.cli.signals import Interrupted
+from bigsvm.cli.streams import discard_output
+from bigsvm.errors import BigsvmError
+from bigsvm.report.text import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+EXIT_CODE = 2
+"""Of wrong usage, bad input, and a system that refuses what was asked for."""
+_UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "yes or no"}
+
+_CALLED = {
+    "C": "--C",
+    "n_features": "--features",
+    "n_jobs": "--threads",
+    "threads (n_jobs)": "--threads",
+    "random_state": "--seed",
+    "seed (random_state)": "--seed",
+    "max_seconds": "--max-time",
+    "max_seconds (max_time)": "--max-time",
+}
+"""Parameters of Python that options have other names for."""
+_OF_CONVERT = {"dtype": "--dtype", "layout": "--layout", "n_features": "--features"}
+"""Parameters that other commands have no options for: text is to be converted with them."""
+
+
+@contextmanager
+def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa: ANN401 (Click's)
+    """Turn errors into one line on standard error and an exit code.
+
+    Parameters
+    ----------
+    context : Context, optional
+        Of the group of commands, which knows the command that was asked for.
+    group : Group, optional
+    """
+
+    def fail(message: str) -> typer.Exit:
+        command = group and group.get_command(context, context.invoked_subcommand or "")
+        options = options_of(command) if command else {}
+        one_line = shown(" ".join(in_options(message, options).split()))
+        _tell(f"bigsvm: error: {one_line}")
+        return typer.Exit(EXIT_CODE)
+
+    try:
+        yield
+    except BigsvmError as error:
+        raise fail(str(error)) from error
+    except _UsageError as error:
+        raise fail(_usage(error, context)) from error
+    except Interrupted as error:
+        _tell(f"bigsvm: {error}")
+        raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(130) from error
+    except MemoryError as error:
+        what = f" ({error})" if str(error) else ""
+        raise fail(f"the system has no more memory{what}; free some, or lower memory") from error
+    except BrokenPipeError as error:
+        discard_output()
+        raise typer.Exit(0) from error  # whoever reads has seen enough
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        raise fail(f"{where}{error.strerror or error}; check the path and its disk") from error
+
+
+def _tell(line: str) -> None:
+    if sys.stderr is not None:  # of a program in which a command runs
+        print(line, file=sys.stderr)
+
+
+def options_of(command: Any) -> dict[str, str]:  # noqa: ANN401 (of Click)
+    """Options of a command by the names that Python has for them."""
+    found = {}
+    for parameter in command.params:
+        long = [name for name in parameter.opts if name.startswith("--")]
+        if long:
+            found[parameter.name] = long[0]
+    known = set(found.values())
+    return found | {name: option for name, option in _CALLED.items() if option in known}
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """Write a message about parameters of Python in the words of a command.
+
+    Parameters
+    ----------
+    message : str
+    options : mapping
+        Options by the names that Python has for them, as `options_of` gives them.
+    """
+    names = dict(_OF_CONVERT) | dict(options)
+    if not names:
+        return message
+    # The longest first: "seed (random_state)" before "seed".
+    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    alone = r"(?<![\w./'-])"
+
+    def with_value(match: re.Match[str]) -> str:
+        option, value = names[match[1]], match[2].strip("'")
+        words = option if value == "True" else f"{option} {value}"
+        return words if option in options.values() else f"{words} of `bigsvm convert`"
+
+    message = re.sub(rf"{alone}({words})=('[^']*'|[^\s;,()]+)", with_value, message)
+    message = re.sub(rf"(^|; )({words})(?= is )", lambda m: m[1] + names[m[2]], message)
+    # Others are ordinary words too: "memory", "sampling".
+    telling = "|".join(re.escape(name) for name in names if "_" in name)
+    if not telling:
+        return message
+    return re.sub(rf"{alone}({telling})(?![\w./'-])", lambda m: names[m[1]], message)
+
+
+def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)
+    """Say what is wrong with a command, and where its help is."""
+    details = getattr(error.__cause__, "errors", None)
+    if details is not None:  # of Pydantic, which typer reads values with
+        error.message = _value_sentence(details()[0])
+    words = ["bigsvm", group and group.invoked_subcommand]
+    path = " ".join(filter(None, words)) if error.ctx is None else error.ctx.command_path
+    return f"{error.format_message().rstrip('.')}; see `{path} --help`"
+
+
+def _value_sentence(detail: Mapping[str, Any]) -> str:
+    """Say in plain words why a value was refused."""
+    given, limits = detail["input"], detail.get("ctx", {})
+    kind, _, problem = str(detail["type"]).partition("_")
+    if kind in _KINDS and problem in ("parsing", "type", "from_float", "parsing_size"):
+        return f"{given!r} is not {_KINDS[kind]}"
+    for name, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most")):
+        if name in limits:
+            return f"{given!r} must be {words} {limits[name]}"
+    return str(detail["msg"]).removeprefix("Value error, ")

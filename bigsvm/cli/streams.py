@@ -1,0 +1,77 @@
+"""Standard streams that are closed, full or of another encoding do not end a command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO
+
+
+class _Tolerant(io.TextIOBase):
+    """Standard error that may be full or gone: what it cannot take is dropped.
+
+    Parameters
+    ----------
+    stream : text file
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # a property there too, of any object
+        return self._stream.encoding
+
+    @property
+    def buffer(self) -> object:
+        return self._stream.buffer
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+def secure_streams() -> None:
+    """Ready the standard streams of this process for a command.
+
+    A closed descriptor would be given to the next file that is opened, and what is meant for
+    standard error be written into a model. Characters that standard output cannot encode are
+    escaped. Standard error drops what it cannot take.
+    """
+    for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest free number, which is this one
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)
+    sys.stderr = _Tolerant(sys.stderr)
+
+
+def discard_output() -> None:
+    """Let what is left in the buffer of standard output fail no more when the process ends."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
