@@ -2,6 +2,7 @@
 
     python tools/reliability.py damage      files whose values are wrong and whose hashes fit
     python tools/reliability.py mutate      files with random bytes changed
+    python tools/reliability.py bombs       small files that ask for much memory
 
 Each prints a table and the faults, and ends with 1 where there is a fault. ``--help`` after the
 name lists its options.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-ATTACKS = ("damage", "mutate")
+ATTACKS = ("damage", "mutate", "bombs")
 
 
 def main() -> int:

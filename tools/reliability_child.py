@@ -13,11 +13,11 @@ import tempfile
 import time
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 MOST_ADDRESS_SPACE = 12 << 30
 """Keeps a child that asks for everything from taking the machine; its peak is judged apart."""
@@ -73,9 +73,16 @@ def in_child(work: Callable[[], int], *, seconds: float) -> Ended:
     The parent must have no threads at work. A child takes nothing but memory to start: thousands
     of them are affordable.
     """
+    began = time.monotonic()
+    # An idle child has the memory that a child begins with: less than the parent's.
+    idle = _forked(lambda: 0, seconds=seconds)
+    ended = _forked(work, seconds=seconds)
+    return ended._replace(peak=max(ended.peak - idle.peak, 0), seconds=time.monotonic() - began)
+
+
+def _forked(work: Callable[[], int], *, seconds: float) -> Ended:
+    """Fork one child; its peak is all of its memory."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        before = _resident_bytes()
-        began = time.monotonic()
         pid = os.fork()
         if pid == 0:
             _work(work, out.fileno(), err.fileno())
@@ -87,9 +94,8 @@ def in_child(work: Callable[[], int], *, seconds: float) -> Ended:
         for file in (out, err):
             file.seek(0)
             texts.append(file.read(1 << 20).decode(errors="replace"))
-        peak = max(usage.ru_maxrss * 1024 - before, 0)
         code = os.waitstatus_to_exitcode(status)
-        return Ended(code, *texts, time.monotonic() - began, peak, hung)
+        return Ended(code, *texts, 0.0, usage.ru_maxrss * 1024, hung)
 
 
 def command(arguments: Sequence[str | Path], *, seconds: float) -> Ended:
@@ -155,9 +161,3 @@ def _wait(pid: int, seconds: float) -> bool:
         return bool(poll.poll(seconds * 1000))
     finally:
         os.close(handle)
-
-
-def _resident_bytes() -> int:
-    """Memory of this process, which a child begins with."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
