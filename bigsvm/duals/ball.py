@@ -63,6 +63,7 @@ from bigsvm.duals.box import BoxDual
 from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
 from bigsvm.duals.formulations import SMALLEST_PENALTY, Classification, check_penalty
 from bigsvm.duals.low_rank_model import box_optimum
+from bigsvm.duals.problem import Entry, recorded_in
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class L2OneClass(BallFormulation):
 
     name = "l2-one-class"
 
-    n_rows: int
+    n_rows: int = field(metadata=recorded_in(Entry.DATA))
 
     def __post_init__(self) -> None:
         check_penalty(self.C)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
 from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
+from bigsvm.duals.problem import Entry, recorded_in
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ class Classification(Formulation):
         Of the negative and the positive class.
     """
 
-    sign: Signs
-    class_weight: tuple[float, float] = (1.0, 1.0)
+    sign: Signs = field(metadata=recorded_in(Entry.LABELS))
+    class_weight: tuple[float, float] = field(
+        default=(1.0, 1.0), metadata=recorded_in(Entry.CLASS_WEIGHTS)
+    )
 
     def __post_init__(self) -> None:
         for label, weight in zip(("negative", "positive"), self.class_weight, strict=True):
@@ -243,7 +246,7 @@ class OneClass(Formulation):
     name = "one-class"
 
     nu: float
-    n_rows: int
+    n_rows: int = field(metadata=recorded_in(Entry.DATA))
 
     def __post_init__(self) -> None:
         check_nu(self.nu)
@@ -285,7 +288,7 @@ class Regression(Formulation):
 
     n_faces = 2
 
-    target: NDArray[np.float64]
+    target: NDArray[np.float64] = field(metadata=recorded_in(Entry.LABELS))
     C: float
 
     def __post_init__(self) -> None:

@@ -9,8 +9,8 @@ to be gained: a kernel row, and a sweep's kernel values, are computed once for a
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bigsvm.duals.column_steps import ColumnSteps
 from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, pick
-from bigsvm.duals.problem import Problem
+from bigsvm.duals.problem import Entry, Problem, recorded_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,8 +82,8 @@ class OneVsRest(Problem):
 
     name = "one against the rest"
 
-    label: NDArray[np.int32]
-    class_weight: tuple[tuple[float, float], ...]
+    label: NDArray[np.int32] = field(metadata=recorded_in(Entry.LABELS))
+    class_weight: tuple[tuple[float, float], ...] = field(metadata=recorded_in(Entry.CLASS_WEIGHTS))
     make: MakeColumn
 
     @functools.cached_property
@@ -109,6 +109,10 @@ class OneVsRest(Problem):
     @property
     def offset(self) -> float:
         return self.columns[0].offset
+
+    def chosen(self) -> dict[str, Any]:
+        """Parameters of the columns, which they have in common."""
+        return self.columns[0].chosen()
 
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))

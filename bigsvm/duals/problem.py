@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+
+from bigsvm.errors import CheckpointError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Selection = slice | NDArray[np.int64]
     Values = NDArray[np.float64]
+
+
+class Entry(StrEnum):
+    """Entries that the fingerprint of every checkpoint has beside the chosen parameters."""
+
+    DATA = "data"
+    LABELS = "labels and weights"
+    CLASS_WEIGHTS = "class weights"
+
+
+def recorded_in(entry: Entry) -> dict[str, Entry]:
+    """Metadata of a field of a problem whose value this entry of the fingerprint depends on."""
+    return {"entry": entry}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +44,9 @@ class Problem(ABC):
 
     name: ClassVar[str]
 
-    sample_weight: NDArray[np.float64] | None = None
+    sample_weight: NDArray[np.float64] | None = field(
+        default=None, metadata=recorded_in(Entry.LABELS)
+    )
 
     @property
     @abstractmethod
@@ -59,6 +78,30 @@ class Problem(ABC):
     def offset(self) -> float:
         """Added to every kernel value: with 1 the bias is one of the weights."""
         return 0.0
+
+    def chosen(self) -> dict[str, Any]:
+        """Parameters of the problem, by name: all fields that no `Entry` depends on.
+
+        A checkpoint records them, so that it is not resumed with other values.
+
+        Raises
+        ------
+        CheckpointError
+            A field is neither a plain value nor recorded in an entry.
+        """
+        found = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if not isinstance(one.metadata.get("entry"), Entry)
+        }
+        for name, value in found.items():
+            if not isinstance(value, Real | str | np.bool_ | None):
+                raise CheckpointError(
+                    f"field {name!r} of {type(self).__name__} is a {type(value).__name__}, for "
+                    "which the fingerprint of a checkpoint has no place; make it a number or a "
+                    "word, or name the entry that depends on it with recorded_in"
+                )
+        return found
 
     def __len__(self) -> int:
         return len(self.per_row)

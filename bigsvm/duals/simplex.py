@@ -20,7 +20,7 @@ duality gap is a sum over rows, none of them negative, of g_i = e_{y_i} − f_i:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -31,7 +31,7 @@ from bigsvm.duals.dual import Dual
 from bigsvm.duals.formulations import check_positive
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
-from bigsvm.duals.problem import Problem
+from bigsvm.duals.problem import Entry, Problem, recorded_in
 from bigsvm.duals.row_steps import RowSteps
 from bigsvm.errors import DataError, ParameterError
 
@@ -107,8 +107,8 @@ class CrammerSinger(Problem):
 
     name = "crammer-singer"
 
-    label: NDArray[np.int32]
-    n_classes: int
+    label: NDArray[np.int32] = field(metadata=recorded_in(Entry.LABELS))
+    n_classes: int = field(metadata=recorded_in(Entry.LABELS))
     C: float
     fit_intercept: bool = False
 

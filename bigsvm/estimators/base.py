@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -40,15 +40,8 @@ if TYPE_CHECKING:
 
     Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
 
-SAME_NAMES = frozenset(
-    {
-        "C", "nu", "epsilon", "loss", "kernel", "degree", "gamma", "coef0", "tol", "class_weight",
-        "multiclass", "calibration", "selection", "working_set", "memory", "disk_cache",
-        "checkpoint_every", "max_iter", "solver", "sampling", "ball_tol", "certify",
-        "fit_intercept", "subproblem", "cooling",
-    }
-)  # fmt: skip
-"""Parameters of estimators that `TrainingParameters` calls the same."""
+CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max_time"})
+"""Parameters of estimators that `TrainingParameters` has under another name or in another form."""
 
 
 class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -56,6 +49,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     _formulation: ClassVar[str]
     _needs_y: ClassVar[bool] = True
+    _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start"})
+    """Parameters that the estimator itself uses, and training does not know."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train.
@@ -115,6 +110,13 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     def _parameters(self) -> TrainingParameters:
         given = self.get_params(deep=False)
+        passed = given.keys() - CONVERTED - self._own_parameters
+        unknown = sorted(passed - {field.name for field in fields(TrainingParameters)})
+        if unknown:
+            raise ParameterError(
+                f"{type(self).__name__} has the parameter {unknown[0]!r}, which training does not "
+                "know; remove it, or name it in _own_parameters if only the estimator uses it"
+            )
         return TrainingParameters(
             formulation=self._formulation,
             seed=_seed(self.random_state),
@@ -122,7 +124,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             threads=None if self.n_jobs in (None, -1) else self.n_jobs,
             checkpoint=_path("checkpoint", self.checkpoint),
             max_seconds=float("inf") if self.max_time is None else self.max_time,
-            **{name: value for name, value in given.items() if name in SAME_NAMES},
+            **{name: given[name] for name in passed},
         )
 
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:

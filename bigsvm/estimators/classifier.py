@@ -40,6 +40,8 @@ def _is_calibrated(estimator: Classifier) -> bool:
 class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
+    _own_parameters = KernelMachine._own_parameters | {"decision_function_shape", "break_ties"}
+
     def _parameters(self) -> TrainingParameters:
         self._rule(self.multiclass)
         return super()._parameters()

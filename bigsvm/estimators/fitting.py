@@ -231,13 +231,12 @@ def _fingerprint(
     source: RowSource, formulation: Formulation, kernel: Kernel, *, held_out: bool
 ) -> dict[str, str]:
     """List what a checkpoint must agree with, readable where a person will compare."""
-    chosen = {name: getattr(formulation, name, None) for name in ("C", "nu", "epsilon")}
     return fingerprint_of(
         source,
         kernel,
         formulation=formulation.name,
         per_row=(formulation.per_row, formulation.sample_weight),
-        chosen={name: value for name, value in chosen.items() if value is not None},
+        chosen=formulation.chosen(),
         class_weights=getattr(formulation, "class_weight", None),
         # Either method has the same rows held out.
         others={"calibration": "sigmoid or isotonic"} if held_out else {},

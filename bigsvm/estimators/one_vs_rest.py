@@ -29,7 +29,6 @@ from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
     check_every_class,
-    chosen_parameters,
     make_classification,
 )
 from bigsvm.estimators.running import (
@@ -143,7 +142,7 @@ def train_one_vs_rest(
         kernel,
         formulation=problem.columns[0].name,
         per_row=(problem.label, problem.sample_weight),
-        chosen=chosen_parameters(parameters),
+        chosen=problem.chosen(),
         class_weights=problem.class_weight,
         others={"classes": f"{problem.n_outputs}, one against the rest"},
     )

@@ -14,7 +14,6 @@ from bigsvm.estimators.memory import make_plan
 from bigsvm.estimators.problem import (
     check_classes,
     check_every_class,
-    chosen_parameters,
     make_classification,
 )
 from bigsvm.training import events
@@ -65,11 +64,11 @@ class Pairs:
         Place of each row's label in it.
     weights : (n,) float64 or None
     class_weight : (k,) float64
-    chosen : dict
-        Parameters of the problem, by name.
     name : str
     offset : float
         Of the formulation; known once the classes are checked.
+    chosen : dict
+        Its parameters, by name; known by then too.
 
     Raises
     ------
@@ -78,6 +77,7 @@ class Pairs:
 
     name: str
     offset: float
+    chosen: dict[str, Any]
 
     def __init__(
         self,
@@ -91,7 +91,6 @@ class Pairs:
         self.classes, self.codes, self.weights, self.class_weight = check_classes(
             parameters, source.n_rows, labels, sample_weight, listener
         )
-        self.chosen = chosen_parameters(parameters)
 
     @property
     def n_pairs(self) -> int:
@@ -118,6 +117,7 @@ class Pairs:
         first, second = sorted((by_sum[0], by_sum[-1]))
         formulation = self.of_pair((first, second), rows.in_place().pair(first, second))
         self.name, self.offset = formulation.name, formulation.offset
+        self.chosen = formulation.chosen()
         try:
             formulation.check()
         except ParameterError as error:

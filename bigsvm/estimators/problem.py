@@ -312,13 +312,6 @@ def check_classes(
     return classes
 
 
-def chosen_parameters(parameters: TrainingParameters) -> dict[str, float]:
-    """Parameters that a classifier's problem depends on, by name."""
-    if parameters.formulation == "nu-svc":
-        return {"nu": parameters.nu}
-    return {"C": parameters.C}
-
-
 def _check_length(values: NDArray[Any], n_rows: int) -> None:
     if values.shape != (n_rows,):
         raise DataError(

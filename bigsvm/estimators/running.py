@@ -17,6 +17,7 @@ from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.statistics import far_columns
 from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.problem import Entry
 from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.variance import weighted_variance
@@ -308,7 +309,7 @@ def fingerprint_of(
     *,
     formulation: str,
     per_row: tuple[NDArray[Any], NDArray[np.float64] | None],
-    chosen: Mapping[str, float],
+    chosen: Mapping[str, Any],
     class_weights: Any,
     others: Mapping[str, str],
 ) -> dict[str, str]:
@@ -322,7 +323,7 @@ def fingerprint_of(
     per_row : (n,) array and (n,) float64 or None
         Labels or targets, and weights.
     chosen : mapping
-        Parameters of the problem.
+        Parameters of the problem, as `Problem.chosen` has them.
     class_weights, others
         As they are to be read.
     """
@@ -331,12 +332,12 @@ def fingerprint_of(
     if weights is not None:
         hasher.update(weights.data)
     return {
-        "data": source.fingerprint(),
-        "labels and weights": hasher.hexdigest(),
+        Entry.DATA: source.fingerprint(),
+        Entry.LABELS: hasher.hexdigest(),
         "formulation": formulation,
         **{name: repr(value) for name, value in chosen.items()},
         **others,
-        "class weights": repr(class_weights),
+        Entry.CLASS_WEIGHTS: repr(class_weights),
         "kernel": repr(kernel),
         "bigsvm": _this_version(),
     }
@@ -357,7 +358,7 @@ def provenance_of(
             "max_seconds": None if unlimited else parameters.max_seconds,
             "class_weight": None if class_weights is None else list(class_weights),
         },
-        "data": fingerprint["data"],
+        "data": fingerprint[Entry.DATA],
         "n_rows": source.n_rows,
         "first_index": source.first_index,
     }

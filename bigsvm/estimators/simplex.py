@@ -103,7 +103,7 @@ def train_crammer_singer(
         kernel,
         formulation=problem.name,
         per_row=(problem.label, problem.sample_weight),
-        chosen={"C": problem.C, "fit_intercept": problem.fit_intercept},
+        chosen=problem.chosen(),
         class_weights=class_weight,
         # The label of each row is known by its place among these.
         others={"classes": repr(classes)},
