@@ -60,8 +60,14 @@ def available_processors() -> int:
         return os.cpu_count() or 1
 
 
-def parse_bytes(size: int | str) -> int:
+def parse_bytes(size: int | str, name: str = "memory") -> int:
     """Read a size: a number of bytes, or text like ``"4GB"``, ``"512MiB"``, ``"1.5g"``.
+
+    Parameters
+    ----------
+    size : int or str
+    name : str
+        The parameter, for the message.
 
     Raises
     ------
@@ -71,13 +77,15 @@ def parse_bytes(size: int | str) -> int:
     if isinstance(size, str):
         match = _SIZE.fullmatch(size)
         if match is None:
-            raise ParameterError(f"{size!r} is not a size; write it like 4GB, 512MiB or 800000000")
+            raise ParameterError(
+                f"{name} {size!r} is not a size; write it like 4GB, 512MiB or 800000000"
+            )
         unit = (match[2] or "").lower()
         value = float(match[1]) * (_UNITS | _BINARY)[unit]
     else:
         value = float(size)
     if not (math.isfinite(value) and value >= 1):
-        raise ParameterError(f"{size!r} is not a size in bytes; it must be more than 0")
+        raise ParameterError(f"{name} {size!r} is not a size in bytes; it must be more than 0")
     return int(value)
 
 

@@ -102,25 +102,27 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     options : mapping
         Options by the names that Python has for them, as `options_of` gives them.
     """
-    names = dict(_OF_CONVERT) | dict(options)
-    if not names:
-        return message
+    names = _OF_CONVERT | dict(options)
     # The longest first: "seed (random_state)" before "seed".
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     alone = r"(?<![\w./'-])"
 
+    def option(name: str, value: str = "") -> str:
+        found = f"{names[name]} {value}".strip()
+        return found if names[name] in options.values() else f"{found} of `bigsvm convert`"
+
     def with_value(match: re.Match[str]) -> str:
-        option, value = names[match[1]], match[2].strip("'")
-        words = option if value == "True" else f"{option} {value}"
-        return words if option in options.values() else f"{words} of `bigsvm convert`"
+        value = match[2].strip("'")
+        return option(match[1], "" if value == "True" else value)
 
     message = re.sub(rf"{alone}({words})=('[^']*'|[^\s;,()]+)", with_value, message)
-    message = re.sub(rf"(^|; )({words})(?= is )", lambda m: m[1] + names[m[2]], message)
-    # Others are ordinary words too: "memory", "sampling".
+    # Most are ordinary words too, like "memory": they are options where something is said of them.
+    said = rf"(^|; )({words})(?= (?:is |['0-9-]))"
+    message = re.sub(said, lambda m: m[1] + option(m[2]), message)
+    advised = rf"\b((?:raise|lower|larger|smaller) )({words})(?![\w./'-])"
+    message = re.sub(advised, lambda m: m[1] + option(m[2]), message)
     telling = "|".join(re.escape(name) for name in names if "_" in name)
-    if not telling:
-        return message
-    return re.sub(rf"{alone}({telling})(?![\w./'-])", lambda m: names[m[1]], message)
+    return re.sub(rf"{alone}({telling})(?![\w./'-])", lambda m: option(m[1]), message)
 
 
 def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)

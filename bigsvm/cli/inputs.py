@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bigsvm.cli.options import ZeroBased
-from bigsvm.errors import DataError, ModelError
-from bigsvm.files import local_path, try_lock
+from bigsvm.errors import BigsvmError, DataError, ModelError
+from bigsvm.files import local_path, open_regular, try_lock
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -53,17 +53,53 @@ def load_model(path: Path) -> KernelExpansion:
     from bigsvm.models import KernelExpansion
 
     try:
-        with path.open("rb") as file:
-            start = file.read(len(LIBSVM_MODEL))
+        start = _start_of(path)
     except OSError as error:
-        raise ModelError(f"cannot read the model {path}: {error}") from error
+        raise ModelError(f"cannot read the model {path}: {error.strerror}") from error
     if start == LIBSVM_MODEL:
         from bigsvm.interchange.libsvm_model import read_libsvm_model
 
         return read_libsvm_model(path)
-    if start[8:] != b"{":  # of safetensors, after the length of its header
+    if not _is_model(start):
         raise ModelError(f"{path} is no model, neither of `bigsvm train` nor of LIBSVM")
     return KernelExpansion.load(path)
+
+
+def _start_of(path: Path) -> bytes:
+    with open_regular(path, follow_links=True) as file:
+        return file.read(len(LIBSVM_MODEL))
+
+
+def _is_model(start: bytes) -> bool:
+    # Of safetensors, after the length of its header.
+    return start == LIBSVM_MODEL or start[8:] == b"{"
+
+
+def check_order(source: str, model: Path, usage: str) -> None:
+    """Refuse a model where rows are to be and rows where a model is to be.
+
+    Parameters
+    ----------
+    source : str
+        What was given for rows.
+    model : Path
+        What was given for a model.
+    usage : str
+        How the command is written.
+
+    Raises
+    ------
+    DataError
+    """
+
+    def is_model(path: Path) -> bool:
+        try:
+            return _is_model(_start_of(path))
+        except OSError:
+            return False
+
+    if is_model(Path(source)) and not is_model(model):
+        raise DataError(f"{source} is a model, and {model} is none; write `{usage}`")
 
 
 def numbered_like(given: ZeroBased, first_index: int | None) -> ZeroBased:
@@ -118,28 +154,45 @@ def opened(
     from bigsvm.data.convert import convert
 
     with temporary_folder(cache_dir) as folder:
-        display.line(f"{source} is LIBSVM text: converting it to a temporary store in {folder}")
-        try:
-            with interruption.raising():
-                store = convert(
-                    source,
-                    folder / "data.zarr",
-                    memory=max(memory, _SMALLEST_CONVERSION),
-                    zero_based=zero_based.value,
-                    n_features=n_features,
-                    min_features=min_features,
-                    dtype=dtype,
-                    on_progress=watched(display, interruption),
-                )
-        except DataError as error:
-            if n_features is not None and f"n_features={n_features}" in str(error):
-                raise DataError(
-                    f"{source} has an index past the {n_features} columns of the training data; "
-                    "give rows with its features, or convert the training data with --features"
-                ) from error
+        display.line(
+            f"{source} is LIBSVM text: converting it to a temporary store in {folder.parent}"
+        )
+        name = f"the temporary store of {source} in {folder.parent} (--cache-dir)"
+        with _called(folder / "data.zarr", name):
+            try:
+                with interruption.raising():
+                    store = convert(
+                        source,
+                        folder / "data.zarr",
+                        memory=max(memory, _SMALLEST_CONVERSION),
+                        zero_based=zero_based.value,
+                        n_features=n_features,
+                        min_features=min_features,
+                        dtype=dtype,
+                        on_progress=watched(display, interruption),
+                    )
+            except DataError as error:
+                if n_features is not None and f"n_features={n_features}" in str(error):
+                    raise DataError(
+                        f"{source} has an index past the {n_features} columns of the training "
+                        "data; give rows with its features, or train a model on data that have "
+                        "them all"
+                    ) from error
+                raise
+            interruption.check()
+            yield store
+
+
+@contextmanager
+def _called(path: Path, name: str) -> Iterator[None]:
+    """Call a temporary path in errors what the user can know of it."""
+    try:
+        yield
+    except BigsvmError as error:
+        message = str(error)
+        if str(path) not in message:
             raise
-        interruption.check()
-        yield store
+        raise type(error)(message.replace(str(path), name)) from error
 
 
 def watched(display: Display, interruption: Interruption) -> OnProgress:

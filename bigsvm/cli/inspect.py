@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import available_processors, parse_bytes
-from bigsvm.cli.inputs import load_model, numbered_like, opened
+from bigsvm.cli.inputs import check_order, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -85,6 +85,7 @@ def command(
       bigsvm inspect model.safetensors train.zarr --image doubtful.png
       bigsvm inspect model.safetensors train.zarr --doubtful 100 --json
     """
+    check_order(store, model, "bigsvm inspect MODEL STORE")
     if image is not None:
         check_image_path(image, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import available_processors, parse_bytes
-from bigsvm.cli.inputs import load_model, numbered_like, opened
+from bigsvm.cli.inputs import check_order, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -105,6 +105,7 @@ def command(
     if probability and (decision_function or output is None):
         raise typer.BadParameter("--probability needs --output, and no --decision-function")
     started = time.monotonic()
+    check_order(store, model, "bigsvm predict STORE MODEL")
     if output is not None:
         output = predictions_path(output, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:

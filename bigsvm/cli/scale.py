@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import numbered_like, opened, watched
+from bigsvm.cli.inputs import load_model, numbered_like, opened, watched
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
@@ -133,9 +133,7 @@ def _scaled(path: Path) -> "HasScaler":
     """
     found: HasScaler
     if path.is_file():
-        from bigsvm.models import KernelExpansion
-
-        found = KernelExpansion.load(path)
+        found = load_model(path)
     else:
         from bigsvm.data.store import open_store
 

@@ -1,12 +1,15 @@
 """``bigsvm train``: a store to a model, out of core, interruptible and resumable."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bigsvm.budget import parse_bytes, show_bytes
+from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import is_standard_input, opened
 from bigsvm.cli.options import (
     CacheDir,
@@ -276,17 +279,24 @@ def command(
     else:
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
+        check_model_path(model)
         run = Run(source=absolute(store), model=os.path.abspath(model)).updated(values)
         if checkpoint is not None and is_standard_input(run.source):
             raise ParameterError(
                 "standard input cannot be read again by a resumed run; convert it to a store first"
             )
     check_used(context, run.parameters["formulation"])
-    raise typer.Exit(_train(run, checkpoint, json=json, quiet=quiet))
+    told = partial(in_options, options=options_of(context.command))
+    raise typer.Exit(_train(run, checkpoint, told, json=json, quiet=quiet))
 
 
-def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int:
-    """Train, write the model, say what happened; returns the exit code."""
+def _train(
+    run: Run, checkpoint: Path | None, told: Callable[[str], str], *, json: bool, quiet: bool
+) -> int:
+    """Train, write the model, say what happened; returns the exit code.
+
+    `told` writes sentences of the library in the words of the command.
+    """
     from bigsvm.estimators.fitting import train_model
     from bigsvm.estimators.parameters import Hooks
 
@@ -329,11 +339,11 @@ def _train(run: Run, checkpoint: Path | None, *, json: bool, quiet: bool) -> int
             hint = ""
             if checkpoint is not None and reason not in FINAL:
                 hint = f": {resume_command(checkpoint, reason)}"
-            display.warn(f"the model has not converged: {reason.sentence}{hint}")
+            display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))
         if parameters.calibration is not None and trained.calibration is None:
             display.warn("the model has no probabilities: they are fitted after training")
         if trained.doubt:
-            display.warn(trained.doubt)
+            display.warn(told(trained.doubt))
     _print(trained, path, n_rows, json=json)
     return interruption.exit_code
 

@@ -69,6 +69,13 @@ def read_attributes(path: Path) -> StoreAttributes:
     """
     file = path / "zarr.json"
     if not file.is_file():
+        if path.is_file():
+            raise StoreError(
+                f"{path}: a file, and a store is a folder; make one of LIBSVM text with `bigsvm "
+                "convert` or `bigsvm.convert`, and of arrays with `bigsvm.write_store`"
+            )
+        if not path.exists():
+            raise StoreError(f"{path}: no such folder; check the path")
         raise StoreError(f"{path}: not a store (no zarr.json); make one with `bigsvm convert`")
     content = _read_json(file, _MAX_ROOT_JSON, REMEDY)
     record = _record(content)

@@ -112,7 +112,9 @@ class Workspace:
         if not (self.target.exists() or self.target.is_symlink()):
             return
         if not self._overwrite:
-            raise StoreError(f"{self.target}: already exists; choose another name, or overwrite it")
+            raise StoreError(
+                f"{self.target}: already exists; choose another name, or give overwrite=True"
+            )
         metadata = self.target / "zarr.json"
         if self.target.is_symlink() or not metadata.is_file():
             raise StoreError(

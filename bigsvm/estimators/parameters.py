@@ -196,7 +196,11 @@ class TrainingParameters:
 
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""
-        return 0 if str(self.disk_cache).strip() in ("0", "0.0") else parse_bytes(self.disk_cache)
+        return (
+            0
+            if str(self.disk_cache).strip() in ("0", "0.0")
+            else parse_bytes(self.disk_cache, "disk_cache")
+        )
 
 
 def check_sampling(sampling: float | str) -> None:

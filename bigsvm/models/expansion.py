@@ -389,9 +389,14 @@ class KernelExpansion:
         if self._is_of_kernel_matrix:
             return  # with or without its numbers
         if n_columns != self.n_features:
+            told = f"the rows have {n_columns} columns, the model was trained on {self.n_features}"
+            if n_columns < self.n_features:
+                raise DataError(
+                    f"{told}; give rows with all of them (of LIBSVM text whose last columns are "
+                    f"empty, convert it with n_features={self.n_features})"
+                )
             raise DataError(
-                f"the rows have {n_columns} columns, the model was trained on {self.n_features}; "
-                f"give the number of columns when converting (--features {self.n_features})"
+                f"{told}; give rows with these columns alone, or train a model on all of them"
             )
         if None not in (first_index, self.first_index) and first_index != self.first_index:
             meant = "yes" if self.first_index == 0 else "no"

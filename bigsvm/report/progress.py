@@ -104,11 +104,12 @@ class Display:
     def _write(self, text: str) -> None:
         self._last_line = time.monotonic()
         # Progress never ends a run: nobody may be there to read it any more.
-        with suppress(OSError, ValueError):
+        line = shown(text)
+        with suppress(OSError, ValueError):  # a ValueError where it was closed
             if self._bar is not None:
-                self._bar.console.print(shown(text))
+                self._bar.console.print(line)
             elif sys.stderr is not None:
-                print(shown(text), file=sys.stderr, flush=True)
+                print(line, file=sys.stderr, flush=True)
 
     def move(self, what: str, note: str, done: float | None, total: float | None) -> None:
         """Show how far something is; without a terminal, now and then as a line."""

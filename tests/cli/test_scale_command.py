@@ -91,7 +91,7 @@ class TestScale:
         assert "is scaled already (standard)" in error(scaled / "train")
         assert "train.zarr: is not scaled" in error(train, "--like", train)
         assert "model: is not scaled" in error(train, "--like", data / "model")
-        assert "not a store" in error(train, "--like", tmp_path / "none")
+        assert "no such folder" in error(train, "--like", tmp_path / "none")
         assert "limits of minmax" in error(train, "--method", "standard", "--lower", "0")
         assert "like brings all" in error(train, "--like", scaled / "train", "--method", "minmax")
         assert "no such store or file" in error(tmp_path / "none")

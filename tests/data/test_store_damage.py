@@ -188,7 +188,7 @@ def test_metadata_bytes(store):
 
 def test_what_is_no_store(tmp_path):
     with pytest.raises(StoreError, match=r"not a store \(no zarr\.json\); make one with"):
-        open_store(tmp_path / "nothing")
+        open_store(tmp_path)
     zarr.create_group(tmp_path / "group.zarr")
     with pytest.raises(StoreError, match="a Zarr group, but not a bigsvm store"):
         open_store(tmp_path / "group.zarr")
