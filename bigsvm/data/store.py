@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from bigsvm.data.arrays import VerifiedArray
 from bigsvm.data.blocks import make_csr, stack_rows
 from bigsvm.data.metadata import check_array, read_attributes
+from bigsvm.data.row_values import put_in_order
 from bigsvm.data.rows import RowSource
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
+    from bigsvm.data.row_values import Order, RowValues
     from bigsvm.data.rows import Rows
 
 _DASK_BLOCK_BYTES = 32 << 20
@@ -72,6 +74,33 @@ class Store:
     def original_rows(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
         """Return the number that each of these rows had in the input, (m,) int64, from 0."""
         return self._read("row", start, stop)
+
+    def row_values(self, values: Any, *, order: Order) -> RowValues:
+        """Put values, such as labels or weights, into the order of the rows of this store.
+
+        Estimators take them beside a shuffled store, where they refuse others: rows of a shuffled
+        store do not have the order of its input.
+
+        Parameters
+        ----------
+        values : (n_rows,) array
+        order : {"input", "store"}
+            The order that the values have: that of the input, or that of `labels` and of
+            predictions for this store.
+
+        Returns
+        -------
+        RowValues
+            For `fit`, `score` and `C_path`, as `y` or `sample_weight`. NumPy takes it for an array.
+
+        Raises
+        ------
+        DataError
+            Not one value a row.
+        ParameterError
+            The order is neither of these.
+        """
+        return put_in_order(self, values, order)
 
     @property
     def first_index(self) -> int | None:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from bigsvm.budget import available_processors
+from bigsvm.data.row_values import in_order_of
 from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
 from bigsvm.data.store import Store, open_store
@@ -60,12 +61,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         X : array, sparse matrix, path of a store, Store, zarr.Array or dask array
             (n, d). A store brings its labels and weights, and what it was scaled by, which
             predictions of rows that are not scaled then apply.
-        y : (n,) array
-            Labels or targets; ignored where there is one class only. Those of a store are its own;
-            others are to be in its order, which is that of the input only if `original_rows` of
-            the store says so.
-        sample_weight : (n,) array, optional
-            In [0, ∞).
+        y : (n,) array or RowValues
+            Labels or targets; ignored where there is one class only. Without it, those of a store
+            are its own. Beside a shuffled store give ``store.row_values(y, order="input")``: its
+            rows have another order than its input, and a plain array is refused.
+        sample_weight : (n,) array or RowValues, optional
+            In [0, ∞); beside a shuffled store as `y`.
 
         Returns
         -------
@@ -142,8 +143,13 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if isinstance(X, str | os.PathLike | Store):
             store = X if isinstance(X, Store) else open_store(X)
             source = store.rows
-            labels = store.labels() if y is None else np.asarray(y)
-            weights = store.sample_weight() if sample_weight is None else sample_weight
+            has_own = y is None or not self._needs_y
+            labels = store.labels() if has_own else in_order_of(store, y, "y")
+            weights = (
+                store.sample_weight()
+                if sample_weight is None
+                else in_order_of(store, sample_weight, "sample_weight")
+            )
         elif _is_lazy(X):
             if y is None and self._needs_y:
                 raise DataError("y is None; labels are needed beside a Zarr or Dask array")
@@ -158,6 +164,16 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         except (TypeError, ValueError) as error:
             raise DataError(f"sample_weight must be numbers: {error}") from None
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+        """Give what scikit-learn's `score` takes; labels of a store are its own without `y`."""
+        if not isinstance(X, str | os.PathLike | Store):
+            return X, y, sample_weight
+        store = X if isinstance(X, Store) else open_store(X)
+        labels = store.labels() if y is None else in_order_of(store, y, "y")
+        if sample_weight is not None:
+            sample_weight = in_order_of(store, sample_weight, "sample_weight")
+        return store, labels, sample_weight
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Check arrays in memory, as scikit-learn does."""

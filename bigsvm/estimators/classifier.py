@@ -177,6 +177,14 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # sciki
             np.empty(0, classes.dtype),
         )
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy of the predictions for `X`, which is given as `fit` takes it.
+
+        Without `y` the labels of a store are its own; beside a shuffled store give
+        ``store.row_values(y, order="input")``.
+        """
+        return float(super().score(*self._to_score(X, y, sample_weight)))
+
     @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Probabilities of the classes, (n, 2), in the order of `classes_`.

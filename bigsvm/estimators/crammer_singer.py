@@ -176,6 +176,14 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
             np.empty(0, classes.dtype),
         )
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy of the predictions for `X`, which is given as `fit` takes it.
+
+        Without `y` the labels of a store are its own; beside a shuffled store give
+        ``store.row_values(y, order="input")``.
+        """
+        return float(super().score(*self._to_score(X, y, sample_weight)))
+
     # Made anew each time: dense they may be many times as large as the model.
 
     @property

@@ -30,6 +30,14 @@ class Regressor(RegressorMixin, KernelMachine):  # type: ignore[misc]  # scikit-
         """Values, (n,); a lazy Dask array for a store, a Zarr or Dask array."""
         return self._values(X)
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R² of the predictions for `X`, which is given as `fit` takes it.
+
+        Without `y` the targets of a store are its own; beside a shuffled store give
+        ``store.row_values(y, order="input")``.
+        """
+        return float(super().score(*self._to_score(X, y, sample_weight)))
+
 
 class SVR(Regressor):
     """ε-support vector regression, exact, out of core, resumable, certified.

@@ -277,6 +277,7 @@ class TestStreamed:
     def test_only_blocks_held_out_are_read_for_it(self, store):
         source = bigsvm.open_store(store.path).rows
         held, weights = hold_out(source, store.labels(), None)
+        weights = store.row_values(weights, order="store")
         model = bigsvm.SVC(**LITTLE).fit(store, sample_weight=weights).model_
         before = source.bytes_read
         assert before == 0  # nothing, to choose them
@@ -322,6 +323,7 @@ class TestResume:
         # As after `kill -9` when training was over and the calibration was not.
         options = {**LITTLE, "checkpoint": tmp_path / "run"}
         weights = hold_out(store.rows, store.labels(), None)[1]
+        weights = store.row_values(weights, order="store")
         bigsvm.SVC(calibration="sigmoid", **options).fit(store)
         resumed = bigsvm.SVC(calibration="sigmoid", random_state=7, **options).fit(store)
         assert resumed.n_iter_ == whole.n_iter_

@@ -1,0 +1,132 @@
+"""Labels and weights beside a store: their order must be said where rows are shuffled."""
+
+import re
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+import bigsvm
+from bigsvm.data.row_values import RowValues
+from bigsvm.errors import DataError, ParameterError
+
+X, Y = make_blobs(120, centers=2, cluster_std=4.0, random_state=0)
+TARGETS = X[:, 0] - 2 * X[:, 1]
+WEIGHTS = np.linspace(0.5, 2.0, 120)
+ESTIMATORS = {
+    "SVC": bigsvm.SVC(),
+    "L2SVC": bigsvm.L2SVC(),
+    "CrammerSingerSVC": bigsvm.CrammerSingerSVC(),
+    "SVR": bigsvm.SVR(),
+}
+REFUSED = r" is given beside a shuffled store.*store.row_values\({}, order='input'\)"
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Stores of the same rows, without their labels, shuffled and not."""
+    folder = tmp_path_factory.mktemp("stores")
+    return {
+        kind: bigsvm.write_store(folder / kind, X, np.zeros(120), shuffle=kind == "shuffled")
+        for kind in ("shuffled", "in order")
+    }
+
+
+def target_of(name):
+    return TARGETS if name == "SVR" else Y
+
+
+def refused(name):
+    return pytest.raises(DataError, match=f"^{name}" + REFUSED.format(name))
+
+
+@pytest.mark.fault("columns-and-order")
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("form", ["store", "path"])
+def test_a_plain_y_beside_a_shuffled_store_is_refused(name, form, stores):
+    store = stores["shuffled"]
+    given = store if form == "store" else store.path
+    with refused("y"):
+        ESTIMATORS[name].fit(given, target_of(name))
+    with refused("y"):
+        ESTIMATORS[name].fit(given, da.from_array(target_of(name)))
+    fitted = ESTIMATORS[name].fit(given, store.row_values(target_of(name), order="input"))
+    with refused("y"):
+        fitted.score(given, target_of(name))
+
+
+@pytest.mark.fault("columns-and-order")
+@pytest.mark.parametrize("name", [*ESTIMATORS, "OneClassSVM"])
+def test_plain_weights_beside_a_shuffled_store_are_refused(name, stores):
+    estimator = ESTIMATORS.get(name, bigsvm.OneClassSVM())
+    y = stores["shuffled"].row_values(target_of(name), order="input")
+    with refused("sample_weight"):
+        estimator.fit(stores["shuffled"], y, sample_weight=WEIGHTS)
+
+
+@pytest.mark.fault("columns-and-order")
+def test_a_path_of_models_refuses_them_too(stores):
+    with refused("y"):
+        bigsvm.C_path(bigsvm.SVC(), stores["shuffled"], Y, C=[1.0, 2.0])
+    y = stores["shuffled"].row_values(Y, order="input")
+    first, second = bigsvm.C_path(bigsvm.SVC(), stores["shuffled"], y, C=[1.0, 2.0])
+    assert first.score(stores["shuffled"], y) > 0.6 < second.score(stores["shuffled"], y)
+
+
+@pytest.mark.fault("columns-and-order")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_values_of_a_known_order_belong_to_their_rows(name, stores):
+    store, y = stores["shuffled"], target_of(name)
+    order = store.original_rows()
+    assert not (np.diff(order) > 0).all()
+    in_memory = ESTIMATORS[name].fit(X[order], y[order], sample_weight=WEIGHTS[order])
+    expected = in_memory.score(X, y, sample_weight=WEIGHTS)
+    for given, of_input in ((y, "input"), (y[order], "store")):
+        values = store.row_values(given, order=of_input)
+        weights = store.row_values(WEIGHTS, order="input")
+        fitted = ESTIMATORS[name].fit(store, values, sample_weight=weights)
+        found = fitted.score(store, values, sample_weight=weights)
+        assert found == pytest.approx(expected, rel=1e-6)
+        np.testing.assert_array_equal(values, y[order])
+
+
+def test_a_store_that_is_not_shuffled_takes_arrays(stores):
+    fitted = bigsvm.SVC().fit(stores["in order"], Y, sample_weight=WEIGHTS)
+    assert fitted.score(stores["in order"], Y) == fitted.score(X, Y)
+
+
+def test_without_y_labels_of_the_store_are_scored_against(tmp_path):
+    store = bigsvm.write_store(tmp_path / "s", X, Y)
+    fitted = bigsvm.SVC().fit(store)
+    assert fitted.score(store) == fitted.score(X, Y) == fitted.score(tmp_path / "s")
+
+
+def test_one_class_ignores_y(stores):
+    bigsvm.OneClassSVM().fit(stores["shuffled"], Y)
+
+
+def test_a_scaled_store_has_the_order_of_its_source(stores, tmp_path):
+    scaled = bigsvm.scale_store(stores["shuffled"].path, tmp_path / "scaled")
+    bigsvm.SVC().fit(scaled, stores["shuffled"].row_values(Y, order="input"))
+
+
+def test_values_of_another_store_are_refused(stores, tmp_path):
+    other = bigsvm.write_store(tmp_path / "other", X, Y, seed=7)
+    with pytest.raises(DataError, match="y has the order of another store"):
+        bigsvm.SVC().fit(stores["shuffled"], other.row_values(Y, order="input"))
+
+
+def test_wrong_lengths_and_orders_are_refused(stores):
+    store = stores["shuffled"]
+    with pytest.raises(DataError, match=re.escape("shape (119,); the store needs one a row")):
+        store.row_values(Y[1:], order="input")
+    with pytest.raises(ParameterError, match="order is 'file'"):
+        store.row_values(Y, order="file")
+
+
+def test_they_are_arrays_to_numpy(stores):
+    values = stores["shuffled"].row_values(Y, order="store")
+    assert isinstance(values, RowValues)
+    assert len(values) == 120
+    assert np.asarray(values, np.float32).dtype == np.float32
