@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
@@ -18,14 +19,15 @@ import numpy as np
 from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     Values: TypeAlias = NDArray[np.float64]
 
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 """Between them float32 holds numbers in full precision, and kernel values are computed in it."""
+
+MOST_DEGREE = 4096
+"""A kernel value takes a multiplication for each degree, and nothing can interrupt them."""
 
 
 class KernelCode(IntEnum):
@@ -235,8 +237,10 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
         raise ParameterError(
             f"coef0 is {coef0!r}; it must be a finite number of at most {LARGEST:.3g}"
         )
-    if not (math.isfinite(degree) and degree >= 0 and degree == int(degree)):
-        raise ParameterError(f"degree is {degree!r}; it must be a whole number >= 0")
+    if not (0 <= degree <= MOST_DEGREE and degree == int(degree)):
+        raise ParameterError(
+            f"degree is {degree!r}; it must be a whole number from 0 to {MOST_DEGREE}"
+        )
     given = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
     kind = KERNELS[name]
     names = [field.name for field in fields(kind)]
@@ -257,19 +261,35 @@ def kernel_from(description: Mapping[str, Any]) -> Kernel:
     ParameterError
         No kernel of this name, or not with these parameters.
     """
+    if not isinstance(description, Mapping) or not isinstance(description.get("name"), str):
+        raise ParameterError("the description of a kernel has no name")
     given = dict(description)
     name = given.pop("name")
     kind = KERNELS.get(name)
-    if kind is not None and kind.code is KernelCode.FORMULA:
-        try:
-            return kind(**given)
-        except TypeError as error:
-            raise ParameterError(f"kernel {name}: {error}") from None
     if kind is None:
         raise ParameterError(
             f"there is no kernel {name!r}; if it is one of your own, import the module that "
             "defines it first"
         )
+    for parameter, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ParameterError(f"kernel {name}: {parameter} is {value}; it must be finite")
+    if kind.code is KernelCode.FORMULA:
+        try:
+            return kind(**given)
+        except TypeError as error:
+            raise ParameterError(f"kernel {name}: {error}") from None
+    wanted = {field.name for field in fields(kind)}
+    if set(given) != wanted:
+        raise ParameterError(
+            f"kernel {name} has the parameters {', '.join(sorted(wanted)) or 'none'}, not "
+            f"{', '.join(sorted(given)) or 'none'}"
+        )
+    for parameter, value in given.items():
+        if type(value) not in (int, float) or abs(value) > LARGEST:
+            raise ParameterError(
+                f"kernel {name}: {parameter} is {repr(value)[:40]}; it must be a number of float32"
+            )
     return make_kernel(name, **given)
 
 

@@ -184,7 +184,7 @@ def row_numbers(rows: Any, places: NDArray[np.int64]) -> NDArray[np.int64]:
     ------
     DataError
     """
-    given = rows[places, 0] if isinstance(rows, np.ndarray) else rows[:, [0]].toarray()[places, 0]
+    given = rows[places, 0] if isinstance(rows, np.ndarray) else rows[:, :1].toarray()[places, 0]
     numbers: NDArray[np.int64] = np.nan_to_num(given).astype(np.int64)
     wrong = np.flatnonzero((numbers != given) | (numbers < 1) | (numbers >= rows.shape[1]))
     if len(wrong):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 OPSET = 17
+MOST_BYTES = 2**31 - 1
+"""Of one message of protocol buffers, in which ONNX keeps a graph; support vectors are dense."""
 
 
 def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onnx.ModelProto; onnx is an extra)
@@ -58,6 +61,12 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
         return to
 
     vectors: Any = model.support_vectors
+    n_bytes = 8 * math.prod(vectors.shape)
+    if n_bytes > MOST_BYTES:
+        raise ModelError(
+            f"{vectors.shape[0]} support vectors of {vectors.shape[1]} columns would take "
+            f"{n_bytes} bytes, and a graph has at most {MOST_BYTES}; export it as LIBSVM's text"
+        )
     dense = vectors.toarray() if sp.issparse(vectors) else np.asarray(vectors)
     dense = dense.astype(np.float64)
     rows = "X"

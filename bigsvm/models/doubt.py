@@ -134,7 +134,8 @@ def most_doubtful(
     doubt, codes = label_doubt(model), support_codes(model)
     if model.kernel.product == "lookup":
         source = training_matrix(source)
-    if source.fingerprint() != model.provenance.get("data"):
+    largest = int(model.support.max(initial=-1))
+    if largest >= source.n_rows or source.fingerprint() != model.provenance.get("data"):
         raise DataError(
             "these are not the rows that the model was trained on; give their store, as it was then"
         )

@@ -128,8 +128,15 @@ class KernelExpansion:
             raise ParameterError(
                 f"bounds {self.bounds.shape} of {len(self.support)} support vectors; one for each"
             )
-        if self.rule is not None and self.calibration is not None:
-            raise ParameterError("a calibration of many classes; there are those of two only")
+        if self.calibration is not None and (self.rule is not None or self.classes is None):
+            raise ParameterError(
+                "a calibration of many classes or of none; there are those of two only"
+            )
+        if self.centre is not None and self.centre.shape != self.support_vectors.shape[1:]:
+            raise ParameterError(
+                f"a centre of shape {self.centre.shape} of support vectors with "
+                f"{self.support_vectors.shape[1]} columns"
+            )
 
     @property
     def n_functions(self) -> int:
@@ -371,7 +378,7 @@ class KernelExpansion:
                 "so are all decision values; raise nu"
             )
         # A gap far below tol is rounding, as where one class has the origin in its middle.
-        if gap > max(LARGE_GAP * abs(rho), 1e-3 * float(self.certificate["tol"])):
+        if gap > max(LARGE_GAP * abs(rho), 1e-3 * float(self.certificate.get("tol", 0))):
             return (
                 f"the KKT gap, {gap:.3g}, is not small beside rho, {rho:.3g}, by which decision "
                 f"values are to be judged; lower tol to {LARGE_GAP * abs(rho):.1g}"

@@ -14,11 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
-from bigsvm.calibration import Calibration
-from bigsvm.data.scaler import Scaler
 from bigsvm.errors import BigsvmError, ModelError
-from bigsvm.files import local_path, part_of
-from bigsvm.kernels import kernel_from
+from bigsvm.files import local_path, open_regular, parse_json, part_of
+from bigsvm.models.certificate import is_count
+from bigsvm.models.contents import attributes_of
 
 if TYPE_CHECKING:
     import os
@@ -90,8 +89,10 @@ def read_model(
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
-    local_path(path, "path")
+    source = local_path(path, "path")
     try:
+        # A pipe would be waited for, and nothing could interrupt that.
+        open_regular(source, follow_links=True).close()
         with safetensors.safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
             if "bigsvm" not in metadata:
@@ -100,62 +101,34 @@ def read_model(
         text = metadata["bigsvm"]
         if _digest(text, tensors) != metadata.get("xxh3_128"):
             raise ModelError(f"{path} is damaged: its content does not match its hash")
-        header = json.loads(text)
-        if header["format_version"] > FORMAT_VERSION:
-            raise ModelError(
-                f"{path} has format {header['format_version']}, newer than {FORMAT_VERSION}; "
-                "use the version of bigsvm that wrote it"
-            )
-        return make(**_attributes(header, tensors))
+        return make(**attributes_of(_header(text, path), tensors))
     except ModelError:
         raise
     except OSError as error:
         raise ModelError(f"cannot read the model {path}: {error}") from error
-    except (safetensors.SafetensorError, BigsvmError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path} is not a whole bigsvm model: {error}") from error
+    except (
+        safetensors.SafetensorError, BigsvmError, ValueError, KeyError, TypeError,
+    ) as error:  # fmt: skip
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ModelError(
+            f"{path} is not a whole bigsvm model: {what}; take another copy, or train it again"
+        ) from error
 
 
-def _attributes(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    n, d = len(tensors["support"]), int(header["n_features"])
-    rule = header["rule"] if header["format_version"] > 1 else None
-    classes, intercepts = header["classes"], tensors["intercepts"]
-    shape = (n,) if rule is None else (n, len(intercepts))
-    vectors = _matrix(tensors, "support_vectors", (n, d))
-    coefficients = _matrix(tensors, "coefficients", shape)
-    if rule is None and (intercepts.shape != (1,) or (classes is not None and len(classes) != 2)):
-        raise ValueError("it does not have two classes, or none, and one intercept")
-    if sp.issparse(coefficients) != (rule is not None):
-        raise ValueError("its coefficients are dense if, and only if, there is no rule")
-    if rule is not None and (intercepts.dtype != np.float64 or not np.isfinite(intercepts).all()):
-        raise ValueError("its intercepts are not finite numbers of float64")
-    bounds = tensors.get("bounds")
-    if bounds is not None and (bounds.dtype != np.float64 or not (bounds > 0).all()):
-        raise ValueError("its bounds are not numbers of float64, > 0")
-    # Models of earlier versions have none.
-    calibration = header.get("calibration")
-    if calibration is not None:
-        calibration = Calibration(**calibration, numbers=tensors["calibration"])
-    scaler = None
-    if header["scaler"] is not None:
-        scaler = Scaler(header["scaler"], tensors["scaler.offset"], tensors["scaler.factor"])
-        if scaler.n_columns != d:
-            raise ValueError(f"its scaler has {scaler.n_columns} columns instead of {d}")
-    return dict(
-        kernel=kernel_from(header["kernel"]),
-        support_vectors=vectors,
-        coefficients=coefficients,
-        intercept=float(intercepts[0]) if rule is None else intercepts,
-        centre=tensors.get("centre"),
-        support=tensors["support"],
-        classes=classes,
-        formulation=header["formulation"],
-        rule=rule,
-        calibration=calibration,
-        bounds=bounds,
-        scaler=scaler,
-        certificate=header["certificate"],
-        provenance=header["provenance"],
-    )
+def _header(text: str, path: object) -> dict[str, Any]:
+    """Parse the JSON text, of a version that is known."""
+    header = parse_json(text)
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    version = header["format_version"]
+    if not is_count(version) or version < 1:
+        raise ValueError(f"format_version is {version!r}")
+    if version > FORMAT_VERSION:
+        raise ModelError(
+            f"{path} has format {version}, newer than {FORMAT_VERSION}; "
+            "use the version of bigsvm that wrote it"
+        )
+    return header
 
 
 def _tensors(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an array or CSR)
@@ -167,31 +140,6 @@ def _tensors(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an arra
         f"{name}.indices": matrix.indices.astype(np.int64),
         f"{name}.indptr": matrix.indptr.astype(np.int64),
     }
-
-
-def _matrix(tensors: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 (an array or CSR)
-    """Put an array or CSR together again.
-
-    Raises
-    ------
-    ValueError
-        Of another shape, with an index out of range, or a value that is not finite.
-    """
-    matrix: Any = tensors.get(name)
-    if matrix is None:
-        three = tuple(tensors[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
-        if any(part.dtype.kind != "i" for part in three[1:]):
-            raise ValueError(f"the indices of its {name} are no whole numbers")
-        matrix = sp.csr_array(three, shape=shape)
-        matrix.check_format(full_check=True)
-        if max(matrix.nnz, *shape) <= np.iinfo(np.int32).max:
-            # As support vectors had before they were saved; scikit-learn takes no other type.
-            three = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-            matrix = sp.csr_array(three, shape=shape)
-    values = matrix.data if sp.issparse(matrix) else matrix
-    if matrix.shape != shape or not np.isfinite(values).all():
-        raise ValueError("the shapes or values of its tensors contradict each other")
-    return matrix
 
 
 def _plain(value: object) -> object:

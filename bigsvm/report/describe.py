@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import show_bytes
@@ -9,7 +10,7 @@ from bigsvm.estimators.names import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import count, label_text, number
-from bigsvm.training.result import StopReason
+from bigsvm.training.result import Certificate, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,6 +201,7 @@ _OF_KERNELS = {
     False: "the kernel is indefinite: this is a stationary point, and there may be better ones",
     None: "an optimum if the kernel matrix is positive semidefinite, which nobody has checked",
 }
+_SHOWN_FIELDS = [field.name for field in fields(Certificate) if field.default is MISSING]
 
 
 def certificate_lines(
@@ -221,6 +223,8 @@ def certificate_lines(
     """
     if not certificate:
         return [("certificate", "none")]
+    if missing := [field for field in _SHOWN_FIELDS if field not in certificate]:
+        return [("certificate", f"not whole, without {missing[0]}")]
     reason, gap = StopReason(certificate["stop_reason"]), gap_name(formulation)
     idle = certificate.get("cpu_idle")
     uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"

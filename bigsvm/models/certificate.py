@@ -1,0 +1,161 @@
+"""Types and ranges of what a model's file says of its training."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DEEPEST = 16
+"""Levels of a value; written ones have five. Whoever walks along them must not run out of stack."""
+
+
+def is_count(value: object) -> bool:
+    """Whether this is a whole number from 0 to 2**63 - 1."""
+    return type(value) is int and 0 <= value < 2**63
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a float, of any value, or a whole number of 64 bits."""
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+
+
+def one_of(name: str, value: object, known: Sequence[str]) -> str:
+    """Return a word that is among `known` ones.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} is {value!r}; known are {', '.join(known)}")
+    return value
+
+
+def check_plain(name: str, value: object) -> None:
+    """Refuse what is no JSON object, or is nested deeper than any is written.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is no object")
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for one in level
+            if isinstance(one, dict | list)
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+    if level:
+        raise ValueError(f"{name} is nested too deeply")
+
+
+def _is_known(value: object) -> bool:
+    return is_number(value) and math.isfinite(value)  # type: ignore[arg-type]  # just looked at
+
+
+def _or_none(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_reason(value: object) -> bool:
+    return isinstance(value, str) and value in set(StopReason)
+
+
+_FIELDS: dict[str, Callable[[object], bool]] = {
+    "converged": _is_flag,
+    "stop_reason": _is_reason,
+    "tol": _is_known,
+    "objective": _or_none(is_number),
+    "gap": _or_none(is_number),
+    "duality_gap": _or_none(is_number),
+    "rho": _or_none(is_number),
+    "epsilon": is_number,
+    "drift": _or_none(is_number),
+    "seconds": _is_known,
+    "cpu_idle": _or_none(_is_known),
+    "disk_tier": _or_none(lambda value: isinstance(value, str)),
+    "kernel_is_definite": _or_none(_is_flag),
+    **dict.fromkeys(
+        (
+            "n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations", "row_misses",
+            "row_reads", "n_working_sets", "rows_swept", "bytes_read", "n_pairs", "n_begun",
+        ),
+        is_count,
+    ),
+}  # fmt: skip
+"""Of a certificate and of what it says of pairs; other fields are shown as they are."""
+
+
+def check_certificate(found: Any, *, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
+    """Refuse a certificate with a field that is not what its name says.
+
+    Parameters
+    ----------
+    found : dict
+    n_classes : int
+        Places of classes must be below.
+
+    Raises
+    ------
+    ValueError, KeyError
+    """
+    _check_fields("certificate", found)
+    if "least_sure" in found:
+        one = found["least_sure"]
+        _check_fields("least_sure", one)
+        _check_places([one["class"]], n_classes)
+    counts = found.get("n_support_of_classes")
+    if counts is not None and not (
+        isinstance(counts, list) and len(counts) == n_classes and all(map(is_count, counts))
+    ):
+        raise ValueError("n_support_of_classes are not numbers of support vectors of each class")
+    if "pairs" in found:
+        _check_pairs(found["pairs"], n_classes)
+
+
+def _check_pairs(found: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
+    _check_fields("pairs", found)
+    reasons, worst = found["stop_reasons"], found["worst"]
+    check_plain("stop_reasons", reasons)
+    if not all(_is_reason(reason) and is_count(n) for reason, n in reasons.items()):
+        raise ValueError("stop_reasons are not numbers of pairs")
+    if not (is_count(found["n_begun"]) and is_count(found["n_pairs"])):
+        raise ValueError("n_begun or n_pairs is not a number of pairs")
+    if not isinstance(worst, list) or not worst:
+        raise ValueError("it has pairs, but not the worst of them")
+    for one in worst:
+        _check_fields("a pair", one, ignored=("stop_reason",))
+        if one["stop_reason"] is not None and not _is_reason(one["stop_reason"]):
+            raise ValueError("the stop_reason of a pair is unknown")
+        _check_places(one["classes"], n_classes, 2)
+    if "least_sure" in found:
+        one = found["least_sure"]
+        _check_fields("least_sure", one)
+        _check_places(one["classes"], n_classes, 2)
+
+
+def _check_fields(name: str, found: Any, *, ignored: Sequence[str] = ()) -> None:  # noqa: ANN401 (as JSON has it)
+    check_plain(name, found)
+    for field, value in found.items():
+        check = None if field in ignored else _FIELDS.get(field)
+        if check is not None and not check(value):
+            raise ValueError(f"{field} of {name} is {repr(value)[:40]}")
+
+
+def _check_places(found: object, n_classes: int, size: int = 1) -> None:
+    if not isinstance(found, list) or len(found) != size:
+        raise ValueError(f"classes of its certificate are not a list of {size}")
+    if not all(is_count(place) and place < n_classes for place in found):
+        raise ValueError("its certificate names a class that there is not")

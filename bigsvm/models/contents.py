@@ -1,0 +1,211 @@
+"""From the header and the tensors of a model's file to the attributes of the model.
+
+A fitting hash says that a file is as it was written, not who wrote it. So the type of every field,
+the dtype, shape and range of every tensor, and what they say of each other are checked here, before
+anything is computed with them. Whatever passes can be predicted with, described and exported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm import votes
+from bigsvm.calibration import Calibration
+from bigsvm.data.scaler import Scaler
+from bigsvm.kernels import kernel_from
+from bigsvm.models.certificate import check_certificate, check_plain, is_count, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+MOST_COLUMNS = np.iinfo(np.int32).max
+"""Column indices are int32 wherever rows are multiplied."""
+_WITHOUT_CLASSES = ("one-class", "l2-one-class", "eps-svr", "nu-svr")
+_FORMULATIONS = (
+    "c-svc", "c-svc squared hinge", "nu-svc", "l2-svc", "crammer-singer", *_WITHOUT_CLASSES,
+)  # fmt: skip
+
+
+def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Check what a file holds, and give the arguments of `KernelExpansion`.
+
+    Parameters
+    ----------
+    header : mapping
+        As JSON has it.
+    tensors : dict of arrays
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, BigsvmError
+        A field is missing, of another type or out of range.
+    """
+    rule = None
+    if header["format_version"] > 1:
+        rule = one_of("rule", header["rule"], votes.RULES)
+    formulation = one_of("formulation", header["formulation"], _FORMULATIONS)
+    classes = _classes(header["classes"])
+    if (classes is None) != (formulation in _WITHOUT_CLASSES):
+        raise ValueError(f"classes do not belong to the formulation {formulation}")
+    if rule is None and classes is not None and len(classes) != 2:
+        raise ValueError(f"it has {len(classes)} classes and no rule for them")
+    support = _vector(tensors, "support", np.int64)
+    n, d = len(support), header["n_features"]
+    if not is_count(d) or not 1 <= d <= MOST_COLUMNS:
+        raise ValueError(f"it has {d!r} columns")
+    provenance = _provenance(header["provenance"])
+    rows = provenance.get("n_rows") or np.iinfo(np.int64).max
+    if n and not 0 <= support.min() <= support.max() < rows:
+        raise ValueError("support has a number that is no row of the training data")
+    vectors = _matrix(tensors, "support_vectors", (n, d), (np.float32, np.float64))
+    if provenance.get("read from") == "libsvm" and not sp.issparse(vectors):
+        raise ValueError("LIBSVM's support vectors are not sparse")
+    intercepts = _vector(tensors, "intercepts", np.float64)
+    if rule is None and len(intercepts) != 1:
+        raise ValueError(f"it has {len(intercepts)} intercepts and no rule for them")
+    shape = (n,) if rule is None else (n, len(intercepts))
+    coefficients = _matrix(tensors, "coefficients", shape, (np.float64,))
+    if sp.issparse(coefficients) != (rule is not None):
+        raise ValueError("its coefficients are dense if, and only if, there is no rule")
+    centre = _vector(tensors, "centre", np.float64, size=d)
+    bounds = _vector(tensors, "bounds", np.float64, size=n)
+    if bounds is not None and (rule != "crammer-singer" or not (bounds > 0).all()):
+        raise ValueError("bounds are numbers > 0 of the rule crammer-singer")
+    certificate = header["certificate"]
+    check_certificate(certificate, n_classes=len(classes or ()))
+    return dict(
+        kernel=kernel_from(header["kernel"]),
+        support_vectors=vectors,
+        coefficients=coefficients,
+        intercept=float(intercepts[0]) if rule is None else intercepts,
+        centre=centre,
+        support=support,
+        classes=classes,
+        formulation=formulation,
+        rule=rule,
+        calibration=_calibration(header.get("calibration"), tensors),
+        bounds=bounds,
+        scaler=_scaler(header["scaler"], tensors, d),
+        certificate=certificate,
+        provenance=provenance,
+    )
+
+
+def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
+    """Labels: numbers, words or truth values, at least two, all different; or None."""
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) < 2:
+        raise ValueError("classes are not a list of labels")
+    kinds = {type(label) for label in found}
+    if kinds - {int, float} and kinds not in ({str}, {bool}):
+        raise ValueError("classes are of different types")
+    numbers = [label for label in found if not isinstance(label, str)]
+    if not all(abs(label) < 2**63 for label in numbers):
+        raise ValueError("a class is not a finite number of 64 bits")
+    if len(set(found)) != len(found):
+        raise ValueError("a class is there twice")
+    return found
+
+
+def _provenance(found: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
+    """Where the model comes from; what is read of it later is checked."""
+    check_plain("provenance", found)
+    if found.get("first_index") not in (None, 0, 1):
+        raise ValueError(f"first_index is {found['first_index']!r}")
+    if found.get("n_rows") is not None and not is_count(found["n_rows"]):
+        raise ValueError(f"n_rows is {found['n_rows']!r}")
+    for name in ("bigsvm", "data", "read from"):
+        if not isinstance(found.get(name), str | None):
+            raise ValueError(f"{name} is {found[name]!r}")
+    if not isinstance(found.get("parameters", {}), dict):
+        raise ValueError("parameters are not an object")
+    given: dict[str, Any] = found
+    return given
+
+
+def _calibration(found: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration | None:  # noqa: ANN401 (as JSON has it)
+    if found is None:  # as in models of earlier versions
+        return None
+    n_rows = found["n_rows"]
+    if not (n_rows is None or is_count(n_rows)):
+        raise ValueError(f"its calibration was fitted on {n_rows!r} rows")
+    return Calibration(method=found["method"], numbers=tensors["calibration"], n_rows=n_rows)
+
+
+def _scaler(method: Any, tensors: Mapping[str, NDArray[Any]], d: int) -> Scaler | None:  # noqa: ANN401 (as JSON has it)
+    if method is None:
+        return None
+    scaler = Scaler(method, tensors["scaler.offset"], tensors["scaler.factor"])
+    if scaler.n_columns != d:
+        raise ValueError(f"its scaler has {scaler.n_columns} columns instead of {d}")
+    return scaler
+
+
+def _vector(
+    tensors: Mapping[str, NDArray[Any]],
+    name: str,
+    dtype: type[np.int64] | type[np.float64],
+    *,
+    size: int | None = None,
+) -> Any:  # noqa: ANN401 (an array, or None where it may be absent)
+    """One dimension, of a dtype, finite; one with a `size` may be absent."""
+    found = tensors.get(name) if size is not None else tensors[name]
+    if found is None:
+        return None
+    if found.dtype != dtype or found.ndim != 1 or size not in (None, len(found)):
+        raise ValueError(f"{name} is {found.dtype} of shape {found.shape}")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} has a value that is not finite")
+    return found
+
+
+def _matrix(
+    tensors: Mapping[str, NDArray[Any]],
+    name: str,
+    shape: tuple[int, ...],
+    dtypes: tuple[type[np.floating[Any]], ...],
+) -> Any:  # noqa: ANN401 (an array or CSR)
+    """Put an array or CSR together again.
+
+    Raises
+    ------
+    ValueError
+        Of another shape or dtype, with an index out of range or twice in a row, or a value that is
+        not finite.
+    """
+    matrix: Any = tensors.get(name)
+    if matrix is None:
+        matrix = _csr(
+            tensors[f"{name}.data"], tensors[f"{name}.indices"], tensors[f"{name}.indptr"], shape
+        )
+    values = matrix.data if sp.issparse(matrix) else matrix
+    if matrix.shape != shape or values.dtype not in dtypes:
+        raise ValueError(f"{name} is {values.dtype} of shape {matrix.shape} instead of {shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} has a value that is not finite")
+    return matrix
+
+
+def _csr(
+    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]
+) -> sp.csr_array:
+    if indices.dtype != np.int64 or indptr.dtype != np.int64:
+        raise ValueError("the indices of a sparse tensor are not int64")
+    matrix = sp.csr_array((data, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    if len(indices) != indptr[-1]:
+        raise ValueError("a sparse tensor has more entries than its rows")
+    if max(matrix.nnz, *shape) <= np.iinfo(np.int32).max:
+        # As support vectors had before they were saved; scikit-learn takes no other type.
+        parts = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+        matrix = sp.csr_array(parts, shape=shape)
+    matrix.sort_indices()
+    if not matrix.has_canonical_format:
+        raise ValueError("a sparse tensor has an entry twice")
+    return matrix
