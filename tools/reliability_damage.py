@@ -543,6 +543,23 @@ def _options(arguments: Sequence[str]) -> list[str]:
     return [word for word in arguments if not word.startswith("=")]
 
 
+def same_values(folder: Path) -> str:
+    """Compare the values of a converged model with those that were expected."""
+    from bigsvm.models import KernelExpansion
+
+    model = KernelExpansion.load(folder / "model")
+    found, expected = (np.loadtxt(folder / name) for name in ("predicted", "expected"))
+    if not model.certificate["converged"]:
+        return OTHER_DATA
+    if found.shape != expected.shape:
+        return "converged, with another number of functions"
+    scale = max(1.0, float(np.abs(expected).max()))
+    off = float(np.abs(found - expected).max()) / scale
+    if off < 1e-6:
+        return NO_EFFECT
+    return OTHER_DATA if off < 0.03 else f"converged, but values are off by {off:.3g}"
+
+
 class CheckpointSubject(Subject):
     """A run that was stopped after some steps, and is resumed."""
 
@@ -616,19 +633,7 @@ class CheckpointSubject(Subject):
 
     def outcome(self, folder: Path) -> str:
         """Hold a converged model to the values that the undamaged run leads to."""
-        from bigsvm.models import KernelExpansion
-
-        model = KernelExpansion.load(folder / "model")
-        found, expected = (np.loadtxt(folder / name) for name in ("predicted", "expected"))
-        if not model.certificate["converged"]:
-            return OTHER_DATA
-        if found.shape != expected.shape:
-            return "converged, with another number of functions"
-        scale = max(1.0, float(np.abs(expected).max()))
-        off = float(np.abs(found - expected).max()) / scale
-        if off < 1e-6:
-            return NO_EFFECT
-        return OTHER_DATA if off < 0.03 else f"converged, but values are off by {off:.3g}"
+        return same_values(folder)
 
     def damages(self) -> Iterator[Damage]:
         """Walk the manifest of the generation, the log of pairs and the record of the run."""
@@ -759,6 +764,71 @@ def _put_entry(folder: Path, parts: dict[str, NDArray[Any]]) -> None:
     path.write_bytes(head + body + data[length:])
 
 
+class RowsSubject(Subject):
+    """Kernel rows on disk, from which a run goes on that was stopped after some steps."""
+
+    name = "kernel rows on disk"
+    _arguments = ("--gamma", "0.3", "--C", "2", "--working-set", "all", "--disk-cache", "10MB")
+
+    def make(self) -> None:
+        """Stop a run that has kernel rows on disk, and resume a copy of it."""
+        from bigsvm.cache import costs
+
+        # The rows are so short that computing them again is cheaper; here they are kept anyway.
+        costs.WORTH_KEEPING = -1.0
+        write_data(self.folder, ["="])
+        fresh([*self.commands(self.folder)[0], "--max-iter", "40"])
+        if not list((self.folder / "cache").iterdir()):
+            raise RuntimeError("no kernel rows were kept on disk")
+        (self.folder / "model").unlink()
+        copy = self.folder.parent / f"{self.folder.name}-resumed"
+        shutil.copytree(self.folder, copy)
+        for words in self.commands(copy):
+            fresh(words)
+        (copy / "predicted").rename(self.folder / "expected")
+        shutil.rmtree(copy)
+
+    def commands(self, folder: Path) -> list[list[str | Path]]:
+        """Resume, and predict."""
+        return [
+            ["train", folder / "data", folder / "model", *self._arguments, *TRAINING,
+             "--checkpoint", folder / "run", "--cache-dir", folder / "cache"],
+            ["predict", folder / "data", folder / "model", "-o", folder / "predicted",
+             "--decision-function", "--memory", MEMORY],
+        ]  # fmt: skip
+
+    def outcome(self, folder: Path) -> str:
+        """Hold a converged model to the values that the undamaged run leads to."""
+        return same_values(folder)
+
+    def damages(self) -> Iterator[Damage]:
+        """Change all rows that are kept."""
+        row = np.linspace(0, 1, N_ROWS, dtype=np.float32)
+        for kind, change in ARRAY_DAMAGES.items():
+            with np.errstate(all="ignore"):
+                same_length = len(change(row)) == len(row)
+            if same_length and change(row).dtype == row.dtype:
+                yield Damage("rows", kind, lambda folder, change=change: _put_rows(folder, change))
+
+
+def _put_rows(folder: Path, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+    """Change the rows in the file and make their hashes fit."""
+    from bigsvm.cache.row_file import RowFile
+
+    [path] = (folder / "cache").iterdir()
+    valid_for = json.loads(path.read_bytes().split(b"\n")[2])
+    n = valid_for["n_variables"]
+    file = RowFile(
+        folder / "cache", valid_for["fingerprint"], n_variables=n,
+        capacity_bytes=path.stat().st_size,
+    )  # fmt: skip
+    row = np.empty(n, np.float32)
+    for slot, variable in enumerate(file.owners().tolist()):
+        if variable >= 0 and file.read(slot, variable, row):
+            file.write(slot, variable, np.ascontiguousarray(change(row)))
+    file.close()
+
+
 # -- the table -----------------------------------------------------------------------------------
 
 MODELS = {
@@ -804,6 +874,7 @@ def subjects(folder: Path) -> Iterator[Subject]:
         yield ModelSubject(own(), title=title, arguments=arguments)
     for title, (words, steps) in CHECKPOINTS.items():
         yield CheckpointSubject(own(), title=title, arguments=words, steps=steps)
+    yield RowsSubject(own())
 
 
 class Table:
