@@ -155,12 +155,35 @@ def sync_tree(path: Path) -> None:
         sync_directory(Path(folder))
 
 
+def remove(path: Path) -> None:
+    """Remove a folder with all that is in it, or a file; of a link nothing but the link.
+
+    Raises
+    ------
+    OSError
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
 def try_lock(path: Path, *, create: bool = True) -> int | None:
     """Descriptor of the locked file, or None if another process holds the lock.
 
     Closing it, or the end of the process, gives the lock up.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, or is a link or no regular file: what is written to the lock would go
+        elsewhere.
     """
-    descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -17,18 +17,25 @@ from bigsvm.core import smo
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.feasible import fill as fill_up
 from bigsvm.duals.optimality import Extremes, Optimality
-from bigsvm.duals.pair_steps import PairSteps
+from bigsvm.duals.pair_steps import PairSteps, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.problem import Values
+
+
+OUTSIDE = 1e-9
+"""Share of a bound by which rounding may carry a variable past it."""
+UNBALANCED = 1e-6
+"""Share of what variables add up to in size, by which rounding may change their sum: each pair step
+adds a rounding error to it."""
 
 
 class SelectionRule(IntEnum):
@@ -315,6 +322,38 @@ class BoxDual(Dual[Optimality]):
 
     def filled(self, alpha: Values, outputs: Values) -> Values:
         return fill_up(self.formulation, alpha, outputs)
+
+    def infeasible(
+        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
+    ) -> str:
+        n_groups = self.formulation.n_groups
+        totals, amounts = [0.0] * n_groups, [0.0] * n_groups
+        # No output is looked at.
+        outputs = np.broadcast_to(np.float64(0.0), len(alpha))
+        for part in self._parts(alpha, outputs, rows):
+            a, lower, upper = part.alpha, part.lower, part.upper
+            inside = (a >= lower - OUTSIDE * np.abs(lower)) & (a <= upper + OUTSIDE * np.abs(upper))
+            if not inside.all():
+                i = int(np.flatnonzero(~inside)[0])
+                row = part.start + i if rows is None else rows[part.start + i]
+                return (
+                    f"alpha of row {row} is {a[i]:.6g}, outside of its bounds {lower[i]:.6g} and "
+                    f"{upper[i]:.6g}"
+                )
+            totals[part.group] += float(a.sum())
+            amounts[part.group] += float(np.abs(a).sum())
+        if not (adds_up and rows is None and self.formulation.sums_are_bound):
+            return ""
+        wanted = self.formulation.sums(slice(0, len(alpha))) or (0.0,) * n_groups
+        for total, amount, goal in zip(totals, amounts, wanted, strict=True):
+            if not abs(total - goal) <= UNBALANCED * max(amount, abs(goal)):
+                return f"the variables add up to {total:.6g}, and must add up to {goal:.6g}"
+        return ""
+
+    def knows_last(
+        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
+    ) -> bool:
+        return sets is None and is_last_pair(self.formulation, last, size)
 
     def begin(
         self,

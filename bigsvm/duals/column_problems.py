@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.core import smo
+from bigsvm.duals.pair_steps import is_last_pair
 from bigsvm.duals.subproblem import Progress, SubProblem
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.cache.resident import RowBuffer
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.problem import Values
     from bigsvm.tiles import KernelTiles
 
@@ -31,6 +33,22 @@ lane there) and 0.3: 36.1 and 37.3, 56.4 and 61.5, for rows are fetched again.""
 ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
 """What is known of a column: whether and how it ended, its steps, and its last pair."""
 DONE, STALLED = 1, 2
+
+
+def is_last_of_sets(
+    columns: Sequence[Formulation], last: NDArray[np.int64], sizes: Sequence[int]
+) -> bool:
+    """Whether `last` is one of `ColumnProblems` with sets of these sizes, or (2,) of none."""
+    k = len(columns)
+    if len(last) != 4 * k:
+        return len(last) == 2 and bool((last == -1).all())
+    each = last.reshape(k, 4)
+    return bool(
+        np.isin(each[:, ENDED], (0, DONE, STALLED)).all() and (each[:, STEPS] >= 0).all()
+    ) and all(
+        is_last_pair(one, each[c, PAIR], size)
+        for c, (one, size) in enumerate(zip(columns, sizes, strict=True))
+    )
 
 
 def sets_of_columns(

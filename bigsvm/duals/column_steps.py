@@ -8,6 +8,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.dual import Leap, Steps
+from bigsvm.duals.pair_steps import is_last_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,13 +16,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.box import BoxDual
+    from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.problem import Values
 
 LOOSEST, TIGHTER = 1.0, 0.1
 """Gap of the first round, in units of the margin, and how much less each next one asks for. A row
 that several columns need is needed by them in the same round, before others take its place."""
+MOST_ROUNDS = 400
+"""Of which the last asks for less than float64 holds."""
 STATE_BYTES = 68
 """Of each variable of a working set, in each column: `bigsvm.core.smo.PairState`."""
+
+
+def is_last_of_columns(columns: Sequence[Formulation], last: NDArray[np.int64], size: int) -> bool:
+    """Whether `last` is one of `ColumnSteps` for a working set of `size` rows, or (2,) of none."""
+    k = len(columns)
+    if len(last) != 3 * k + 3:
+        return len(last) == 2 and bool((last == -1).all())
+    each, (turn, rounds, stalled) = last[:-3].reshape(k, 3), last[-3:].tolist()
+    return (
+        0 <= turn <= k
+        and 0 <= rounds <= MOST_ROUNDS
+        and stalled in (0, 1)
+        and bool((each[:, 2] >= 0).all())
+        and all(is_last_pair(one, each[c, :2], size) for c, one in enumerate(columns))
+    )
 
 
 class ColumnSteps(Steps):

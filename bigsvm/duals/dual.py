@@ -336,6 +336,37 @@ class Dual(ABC, Generic[At]):
         """
 
     @abstractmethod
+    def infeasible(
+        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
+    ) -> str:
+        """Say what makes a point infeasible, rounding apart; nothing where it is feasible.
+
+        Parameters
+        ----------
+        alpha
+            Of the first rows, or of `rows`.
+        rows : (m,) int64, optional
+        adds_up : bool
+            Whether variables must add up to what they add up to if these rows are all.
+        """
+
+    @abstractmethod
+    def knows_last(
+        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
+    ) -> bool:
+        """Whether `last` is a value that `begin` can go on from.
+
+        Parameters
+        ----------
+        last : int64
+            `Steps.last` of an interrupted run.
+        size : int
+            Rows of the working set.
+        sets : sequence of int, optional
+            Instead, how many rows the working set of each function has.
+        """
+
+    @abstractmethod
     def doubtful(
         self, alpha: Values, outputs: Values, *, tol: float, error: float
     ) -> NDArray[np.int64]:

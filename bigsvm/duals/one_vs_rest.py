@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from bigsvm.duals.column_steps import ColumnSteps
+from bigsvm.duals.column_problems import is_last_of_sets
+from bigsvm.duals.column_steps import ColumnSteps, is_last_of_columns
 from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.problem import Entry, Problem, recorded_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -233,6 +234,22 @@ class OneVsRestDual(Dual[ColumnsAt]):
         return self._stacked(
             dual.filled(alpha[:, c], outputs[:, c]) for c, dual in enumerate(self.duals)
         )
+
+    def infeasible(
+        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
+    ) -> str:
+        for c, (a,) in columns_in_turn(alpha):
+            if fault := self.duals[c].infeasible(a, rows=rows, adds_up=adds_up):
+                return f"of function {c}, {fault}"
+        return ""
+
+    def knows_last(
+        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
+    ) -> bool:
+        columns = self.formulation.columns
+        if sets is not None:
+            return is_last_of_sets(columns, last, sets)
+        return is_last_of_columns(columns, last, size)
 
     def select(
         self,

@@ -21,6 +21,21 @@ if TYPE_CHECKING:
     Advance = Callable[..., tuple[int, int]]
 
 
+def is_last_pair(formulation: Formulation, pair: NDArray[np.int64], size: int) -> bool:
+    """Whether a pair, (2,), is two variables of one group of a working set of `size` rows, or none.
+
+    Variables are numbered as `bigsvm.core.smo.make_state` lays them out.
+    """
+    if len(pair) != 2:
+        return False
+    if (pair == -1).all():
+        return True
+    length = size + int(not formulation.sums_are_bound)
+    segment, place = np.divmod(pair, max(1, -(-length // smo.BLOCK)) * smo.BLOCK)
+    known = (segment >= 0) & (segment < formulation.n_segments) & (place < length)
+    return bool(known.all() and (formulation.n_groups == 1 or segment[0] == segment[1]))
+
+
 class PairSteps(Steps):
     """The state of pair steps, laid out for `bigsvm.core.smo`.
 

@@ -27,6 +27,8 @@ MOST_CLIMBING = 2048
 """Rows of a climb, at most."""
 STEP_READS = 3
 """Values for each row of a working set that a step looks at, about."""
+MOST_HALVINGS = 1100
+"""Of the level: after these it is 0 in float64."""
 EQUAL = 0.25
 """Share of the tolerance to which a climb makes the gradients of a row's variables equal."""
 
@@ -34,6 +36,11 @@ EQUAL = 0.25
 def watched_bytes(n_classes: int) -> int:
     """Bytes of the rows that are looked at after each step, beside the states of all."""
     return simplex.watched_rows(n_classes) * (12 * n_classes + 32)
+
+
+def is_last_level(last: NDArray[np.int64]) -> bool:
+    """Whether `last`, (2,), is one of `RowSteps`, or (−1, −1) of none."""
+    return len(last) == 2 and bool((last >= -1).all() and last[0] <= MOST_HALVINGS)
 
 
 class RowSteps(Steps):

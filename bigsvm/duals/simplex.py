@@ -32,15 +32,20 @@ from bigsvm.duals.formulations import check_positive
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
 from bigsvm.duals.problem import Entry, Problem, recorded_in
-from bigsvm.duals.row_steps import RowSteps
+from bigsvm.duals.row_steps import RowSteps, is_last_level
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from bigsvm.duals.problem import Selection, Values
+
+
+OUTSIDE, UNBALANCED = 1e-9, 1e-6
+"""Shares of C_i by which rounding may carry a variable past its bound, and the sum of a row's off
+0."""
 
 
 class RowSolver(IntEnum):
@@ -325,6 +330,30 @@ class SimplexDual(Dual[Violations]):
             above=np.zeros(n, np.bool_), worst=worst, n_free=at.n_free, capacity=capacity,
             crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
         )  # fmt: skip
+
+    def infeasible(
+        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
+    ) -> str:
+        # No output is looked at.
+        outputs = np.broadcast_to(np.float64(0.0), alpha.shape)
+        for part in self._parts(alpha, outputs, rows):
+            upper = np.zeros_like(part.alpha)
+            upper[np.arange(len(part.label)), part.label] = part.bound
+            outside = ~(part.alpha <= upper + OUTSIDE * part.bound[:, None])
+            unbalanced = ~(np.abs(part.alpha.sum(axis=1)) <= UNBALANCED * part.bound)
+            for fault, wrong in (
+                ("a variable is above its bound", np.flatnonzero(outside.any(axis=1))),
+                ("the variables do not add up to 0", np.flatnonzero(unbalanced)),
+            ):
+                if len(wrong):
+                    place = part.span.start + int(wrong[0])
+                    return f"of row {place if rows is None else rows[place]}, {fault}"
+        return ""
+
+    def knows_last(
+        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
+    ) -> bool:
+        return sets is None and is_last_level(last)
 
     def begin(
         self,

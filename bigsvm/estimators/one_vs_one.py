@@ -121,7 +121,10 @@ def train_one_vs_one(
                 )
             )  # fmt: skip
             projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
-        log = PairLog(checkpoint, problem.n_pairs, source, room=budget.coefficients)
+        log = PairLog(
+            checkpoint, problem.n_pairs, source, room=budget.coefficients,
+            fault_of=problem.fault_finder(rows),
+        )  # fmt: skip
         hooks.listener(
             events.Planned(source.n_rows, source.n_columns, plan.working_set, projected, 0)
         )

@@ -123,7 +123,11 @@ class Trainer:
         parameters, source = self._parameters, variables.source
         dual, watch = self.dual(source, variables.formulation, plan), None
         saved: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
-        if isinstance(dual, BallDual) and start is None and SampledSearch.is_next(saver):
+        if (
+            isinstance(dual, BallDual)
+            and start is None
+            and SampledSearch.is_next(saver, dual, source.n_rows)
+        ):
             search = SampledSearch(
                 source, dual, self._tiles, plan,
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,

@@ -6,33 +6,51 @@
 
 A generation is written under a temporary name, every file flushed and synced, then renamed, and the
 directory synced. Two generations are kept, so that a damaged one costs an interval and not the run.
+
+A hash says that a file is as it was written, and not that bigsvm wrote it. What is read is checked
+all the same: the manifest here, arrays and values by the `Content` that the reader expects. Links
+are not followed, and nothing but regular files is opened.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import math
 import os
 import re
-import shutil
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import xxhash
 
 from bigsvm.errors import CheckpointError
-from bigsvm.files import sync_directory, try_lock, write_synced
+from bigsvm.files import (
+    open_regular,
+    parse_json,
+    remove,
+    sync_directory,
+    try_lock,
+    write_synced,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+logger = logging.getLogger(__name__)
+
 FORMAT_VERSION = 1
 KEPT = 2
-_GENERATION = re.compile(r"generation-(\d{8})")
+MOST_MANIFEST_BYTES = 1 << 26
+"""A larger manifest is refused: parsed, it takes several times as much memory."""
+_GENERATION = re.compile(r"generation-([0-9]{8,18})")
+_ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
 class Generation(NamedTuple):
@@ -41,6 +59,40 @@ class Generation(NamedTuple):
     number: int
     arrays: dict[str, NDArray[Any]]
     values: dict[str, Any]
+
+
+class Outline(NamedTuple):
+    """Type and shape of a saved array, as the manifest has them."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of its file."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class Content(Protocol):
+    """What a generation must hold before anything goes on from it."""
+
+    def check_outline(self, outlines: Mapping[str, Outline], values: dict[str, Any]) -> None:
+        """Check the values and the shapes of arrays, before any of these is read.
+
+        Raises
+        ------
+        ValueError
+            Saying what is wrong.
+        """
+
+    def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
+        """Check what the arrays hold.
+
+        Raises
+        ------
+        ValueError
+            Saying what is wrong.
+        """
 
 
 class Checkpoint:
@@ -63,6 +115,7 @@ class Checkpoint:
     def __init__(self, directory: str | os.PathLike[str], fingerprint: Mapping[str, str]) -> None:
         self.directory = Path(directory)
         self._fingerprint = dict(fingerprint)
+        self._told: set[str] = set()
         if (self.directory / "zarr.json").exists():
             raise CheckpointError(
                 f"{self.directory} is a store, in which a checkpoint has no place; give another "
@@ -72,7 +125,7 @@ class Checkpoint:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = self._own(self.directory / "lock")
             for litter in self.directory.glob(".generation-*"):
-                shutil.rmtree(litter)
+                remove(litter)
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint to {self.directory}: {error}"
@@ -82,7 +135,7 @@ class Checkpoint:
         """Lock the directory, and say in the file by whom it is."""
         lock = try_lock(path)
         if lock is None:
-            owner = path.read_text().strip() or "another process"
+            owner = _first_line(path) or "another process"
             raise CheckpointError(
                 f"{self.directory} is in use by {owner}; wait for it, or stop it first"
             )
@@ -108,12 +161,7 @@ class Checkpoint:
         self.close()
 
     def _generations(self) -> list[tuple[int, Path]]:
-        found = []
-        for path in self.directory.iterdir():
-            match = _GENERATION.fullmatch(path.name)
-            if match:
-                found.append((int(match[1]), path))
-        return sorted(found, reverse=True)
+        return _generations_in(self.directory)
 
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write a new generation and drop all but the one before it; returns its number.
@@ -126,11 +174,11 @@ class Checkpoint:
             The disk is full or fails; the generations before are untouched.
         """
         taken = time.time()
-        held = self._generations()
-        number = held[0][0] + 1 if held else 1
-        final = self.directory / f"generation-{number:08d}"
-        part = self.directory / f".generation-{number:08d}"
+        part = self.directory / ".generation-new"
         try:
+            held = self._generations()
+            number = held[0][0] + 1 if held else 1
+            final = self.directory / f"generation-{number:08d}"
             part.mkdir()
             files = {}
             for name, array in arrays.items():
@@ -159,16 +207,30 @@ class Checkpoint:
             os.rename(part, final)
             sync_directory(self.directory)
             for _, old in self._generations()[KEPT:]:
-                shutil.rmtree(old)
+                remove(old)
         except OSError as error:
-            shutil.rmtree(part, ignore_errors=True)
-            raise CheckpointError(
-                f"cannot write a checkpoint to {self.directory}: {error}; the one before is intact"
-            ) from error
+            with contextlib.suppress(OSError):
+                remove(part)
+            raise CheckpointError(self._why_not_saved(error)) from error
         return number
 
-    def latest(self) -> Generation | None:
+    def _why_not_saved(self, error: OSError) -> str:
+        if not self.directory.is_dir():
+            return (
+                f"cannot write a checkpoint: the directory {self.directory} was removed while the "
+                "run was using it; start the run again"
+            )
+        return f"cannot write a checkpoint to {self.directory}: {error}; the one before is intact"
+
+    def latest(self, content: Content | None = None) -> Generation | None:
         """Read the newest generation that is whole; None where there is none at all.
+
+        A damaged one is named in the log, and the one before it is read instead.
+
+        Parameters
+        ----------
+        content : Content, optional
+            What a whole generation holds.
 
         Raises
         ------
@@ -176,11 +238,19 @@ class Checkpoint:
             It belongs to another problem, was written by a newer version, or all are damaged.
         """
         damage = []
-        for number, path in self._generations():
+        try:
+            generations = self._generations()
+        except OSError as error:
+            raise CheckpointError(f"cannot read {self.directory}: {error}") from error
+        for number, path in generations:
             try:
-                return self._read(number, path)
-            except (OSError, ValueError, KeyError) as error:
+                found = self._read(number, path, content)
+            except (OSError, ValueError) as error:
                 damage.append(f"{path.name}: {error}")
+                continue
+            for one in damage:
+                self._tell(f"{self.directory}: damaged, so the generation before it is used: {one}")
+            return found
         if damage:
             raise CheckpointError(
                 f"no whole checkpoint in {self.directory} ({'; '.join(damage)}); "
@@ -188,7 +258,13 @@ class Checkpoint:
             )
         return None
 
-    def _read(self, number: int, path: Path) -> Generation:
+    def _tell(self, warning: str) -> None:
+        """Log a warning once."""
+        if warning not in self._told:
+            self._told.add(warning)
+            logger.warning("%s", warning)
+
+    def _read(self, number: int, path: Path, content: Content | None) -> Generation:
         manifest = _manifest(path)
         if manifest["format_version"] > FORMAT_VERSION:
             raise CheckpointError(
@@ -206,13 +282,16 @@ class Checkpoint:
                 f"the checkpoint in {self.directory} belongs to another run: "
                 f"{'; '.join(different)}; give the same values, or another directory"
             )
-        arrays = {}
-        for name, entry in manifest["arrays"].items():
-            data = np.fromfile(path / f"{name}.bin", np.uint8)
-            if xxhash.xxh3_128_hexdigest(data.data) != entry["xxh3"]:
-                raise ValueError(f"{name}.bin is damaged")
-            arrays[name] = data.view(np.dtype(entry["dtype"])).reshape(entry["shape"])
-        return Generation(number, arrays, manifest["values"])
+        values, outlines = manifest["values"], _outlines(manifest["arrays"])
+        if content is not None:
+            content.check_outline(outlines, values)
+        arrays = {
+            name: _array(path / f"{name}.bin", outline, manifest["arrays"][name]["xxh3"])
+            for name, outline in outlines.items()
+        }
+        if content is not None:
+            content.check(arrays, values)
+        return Generation(number, arrays, values)
 
 
 def newest_manifest(directory: Path) -> dict[str, Any] | None:
@@ -220,18 +299,111 @@ def newest_manifest(directory: Path) -> dict[str, Any] | None:
 
     Of its arrays nothing is read or checked. None where there is no generation that is whole.
     """
-    for path in sorted(directory.glob("generation-*"), reverse=True):
+    for _, path in _generations_in(directory):
         try:
-            if _GENERATION.fullmatch(path.name):
-                return _manifest(path)
+            return _manifest(path)
         except (OSError, ValueError):
             continue  # damaged, or just removed by the run that owns it
     return None
 
 
+def _generations_in(directory: Path) -> list[tuple[int, Path]]:
+    """List numbers and folders of the generations, the newest first."""
+    found = []
+    for path in directory.iterdir():
+        match = _GENERATION.fullmatch(path.name)
+        if match:
+            found.append((int(match[1]), path))
+    return sorted(found, reverse=True)
+
+
+_MANIFEST_KINDS: dict[str, tuple[type, ...]] = {
+    "format_version": (int,),
+    "generation": (int,),
+    "snapshot_time": (int, float),
+    "fingerprint": (dict,),
+    "values": (dict,),
+    "arrays": (dict,),
+}
+"""Entries of a manifest, and what each must be."""
+
+
 def _manifest(path: Path) -> dict[str, Any]:
-    text, _, digest = (path / "manifest.json").read_bytes().rstrip().rpartition(b"\n")
+    """Read the manifest of a generation, whose entries are of the right kinds.
+
+    Raises
+    ------
+    OSError, ValueError
+    """
+    if path.is_symlink():
+        raise ValueError("it is a link, which is not followed")
+    with open_regular(path / "manifest.json", follow_links=False) as file:
+        data = file.read(MOST_MANIFEST_BYTES + 1)
+    if len(data) > MOST_MANIFEST_BYTES:
+        raise ValueError("the manifest is too large")
+    text, _, digest = data.rstrip().rpartition(b"\n")
     if xxhash.xxh3_128_hexdigest(text).encode() != digest:
         raise ValueError("the manifest is damaged")
-    manifest: dict[str, Any] = json.loads(text)
+    manifest = parse_json(text)
+    if not isinstance(manifest, dict):
+        raise ValueError("the manifest is no JSON object")
+    for name, kinds in _MANIFEST_KINDS.items():
+        found = manifest.get(name)
+        if not isinstance(found, kinds) or isinstance(found, bool):
+            raise ValueError(f"{name} of the manifest is {_shown(found)}")
+    for name, word in manifest["fingerprint"].items():
+        if not isinstance(word, str):
+            raise ValueError(f"{name} of the fingerprint is {_shown(word)}")
     return manifest
+
+
+def _outlines(arrays: dict[str, Any]) -> dict[str, Outline]:
+    """Read type and shape of each array of a manifest."""
+    found = {}
+    for name, entry in arrays.items():
+        if not _ARRAY_NAME.fullmatch(name) or not isinstance(entry, dict):
+            raise ValueError(f"the manifest has no array {_shown(name)}")
+        dtype, shape = entry.get("dtype"), entry.get("shape")
+        if dtype not in ("<f8", "<i8"):
+            raise ValueError(f"{name} is of type {_shown(dtype)}")
+        if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
+            raise ValueError(f"the shape of {name} is {_shown(shape)}")
+        found[name] = Outline(dtype, tuple(shape))
+    return found
+
+
+def outlines_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Outline]:
+    """Give type and shape of arrays in memory."""
+    return {name: Outline(array.dtype.str, array.shape) for name, array in arrays.items()}
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value <= np.iinfo(np.int64).max
+
+
+def _array(path: Path, outline: Outline, digest: object) -> NDArray[Any]:
+    """Read an array whose file has exactly the bytes that its shape asks for."""
+    with open_regular(path, follow_links=False) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != outline.n_bytes:
+            raise ValueError(f"{path.name} has {size} bytes instead of {outline.n_bytes}")
+        data = np.fromfile(file, np.uint8, size)
+    if xxhash.xxh3_128_hexdigest(data.data) != digest:
+        raise ValueError(f"{path.name} is damaged")
+    return data.view(np.dtype(outline.dtype)).reshape(outline.shape)
+
+
+def _first_line(path: Path) -> str:
+    """Give the first line of a small file; nothing where it cannot be read."""
+    try:
+        with open_regular(path, follow_links=False) as file:
+            line = file.readline(200)
+    except OSError:
+        return ""
+    return line.decode(errors="replace").strip()
+
+
+def _shown(value: object) -> str:
+    """Show a value of unknown origin in a few characters."""
+    word = repr(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
+    return word if len(word) <= 40 else f"{word[:37]}..."

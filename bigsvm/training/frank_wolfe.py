@@ -23,6 +23,7 @@ from bigsvm.training import events
 from bigsvm.training.choice import MANY_TOGETHER
 from bigsvm.training.core_set import CoreSet
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.saved import RunContent
 from bigsvm.training.saving import Saver
 from bigsvm.training.state import Counters, Limits, Phase, SearchState, Stopped
 from bigsvm.training.watch import Watch
@@ -162,7 +163,7 @@ class SampledSearch:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
         self.core = CoreSet(dual, tiles, capacity=capacity, is_sparse=source.is_sparse)
-        saved = self._saver.latest()
+        saved = self._saver.latest(RunContent(dual, source.n_rows))
         self.count = Counters(phase=Phase.SEARCH)
         if saved is not None:
             self.count = Counters(**{**saved.values, "phase": Phase.SEARCH})
@@ -178,9 +179,9 @@ class SampledSearch:
         self._gap = np.inf
 
     @staticmethod
-    def is_next(checkpoint: Checkpoint | Saver | None) -> bool:
+    def is_next(saver: Saver, dual: BallDual, n_rows: int) -> bool:
         """Whether a run has still to search: a new one, or one saved in its search."""
-        saved = checkpoint.latest() if checkpoint else None
+        saved = saver.latest(RunContent(dual, n_rows))
         return saved is None or saved.values["phase"] == Phase.SEARCH
 
     def run(self) -> StopReason:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.training.pair_log import REASONS
+from bigsvm.training.pair_entries import REASONS
 from bigsvm.training.result import Certificate, StopReason
 
 if TYPE_CHECKING:

@@ -11,57 +11,49 @@ written after the entries of all pairs that finished before it.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-import xxhash
 
 from bigsvm.budget import show_bytes
 from bigsvm.errors import CheckpointError, MemoryBudgetError
-from bigsvm.files import sync_directory
-from bigsvm.training.checkpoint import Generation
-from bigsvm.training.result import StopReason
+from bigsvm.files import open_regular, sync_directory
+from bigsvm.training.checkpoint import Generation, outlines_of
+from bigsvm.training.pair_entries import (
+    COUNTS,
+    HEAD,
+    REASONS,
+    RECORD,
+    VALUES,
+    Entry,
+    bodies,
+    head_of,
+    read_entry,
+)
+from bigsvm.training.saved_pairs import PairsContent, divided
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.training.checkpoint import Checkpoint
-    from bigsvm.training.result import Certificate
+    from bigsvm.training.checkpoint import Checkpoint, Content
+    from bigsvm.training.result import Certificate, StopReason
+
+logger = logging.getLogger(__name__)
 
 NAME = "pairs.log"
-REASONS = tuple(StopReason)
-COUNTS = (
-    "n_support", "n_bounded", "n_sweeps", "n_iter", "n_working_sets", "n_kernel_evaluations",
-    "rows_swept", "row_misses", "row_reads",
-)  # fmt: skip
-"""Of a certificate: what is added up over the pairs."""
-VALUES = ("tol", "objective", "gap", "duality_gap", "drift")
-"""Of a certificate, NaN where it has none."""
-RECORD = np.dtype(
-    [
-        ("pair", "<i8"),
-        ("reason", "<i8"),
-        *((name, "<i8") for name in COUNTS),
-        *((name, "<f8") for name in VALUES),
-        ("intercept", "<f8"),
-        ("rho", "<f8"),
-    ]
-)
-"""A pair: its number in LIBSVM's order, why it stopped as a place in `REASONS`, negative where it
-was never begun, its certificate, intercept, and the rho of nu-svc, NaN where there is none."""
 NONE = -1
 """Number of a slot's pair where it has none."""
 UNKNOWN = ("objective", "gap", "duality_gap", "drift", "rho")
 """Of a pair that was never begun."""
-HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
 BYTES_PER_COEFFICIENT = 32
 """In memory: row and value, 16 and an eighth as they come, and 12 more while they are joined."""
 
@@ -100,6 +92,9 @@ class PairLog:
         Of all rows.
     room : float
         Bytes that coefficients may take.
+    fault_of : callable, optional
+        → what is wrong with an `Entry` that was read, as a solution of its pair; nothing where it
+        is one.
 
     Attributes
     ----------
@@ -114,7 +109,13 @@ class PairLog:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint | None, n_pairs: int, source: RowSource, *, room: float
+        self,
+        checkpoint: Checkpoint | None,
+        n_pairs: int,
+        source: RowSource,
+        *,
+        room: float,
+        fault_of: Callable[[Entry], str] = lambda entry: "",
     ) -> None:
         self.records = np.zeros(n_pairs, RECORD)
         self.records["pair"], self.records["reason"] = np.arange(n_pairs), -1
@@ -125,7 +126,8 @@ class PairLog:
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
         self._order, self._rows, self._values = array("q"), array("q"), array("d")
         self._checkpoint, self._pending = checkpoint, bytearray()
-        saved = checkpoint.latest() if checkpoint else None
+        content = PairsContent(n_pairs, source.n_rows)
+        saved = checkpoint.latest(content) if checkpoint else None
         self._before = saved.values if saved else {"seconds": 0.0, "bytes_read": 0}
         self._open = _pairs_of(saved) if saved else {}
         self._source, self._began = source, time.monotonic()
@@ -134,7 +136,7 @@ class PairLog:
             self._path, self._length = checkpoint.directory / NAME, 0
             self._seed = checkpoint.seed
             try:
-                self._read(is_new=saved is None)
+                self._read(fault_of, is_new=saved is None)
             except OSError as error:
                 raise CheckpointError(f"cannot go on with {self._path}: {error}") from error
 
@@ -206,12 +208,17 @@ class PairLog:
         """Read what a pair goes on from; None where it begins anew."""
         return self._open.get(number)
 
+    def forget(self, number: int) -> None:
+        """Let go of what a pair would go on from."""
+        with self._lock:
+            self._open.pop(number, None)
+
     def finish(self, number: int, solved: Solved) -> None:
         """Take in a pair that is not to be trained any more."""
         with self._lock:
             body = self._take_in(number, solved)
             if self._checkpoint:
-                self._pending += _head(body, self._seed) + body
+                self._pending += head_of(body, self._seed) + body
             self._n_finished += 1
             self._open.pop(number, None)
             self._is_saved = False
@@ -317,27 +324,45 @@ class PairLog:
                 "the memory; give more, and a saved run goes on with it"
             )
 
-    def _read(self, *, is_new: bool) -> None:
+    def _read(self, fault_of: Callable[[Entry], str], *, is_new: bool) -> None:
         """Take in what the file has, up to half an entry that a kill has left."""
         if is_new:
             self._path.unlink(missing_ok=True)  # of a run that was killed before its first save
-        if not self._path.exists():
+        if not os.path.lexists(self._path):
             return
-        with self._path.open("rb") as file:
-            for body in _bodies(file, self._seed):
-                record = np.frombuffer(body, RECORD, 1)[0]
-                number, n = int(record["pair"]), int(record["n_support"])
-                self.records[number] = record
-                self._keep(number, *(body[RECORD.itemsize :][a : a + 8 * n] for a in (0, 8 * n)))
+        with open_regular(self._path, follow_links=False) as file:
+            for body in bodies(file, self._seed, most_rows=self._source.n_rows):
+                try:
+                    entry = self._believed(body, fault_of)
+                except ValueError as error:
+                    logger.warning(
+                        "%s: the entry after %d bytes is damaged, so the pairs from there on are "
+                        "trained again: %s",
+                        self._path, self._length, error,
+                    )  # fmt: skip
+                    return
+                number = entry.number
+                self.records[number] = entry.record
+                self._keep(number, entry.rows.tobytes(), entry.coefficients.tobytes())
                 self._n_finished += 1
                 self._open.pop(number, None)  # the log may know more than the generation
                 self._length += HEAD.itemsize + len(body)
 
+    def _believed(self, body: bytes, fault_of: Callable[[Entry], str]) -> Entry:
+        """Read an entry that can be one of this run; ValueError says why it cannot."""
+        entry = read_entry(body, n_pairs=len(self.records), n_rows=self._source.n_rows)
+        if self.records["reason"][entry.number] >= 0:
+            raise ValueError(f"pair {entry.number} is there twice")
+        if fault := fault_of(entry):
+            raise ValueError(fault)
+        return entry
+
     def _append(self) -> None:
         if not self._pending:
             return
-        is_new = not self._path.exists()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o666)
+        is_new = not os.path.lexists(self._path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o666)
         with os.fdopen(descriptor, "wb") as file:
             # What a kill or a full disk has left of an entry.
             file.truncate(self._length)
@@ -378,10 +403,26 @@ class Slot:
         """Take in the pair that was begun last as far as it got; its state has been saved."""
         self._log.leave(self._number, solved)
 
-    def latest(self) -> Generation | None:
-        """Read what the pair that was begun last goes on from; None where it begins anew."""
+    def latest(self, content: Content | None = None) -> Generation | None:
+        """Read what the pair that was begun last goes on from; None where it begins anew.
+
+        A state without the content that it must have is named in the log, and the pair begins anew.
+        """
         saved = self._log.latest(self._number)
-        return self._own(saved) if saved else None
+        if saved is None:
+            return None
+        try:
+            if content is not None:
+                content.check_outline(outlines_of(saved.arrays), saved.values)
+                content.check(saved.arrays, saved.values)
+        except ValueError as error:
+            logger.warning(
+                "the saved state of pair %d is damaged, so the pair begins anew: %s",
+                self._number, error,
+            )  # fmt: skip
+            self._log.forget(self._number)
+            return None
+        return self._own(saved)
 
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write the state of the pair in progress; without values there is none in this slot.
@@ -404,32 +445,7 @@ class Slot:
 
 def _pairs_of(saved: Generation) -> dict[int, Generation]:
     """Divide a generation into the pairs that were in progress."""
-    if "pairs" not in saved.values:
-        raise CheckpointError(
-            "the checkpoint is of an earlier bigsvm, which trained one pair of classes at a time; "
-            "go on with that one, or start in an empty directory"
-        )
-    found = {}
-    for number, values in zip(saved.values["pairs"], saved.values["of_pairs"], strict=True):
-        start = f"{number}."
-        arrays = {
-            name.removeprefix(start): array
-            for name, array in saved.arrays.items()
-            if name.startswith(start)
-        }
-        found[number] = Generation(saved.number, arrays, values)
-    return found
-
-
-def _head(body: bytes, seed: int) -> bytes:
-    return np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
-
-
-def _bodies(file: BinaryIO, seed: int) -> Iterator[bytes]:
-    """Yield the bodies of whole entries, up to the first that is not."""
-    while len(head := file.read(HEAD.itemsize)) == HEAD.itemsize:
-        n_bytes = int(np.frombuffer(head, HEAD)["n_bytes"][0])
-        body = file.read(n_bytes) if n_bytes <= os.fstat(file.fileno()).st_size else b""
-        if _head(body, seed) != head:
-            return
-        yield body
+    return {
+        number: Generation(saved.number, arrays, values)
+        for number, arrays, values in divided(saved.arrays, saved.values)
+    }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.training.checkpoint import Generation
+    from bigsvm.training.checkpoint import Content, Generation
 
 _OF_THE_INTERVAL = 0.9
 """Planned for: the rest is for a slice or a save that takes longer than those of late did. Without
@@ -29,8 +29,8 @@ class Generations(Protocol):
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write a new generation; returns its number."""
 
-    def latest(self) -> Generation | None:
-        """Read the newest one; None where there is none."""
+    def latest(self, content: Content | None = None) -> Generation | None:
+        """Read the newest one that holds what it must; None where there is none."""
 
 
 class Saver:
@@ -75,9 +75,20 @@ class Saver:
         due = complete - self._snapshot >= _OF_THE_INTERVAL * self._every
         return due and self._checkpoint is not None
 
-    def latest(self) -> Generation | None:
-        """Read what the run goes on from; None where it is a new one."""
-        return self._checkpoint.latest() if self._checkpoint else None
+    def latest(self, content: Content) -> Generation | None:
+        """Read what the run goes on from; None where it is a new one.
+
+        Parameters
+        ----------
+        content : Content
+            What it must hold.
+
+        Raises
+        ------
+        CheckpointError
+            No generation holds that.
+        """
+        return self._checkpoint.latest(content) if self._checkpoint else None
 
     def save(self, state: RowState | SearchState, count: Counters) -> None:
         """Write a generation.

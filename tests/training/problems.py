@@ -145,7 +145,7 @@ class Ball:
         """Search and certify; go on where the checkpoint ends."""
         given = {"limits": limits or Limits(), "checkpoint": checkpoint, **options}
         tiles, begin = self.tiles(), {}
-        if SampledSearch.is_next(checkpoint):
+        if checkpoint is None or SampledSearch.is_next(checkpoint, self.dual, self.source.n_rows):
             search = self.search(tiles=tiles, certify=certify, **given)
             reason = search.run()
             if not certify or reason not in ENDS:

@@ -1,6 +1,6 @@
 """Results of pairs: joined, as a dense table says, and kept beside a checkpoint."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.joined_pairs import pair_classes, pair_numbers
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
 from bigsvm.training.result import Certificate, StopReason
+from bigsvm.training.state import Counters, Phase, first_state
 
 SOURCE = ArrayRows(np.zeros((50, 1)))
 CERTIFICATE = Certificate(
@@ -31,6 +32,17 @@ def solved(rows, values, intercept=0.5, **certificate):
 
 def finish(log, number, *arguments, **options):
     log.finish(number, solved(*arguments, **options))
+
+
+def counters(**given):
+    """Counters of a pair of three rows in progress."""
+    state = np.random.default_rng(0).bit_generator.state
+    return asdict(Counters(phase=Phase.SOLVE, scope=3, random_state=state, **given))
+
+
+def arrays(alpha=0.0):
+    """Arrays of such a pair."""
+    return first_state(np.full(3, alpha))._asdict()
 
 
 def begun(log, number, **options):
@@ -81,7 +93,7 @@ def test_what_is_finished_is_read_back(tmp_path):
         assert not log.is_saved
         log.save()
         assert log.is_saved
-        finish(log, 0, [7], [4.0], intercept=-1.0, gap=None)
+        finish(log, 0, [7], [4.0], intercept=-1.0, objective=None)
         log.slot().save({}, {})
         again = PairLog(checkpoint, 4, SOURCE, room=1e9)
     assert again.records.tobytes() == log.records.tobytes()
@@ -93,10 +105,10 @@ def test_what_is_finished_is_read_back(tmp_path):
 
 def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
     """In another order, as with another memory."""
-    state = {"alpha": np.arange(3.0)}
+    state, values = arrays(alpha=4.0), counters(n_iter=7)
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
-        begun(log, 3).save(state, {"phase": "solve", "n_iter": 7})
+        begun(log, 3).save(state, values)
         again = PairLog(checkpoint, 4, SOURCE, room=1e9)
         finish(again, 0, [1], [1.0])
         again.save()
@@ -106,7 +118,7 @@ def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
         slot = begun(third, 1)
         assert slot.latest() is None
         slot.begin(3)
-        assert slot.latest().values == {"phase": "solve", "n_iter": 7}
+        assert slot.latest().values == values
         np.testing.assert_array_equal(slot.latest().arrays["alpha"], state["alpha"])
         slot.finish(solved([2], [1.0]))
         slot.save({}, {})
@@ -115,15 +127,15 @@ def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
 
 
 def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(tmp_path):
-    states = {number: {"alpha": np.full(3, float(number))} for number in (1, 2)}
+    states = {number: arrays(alpha=float(number)) for number in (1, 2)}
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
         slots = {number: begun(log, number, copies=True) for number in states}
         for number, slot in slots.items():
-            slot.save(states[number], {"n_iter": number, "gap": number / 10})
+            slot.save(states[number], counters(n_iter=number, gap=number / 10))
         states[1]["alpha"][:] = 7.0  # on its way to its next save
         finish(log, 0, [1], [1.0])
-        slots[2].save(states[2], {"n_iter": 20, "gap": 0.1})
+        slots[2].save(states[2], counters(n_iter=20, gap=0.1))
         saved = checkpoint.latest().values
         assert (saved["n_iter"], saved["gap"], saved["n_finished"]) == (31, 0.1, 1)
         again = PairLog(checkpoint, 4, SOURCE, room=1e9)
@@ -131,7 +143,7 @@ def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(t
         slot = begun(again, 1, copies=True)
         slot.latest().arrays["alpha"][:] = 8.0  # by the run that goes on from there
         assert slot.latest().arrays["alpha"].tolist() == [1.0, 1.0, 1.0]
-        assert slot.latest().values == {"n_iter": 1, "gap": 0.1}
+        assert slot.latest().values == counters(n_iter=1, gap=0.1)
         assert begun(again, 2).latest().values["n_iter"] == 20
         slot.finish(solved([2], [1.0]))
         assert again.in_progress == (2,)
@@ -142,7 +154,7 @@ def test_a_log_that_knows_more_than_the_generation_is_believed(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
         slot = begun(log, 1)
-        slot.save({"alpha": np.zeros(1)}, {"n_iter": 3})
+        slot.save(arrays(), counters(n_iter=3))
         slot.finish(solved([4], [1.0]))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checkpoint, "save", lambda arrays, values: 0)
@@ -156,7 +168,7 @@ def test_what_is_left_unfinished_is_in_the_result_and_not_in_the_log(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
         slot = begun(log, 1)
-        slot.save({"alpha": np.zeros(1)}, {"n_iter": 3})
+        slot.save(arrays(), counters(n_iter=3))
         slot.leave(solved([4], [1.0], converged=False, stop_reason=StopReason.MAX_ITER))
         assert log.is_saved
         assert log.in_progress == ()  # whoever trains alone has its state

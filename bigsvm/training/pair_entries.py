@@ -1,0 +1,125 @@
+"""The entries of the log of pairs: their format, and what one must hold to be believed.
+
+An entry is the bytes of its body, the xxh3 of that with the seed of the run, and the body: a
+record, the rows of the support vectors, their coefficients.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import numpy as np
+import xxhash
+
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+REASONS = tuple(StopReason)
+COUNTS = (
+    "n_support", "n_bounded", "n_sweeps", "n_iter", "n_working_sets", "n_kernel_evaluations",
+    "rows_swept", "row_misses", "row_reads",
+)  # fmt: skip
+"""Of a certificate: what is added up over the pairs."""
+VALUES = ("tol", "objective", "gap", "duality_gap", "drift")
+"""Of a certificate, NaN where it has none."""
+RECORD = np.dtype(
+    [
+        ("pair", "<i8"),
+        ("reason", "<i8"),
+        *((name, "<i8") for name in COUNTS),
+        *((name, "<f8") for name in VALUES),
+        ("intercept", "<f8"),
+        ("rho", "<f8"),
+    ]
+)
+"""A pair: its number in LIBSVM's order, why it stopped as a place in `REASONS`, negative where it
+was never begun, its certificate, intercept, and the rho of nu-svc, NaN where there is none."""
+HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
+BYTES_PER_SUPPORT = 16
+"""In the body: a row and its coefficient."""
+ENDS = (
+    StopReason.CONVERGED, StopReason.STALLED, StopReason.SAMPLED, StopReason.CORE_FULL,
+)  # fmt: skip
+"""Reasons for which a pair is not trained any more."""
+MOST_COUNTED = 1 << 62
+
+
+class Entry(NamedTuple):
+    """A finished pair as the log has it.
+
+    Attributes
+    ----------
+    record : RECORD
+    rows : (p,) int64
+    coefficients : (p,) float64
+    """
+
+    record: np.void
+    rows: NDArray[np.int64]
+    coefficients: NDArray[np.float64]
+
+    @property
+    def number(self) -> int:
+        """Of its pair."""
+        return int(self.record["pair"])
+
+
+def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
+    """Read an entry, whatever its hash says.
+
+    Parameters
+    ----------
+    body : bytes
+    n_pairs, n_rows : int
+        Pairs and rows there are.
+
+    Raises
+    ------
+    ValueError
+        It is not one of these pairs and rows; says why.
+    """
+    n = (len(body) - RECORD.itemsize) // BYTES_PER_SUPPORT
+    if n < 0 or len(body) != RECORD.itemsize + n * BYTES_PER_SUPPORT:
+        raise ValueError(f"its length of {len(body)} bytes is none of an entry's")
+    record = np.frombuffer(body, RECORD, 1)[0]
+    rows = np.frombuffer(body, "<i8", n, RECORD.itemsize)
+    coefficients = np.frombuffer(body, "<f8", n, RECORD.itemsize + 8 * n)
+    if not 0 <= record["pair"] < n_pairs:
+        raise ValueError(f"pair {record['pair']} is none of {n_pairs}")
+    if not 0 <= record["reason"] < len(REASONS) or REASONS[record["reason"]] not in ENDS:
+        raise ValueError("its pair has not ended")
+    if record["n_support"] != n or any(not 0 <= record[name] <= MOST_COUNTED for name in COUNTS):
+        raise ValueError("a count is negative, too large, or not that of its rows")
+    known = [record[name] for name in (*VALUES, "rho") if not np.isnan(record[name])]
+    if not np.isfinite([*known, record["intercept"]]).all() or not record["tol"] > 0:
+        raise ValueError("a value of the certificate is not finite, or tol is not above 0")
+    has_converged = REASONS[record["reason"]] is StopReason.CONVERGED
+    if has_converged and not 0 <= record["gap"] <= record["tol"]:
+        raise ValueError(f"it is called converged with a gap of {record['gap']:g}")
+    if n and not (rows[0] >= 0 and rows[-1] < n_rows and (rows[1:] > rows[:-1]).all()):
+        raise ValueError("its rows are not ascending, or not all there")
+    if not np.isfinite(coefficients).all():
+        raise ValueError("a coefficient is not finite")
+    return Entry(record, rows, coefficients)
+
+
+def head_of(body: bytes, seed: int) -> bytes:
+    """Give what stands before a body."""
+    return np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
+
+
+def bodies(file: BinaryIO, seed: int, *, most_rows: int) -> Iterator[bytes]:
+    """Yield the bodies of whole entries, up to the first that is not, or has more rows."""
+    most = RECORD.itemsize + BYTES_PER_SUPPORT * most_rows
+    while len(head := file.read(HEAD.itemsize)) == HEAD.itemsize:
+        n_bytes = int(np.frombuffer(head, HEAD)["n_bytes"][0])
+        is_there = n_bytes <= min(most, os.fstat(file.fileno()).st_size)
+        body = file.read(n_bytes) if is_there else b""
+        if head_of(body, seed) != head:
+            return
+        yield body

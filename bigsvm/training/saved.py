@@ -1,0 +1,355 @@
+"""What a saved run must hold before it goes on: types, shapes and ranges, whatever its hashes say.
+
+Each array of a `RowState` or a `SearchState` has a line in a table here, and each counter the kind
+that `Counters` declares. All that reads a checkpoint goes through `RunContent`, or for pairs of
+classes through `check_outline` and `check_ranges`. A point that is out of its box, or does not add
+up to what it must, is refused by the dual. Outputs are any finite numbers: that they belong to
+alpha is found out before a resumed run is certified, see `bigsvm.training.certify`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+import numpy as np
+
+from bigsvm.training.state import Counters, Phase, RowState, SearchState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.dual import Dual
+    from bigsvm.training.checkpoint import Outline
+
+MOST_COUNTED = 1 << 62
+"""Counters are int64 in compiled code, which adds to them."""
+LARGEST = 1e150
+"""Of reals: products of two are finite."""
+REALS, INTEGERS = "<f8", "<i8"
+
+
+class Kept(NamedTuple):
+    """One array of a saved state.
+
+    Attributes
+    ----------
+    dtype : str
+        Reals are finite.
+    shape : tuple of str
+        Sizes by name. A name that is not known yet is learnt from the first array that has it.
+    below : str or None
+        Integers are 0 or more and less than this size, each greater than the one before.
+    """
+
+    dtype: str
+    shape: tuple[str, ...]
+    below: str | None = None
+
+
+ROW_STATE = {
+    "alpha": Kept(REALS, ("rows", "variables")),
+    "outputs": Kept(REALS, ("rows", "functions")),
+    "active": Kept(INTEGERS, ("active",), below="scope"),
+    "active_alpha": Kept(REALS, ("active", "variables")),
+    "active_outputs": Kept(REALS, ("active", "functions")),
+    "working": Kept(INTEGERS, ("working",), below="places"),
+    "working_alpha": Kept(REALS, ("working", "working variables")),
+    "working_gradient": Kept(REALS, ("working", "working variables")),
+    "pair": Kept(INTEGERS, ("last",)),
+}
+"""Arrays of a `RowState`."""
+SEARCH_STATE = {
+    "core": Kept(INTEGERS, ("core",)),
+    "weights": Kept(REALS, ("core",)),
+    "gradient": Kept(REALS, ("core",)),
+    "parts": Kept(INTEGERS, ("parts",)),
+}
+"""Arrays of a `SearchState`."""
+NOTHING_YET = ("active_alpha", "active_outputs", "working_alpha", "working_gradient")
+"""Arrays that are (0,) before anything is in them, whatever they hold later."""
+SIGNED = ("objective", "best_objective")
+"""Counters that may be less than 0."""
+ENDLESS = ("gap", "best_gap", "objective", "best_objective", "sub_tol", "active_tol")
+"""Counters that may be infinite: what no sweep has found yet."""
+
+
+class Sizes(NamedTuple):
+    """What is known of a run before its state is read.
+
+    Attributes
+    ----------
+    rows : int or None
+        Rows of the problem; None where only `most_rows` is known.
+    most_rows : int
+    variables, functions : tuple of int
+        Shape of alpha of one row, and of its outputs.
+    columns : int
+        Functions that nothing ties together, which may have working sets of their own.
+    """
+
+    rows: int | None
+    most_rows: int
+    variables: tuple[int, ...] = ()
+    functions: tuple[int, ...] = ()
+    columns: int = 0
+
+    @classmethod
+    def of(cls, dual: Dual[Any], n_rows: int) -> Sizes:
+        """Give those of a problem."""
+        k = dual.formulation.n_outputs
+        return cls(
+            n_rows, n_rows, dual.formulation.zeros(0).shape[1:], () if k == 1 else (k,),
+            len(dual.columns),
+        )  # fmt: skip
+
+
+class RunContent:
+    """What a generation of one run holds: a `RowState`, or a `SearchState`, and `Counters`.
+
+    Parameters
+    ----------
+    dual : Dual
+        Of the rows that are trained.
+    n_rows : int
+        How many these are.
+    """
+
+    def __init__(self, dual: Dual[Any], n_rows: int) -> None:
+        self._dual, self._sizes = dual, Sizes.of(dual, n_rows)
+
+    def check_outline(self, outlines: Mapping[str, Outline], values: dict[str, Any]) -> None:
+        """Check counters and shapes; ValueError says what is wrong."""
+        check_outline(outlines, values, self._sizes)
+
+    def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
+        """Check what the arrays hold, and that the point is one of this problem."""
+        check_ranges(arrays, values, self._sizes)
+        if values["phase"] == Phase.SEARCH:
+            fault = self._dual.infeasible(
+                _signed(self._dual, arrays), rows=arrays["core"], adds_up=False
+            )
+        else:
+            fault = self._fault_of(RowState(**arrays), Counters(**values))
+        if fault:
+            raise ValueError(fault)
+
+    def _fault_of(self, state: RowState, count: Counters) -> str:
+        """Say what is wrong with the points of a state; nothing where they are feasible."""
+        if not self._knows_last(state):
+            return "pair does not fit the working set"
+        if state.alpha[count.scope :].any():
+            return f"rows from {count.scope} on, which take no part yet, have an alpha"
+        # A scope that has just grown is filled up next, to what its rows must add up to.
+        is_even = count.phase != Phase.FILL
+        points = [(state.alpha, is_even)]
+        if len(state.active) or len(state.working):
+            under_way = count.pieces_done > 0 or count.rows_done > 0
+            points.append((state.current_alpha(), is_even or under_way))
+        for alpha, adds_up in points:
+            if fault := self._dual.infeasible(alpha[: count.scope], adds_up=adds_up):
+                return fault
+        return ""
+
+    def _knows_last(self, state: RowState) -> bool:
+        if not state.works_on_variables:
+            return self._dual.knows_last(state.pair, len(state.working))
+        n_places = len(state.active) or len(state.alpha)
+        sets = np.bincount(state.working // n_places, minlength=len(self._dual.columns))
+        return self._dual.knows_last(state.pair, 0, sets=sets.tolist())
+
+
+def _signed(dual: Dual[Any], arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Weights of a core set on the side of their rows."""
+    rows = arrays["core"]
+    zeros = np.zeros(len(rows))
+    signed: NDArray[np.float64] = dual.gradient(zeros, zeros, rows) * arrays["weights"]
+    return signed
+
+
+def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes: Sizes) -> None:
+    """Check the counters of a run, and types and shapes of its arrays.
+
+    Raises
+    ------
+    ValueError
+        Saying what is wrong.
+    """
+    check_counters(values, sizes.most_rows)
+    table = SEARCH_STATE if values["phase"] == Phase.SEARCH else ROW_STATE
+    if outlines.keys() != table.keys():
+        unknown = sorted(outlines.keys() ^ table.keys())
+        raise ValueError(f"arrays are missing, or unknown: {', '.join(unknown)}")
+    working = outlines["working"].shape if table is ROW_STATE else ()
+    by_columns = _is_by_columns(outlines, sizes)
+    known: dict[str, tuple[int, ...]] = {
+        "variables": sizes.variables,
+        "functions": sizes.functions,
+        "working variables": () if by_columns else sizes.variables,
+    }
+    if sizes.rows is not None:
+        known["rows"] = (sizes.rows,)
+    for name, kept in table.items():
+        outline = outlines[name]
+        if outline.dtype != kept.dtype:
+            raise ValueError(f"{name} is of type {outline.dtype} instead of {kept.dtype}")
+        if outline.shape == (0,) and name in NOTHING_YET and working == (0,):
+            fits = known[kept.shape[0]] == (0,)
+        else:
+            fits = _fits(outline.shape, kept.shape, known)
+        if not fits:
+            raise ValueError(f"{name} has the shape {outline.shape}, which does not fit the others")
+    most = {
+        "rows": sizes.most_rows,
+        "active": sizes.most_rows,
+        "working": sizes.most_rows * max(1, sizes.columns if by_columns else 1),
+        "core": sizes.most_rows,
+        "parts": sizes.most_rows,
+        "last": max(2, 4 * sizes.columns),
+    }
+    for name, (size,) in ((name, known[name]) for name in most if name in known):
+        if size > most[name]:
+            raise ValueError(f"there are {size} of {name}, and there can be {most[name]}")
+    if table is ROW_STATE and not known["active"][0] and known["working"][0] and not by_columns:
+        raise ValueError("there is a working set, but no row is active")
+
+
+def _is_by_columns(outlines: Mapping[str, Outline], sizes: Sizes) -> bool:
+    """Whether the working set is of single variables of functions of their own."""
+    if not sizes.columns or "working" not in outlines:
+        return False
+    return outlines["working"].shape != (0,) and len(outlines["working_alpha"].shape) == 1
+
+
+def _fits(
+    shape: tuple[int, ...], names: tuple[str, ...], known: dict[str, tuple[int, ...]]
+) -> bool:
+    """Whether a shape is that of some sizes; those that were not known are then."""
+    rest = shape
+    for name in names:
+        if name not in known:
+            if not rest:
+                return False
+            known[name] = rest[:1]
+        size = known[name]
+        if rest[: len(size)] != size:
+            return False
+        rest = rest[len(size) :]
+    return not rest
+
+
+def check_ranges(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], sizes: Sizes) -> None:
+    """Check what arrays hold whose outline is right.
+
+    Raises
+    ------
+    ValueError
+        Saying what is wrong.
+    """
+    is_search = values["phase"] == Phase.SEARCH
+    table = SEARCH_STATE if is_search else ROW_STATE
+    limits: dict[str, int] = {}
+    if not is_search:
+        n_rows, n_active = len(arrays["alpha"]), len(arrays["active"])
+        by_columns = arrays["working_alpha"].ndim < arrays["active_alpha"].ndim
+        places = n_active
+        if by_columns and len(arrays["working"]):
+            places = sizes.columns * (n_active or n_rows)
+        limits = {"scope": values["scope"], "places": places}
+        scope, phase = values["scope"], values["phase"]
+        if scope > n_rows or values["rows_done"] > n_rows:
+            raise ValueError(f"scope or rows_done is more than the {n_rows} rows there are")
+        if (phase == Phase.GROW and scope == n_rows) or (values.get("n_sweeps") and scope < n_rows):
+            raise ValueError(f"phase and n_sweeps do not fit a scope of {scope} of {n_rows} rows")
+    for name, kept in table.items():
+        array = arrays[name]
+        if (
+            kept.dtype == REALS
+            and not -LARGEST < array.min(initial=0) <= array.max(initial=0) < LARGEST
+        ):
+            raise ValueError(f"{name} has values that are not finite, or very large")
+        if kept.below is not None and not _ascend(array, limits[kept.below]):
+            raise ValueError(f"{name} is not ascending, or not all within 0 and {kept.below}")
+    if is_search:
+        _check_search(SearchState(**arrays), sizes)
+
+
+def _check_search(state: SearchState, sizes: Sizes) -> None:
+    """Check a core set: its rows differ, weights add up to 1, and parts to all points."""
+    core, weights = state.core, state.weights
+    if not _ascend(np.sort(core), sizes.most_rows):
+        raise ValueError("core has a row twice, or one that is not there")
+    if (state.parts <= 0).any() or int(state.parts.sum()) != len(core):
+        raise ValueError("parts do not add up to the points of the core set")
+    if (weights < 0).any() or (len(core) and not math.isclose(weights.sum(), 1.0, rel_tol=1e-6)):
+        raise ValueError("weights are not all >= 0, or do not add up to 1")
+
+
+def _ascend(indices: NDArray[np.int64], below: int) -> bool:
+    """Whether indices are within 0 and `below`, each greater than the one before."""
+    if not len(indices):
+        return True
+    return bool(indices[0] >= 0 and indices[-1] < below and (indices[1:] > indices[:-1]).all())
+
+
+_KINDS = get_type_hints(Counters)
+"""What each counter is."""
+
+
+def check_counters(values: dict[str, Any], most_rows: int) -> None:
+    """Check the kinds and ranges of counters.
+
+    Raises
+    ------
+    ValueError
+        Naming the counter.
+    """
+    if unknown := values.keys() - _KINDS.keys():
+        raise ValueError(f"there is no counter {sorted(unknown)[0]!r}")
+    if missing := {"phase", "scope", "rows_done", "random_state"} - values.keys():
+        raise ValueError(f"there is no counter {sorted(missing)[0]!r}")
+    for name, kind in _KINDS.items():
+        if name in values and not _is_kind(name, values[name], kind):
+            raise ValueError(f"the counter {name} is {str(values[name])[:40]!r}")
+    scope = values["scope"]
+    if values["phase"] == Phase.SEARCH:
+        return
+    if not 0 < scope <= most_rows or values["rows_done"] > most_rows:
+        raise ValueError(f"the scope of {scope} rows is not one of up to {most_rows}")
+    if not _is_random_state(values["random_state"]):
+        raise ValueError("random_state is none of a generator's")
+
+
+def _is_kind(name: str, value: object, kind: object) -> bool:
+    if kind is bool:
+        return type(value) is bool
+    if kind is int:
+        return type(value) is int and 0 <= value <= MOST_COUNTED
+    if kind is float:
+        return is_number(value, signed=name in SIGNED, endless=name in ENDLESS)
+    if kind is Phase:
+        return isinstance(value, str) and value in set(Phase)
+    if name == "disk_tier":
+        return value is None or isinstance(value, str)
+    return isinstance(value, dict)
+
+
+def is_number(value: object, *, signed: bool = False, endless: bool = False) -> bool:
+    """Whether a value is a number: 0 or more unless `signed`, finite unless `endless`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if math.isnan(value) or (value < 0 and not signed):
+        return False
+    return -LARGEST < value < LARGEST or (endless and value in (math.inf, -math.inf))
+
+
+def _is_random_state(state: object) -> bool:
+    """Whether a generator takes it."""
+    generator: Any = np.random.default_rng(0).bit_generator
+    try:
+        generator.state = state
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return False
+    return True
