@@ -243,6 +243,11 @@ class DiskRows:
         """Rows on disk or on their way."""
         return 0 if self._file is None else int(np.count_nonzero(self._slots >= 0))
 
+    @property
+    def has_earlier_rows(self) -> bool:
+        """Whether the file was there before."""
+        return self._file is not None and not self._file.is_new
+
     def _leave(self) -> None:
         """Do without file and memory; a file that had no rows before is removed."""
         if self._file is not None:

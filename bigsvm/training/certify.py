@@ -5,6 +5,8 @@ recomputed there (n_SV² evaluations). By how much it was off shows what float32
 of the other rows: those that could violate by more than the tolerance after several times that much
 are recomputed as well. The slack of the rest keeps float32's rounding. Of a gap that is certain
 whatever the outputs are, so far off as some of the support rows show, these are enough.
+
+A point that is not feasible is not certified, whatever its gap.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.errors import CheckpointError
 from bigsvm.tiles import Columns
 from bigsvm.tiles.functions import weighted_rows
 
@@ -120,6 +123,7 @@ def certify(
     outputs: NDArray[np.float64],
     *,
     tol: float,
+    off: Callable[[], float] = lambda: 0.0,
     rows_at_once: int = ROWS_AT_ONCE,
     whole: int = 0,
     look: Callable[[], None] = lambda: None,
@@ -139,6 +143,9 @@ def certify(
         rows of a small problem.
     tol : float
         What the KKT gap should be.
+    off : callable
+        → by how much outputs may be off that this process has not computed, found out where not all
+        are recomputed.
     rows_at_once, whole : int
         Most rows that are gathered together, and where half of their kernel values are enough.
     look : callable
@@ -147,7 +154,17 @@ def certify(
     Returns
     -------
     Standing
+
+    Raises
+    ------
+    CheckpointError
+        The point is not feasible, which no step makes it: it has come from a checkpoint.
     """
+    if fault := dual.infeasible(alpha):
+        raise CheckpointError(
+            f"the point that was saved is no solution of this problem: {fault}; remove the "
+            "checkpoint to start over"
+        )
     with tiles.exact() as exact_tiles:
         exact = Exact(
             source, exact_tiles, gather, rows_at_once=rows_at_once, whole=whole, look=look
@@ -156,8 +173,8 @@ def certify(
         support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             # A function by itself has fewer support rows, and half of the values among them to do.
-            parts = _parts(dual, alpha, outputs)
-            corrected = [_corrected(*part, exact, tol) for part in parts]
+            parts, least_error = _parts(dual, alpha, outputs), off()
+            corrected = [_corrected(*part, exact, tol, least_error) for part in parts]
             for (_, _, own), (rows, found) in zip(parts, corrected, strict=True):
                 own[rows] = found
         else:
@@ -182,10 +199,11 @@ def _corrected(
     outputs: NDArray[np.float64],
     exact: Exact,
     tol: float,
+    least_error: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Recompute the outputs of the support rows, and of those that their errors bring in doubt.
 
-    Returns these rows, and their f.
+    Outputs are in doubt by `least_error` at least. Returns these rows, and their f.
     """
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
@@ -193,14 +211,16 @@ def _corrected(
     if dual.is_certain(alpha, outputs, tol=tol, error=0.0):
         found = exact.outputs(tried, beta)
         error = float(np.abs(found - outputs[tried]).max(initial=0.0))
-        if dual.is_certain(alpha, outputs, tol=tol, error=DOUBT * error):
+        doubt = max(DOUBT * error, least_error)
+        if dual.is_certain(alpha, outputs, tol=tol, error=doubt):
             return tried, found
     found, before = exact.outputs(support, beta), outputs[support]
     parts = (slice(a, a + PART) for a in range(0, len(found), PART))
     error = max((float(np.abs(found[p] - before[p]).max()) for p in parts), default=0.0)
     outputs[support] = found
     try:
-        doubtful = dual.doubtful(alpha, outputs, tol=tol, error=DOUBT * error)
+        doubt = max(DOUBT * error, least_error)
+        doubtful = dual.doubtful(alpha, outputs, tol=tol, error=doubt)
     finally:
         outputs[support] = before
     others = exact.outputs(doubtful, beta)

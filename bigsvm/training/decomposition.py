@@ -30,9 +30,11 @@ from bigsvm.training.all_columns import AllColumns
 from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
+from bigsvm.training.confirm import confirm
 from bigsvm.training.model_steps import ModelSteps
 from bigsvm.training.passes import Passes
 from bigsvm.training.result import StopReason
+from bigsvm.training.saved import RunContent
 from bigsvm.training.saving import Saver, resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
 from bigsvm.training.watch import Watch
@@ -59,6 +61,9 @@ MANY_STEPS, MANY_PER_ROW = 10**6, 1000
 again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
 LEAST_GAIN = 1e-4
 """Of the objective, by which it must rise for another step of all active rows together."""
+UNCONFIRMED = 0.5
+"""Of the tolerance: outputs that files of earlier processes have led to are replaced if they are
+further off than this."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -127,7 +132,7 @@ class Decomposition:
         self._at: Standing | None = None
         self._rng = np.random.default_rng(seed)
         self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
-        saved = self._saver.latest()
+        saved = self._saver.latest(RunContent(dual, source.n_rows))
         if saved is not None and saved.values["phase"] == Phase.SEARCH:
             saved = None  # it has led to `start`
         if saved is None:
@@ -151,6 +156,7 @@ class Decomposition:
             watch=self._watch, listener=listener, pause=self._pause,
         )  # fmt: skip
         self._start = start
+        self._are_own = saved is None  # the outputs
         if saved is None:
             self.count.scope = self._first_scope()
 
@@ -234,6 +240,9 @@ class Decomposition:
             if self._saver.keeps_ends:
                 self._save()
             at = self._at = self._certify()
+            if at.gap > self.tol and self._disk is not None and self._disk.is_inherited:
+                # Rows that an earlier process has left may be the reason.
+                self._disk = None
         count.judge(at)
         if count.fruitless >= PATIENCE and not examined:
             at = self._at = self._certify()
@@ -371,6 +380,7 @@ class Decomposition:
         if self._disk is None:
             return computed
         tier = self._disk.above(computed, n_variables=self.source.n_rows)
+        self._are_own &= not self._disk.is_inherited
         self.count.disk_tier = tier.decision.reason
         self.listener(events.TierChosen(tier.decision.reason))
         return tier
@@ -509,9 +519,10 @@ class Decomposition:
 
     def _certify(self, look: Callable[[], None] | None = None) -> Standing:
         """Look at the point again, in float64."""
+        look = look or self._watch.look
         # It is nearly always the end, and float64 takes twice the memory: kernel rows are let go.
         self._buffer = RowBuffer(self.plan.gram_bytes)
-        return certify(
+        at: Standing = certify(
             self.dual,
             self.source,
             self.tiles,
@@ -519,10 +530,23 @@ class Decomposition:
             self.state.alpha,
             self.state.outputs,
             tol=self.tol,
+            off=lambda: self._off(look),
             rows_at_once=max(1, self.plan.active_rows // 2),
             whole=self.plan.exact_rows,
-            look=look or self._watch.look,
+            look=look,
         )
+        self._are_own = True
+        return at
+
+    def _off(self, look: Callable[[], None]) -> float:
+        """By how much outputs may be off that files of earlier processes have led to."""
+        if self._are_own:
+            return 0.0
+        beta = self._per_output(self.state.alpha)
+        return confirm(
+            self.state.outputs, beta, self.source, self.tiles, self._rows, self.plan,
+            limit=UNCONFIRMED * self.tol, look=look,
+        )  # fmt: skip
 
     def _result(self, reason: StopReason) -> TrainingResult:
         """Return the point of the last sweep; its gap is unknown where it has got on since."""
