@@ -26,6 +26,7 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.names import gap_name
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
@@ -76,21 +77,29 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         Raises
         ------
         ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
+        KeyboardInterrupt
+            Ctrl-C. With `checkpoint` the run is saved first, within about a second; a second Ctrl-C
+            ends it at once.
         """
         source, labels, weights = self._training_data(X, y, sample_weight)
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
         del labels
-        hooks = Hooks(listener=_warn_of_labels)
-        self._adopt(
-            train_model(
-                source, last_reference.pop(), weights, self._parameters(), hooks, start=start
+        parameters = self._parameters()
+        with SavedOnInterrupt(parameters) as stop:
+            hooks = Hooks(listener=_warn_of_labels, interrupted=stop.requested)
+            model = train_model(
+                source, last_reference.pop(), weights, parameters, hooks, start=start
             )
-        )
+        self._adopt(model)
         reason = StopReason(self.stop_reason_)
         if not self.converged_ and reason is not StopReason.SAMPLED:
-            gap = "unknown" if self.gap_ is None else f"{self.gap_:.3g}"
+            gap, last = "unknown", self.certificate_.get("last_gap")
+            if self.gap_ is not None:
+                gap = f"{self.gap_:.3g}"
+            elif last is not None:
+                gap = f"{last:.3g} at the last sweep"
             tol = self.certificate_["tol"]
             warnings.warn(
                 f"training did not converge: {reason.sentence} "
