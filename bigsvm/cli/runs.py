@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import asdict, dataclass, field, replace
+import stat
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -13,9 +15,10 @@ import xxhash
 from bigsvm import __version__
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
-from bigsvm.errors import CheckpointError
+from bigsvm.cli.options import ZeroBased
+from bigsvm.errors import CheckpointError, ParameterError
 from bigsvm.estimators.names import gap_name
-from bigsvm.files import replace_synced
+from bigsvm.files import open_regular, parse_json, replace_synced
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import count, number
@@ -28,7 +31,14 @@ if TYPE_CHECKING:
     from bigsvm.report.describe import Lines
 
 FORMAT_VERSION = 2
+COUNTS = ("n_sweeps", "rows_done", "n_iter", "n_pairs", "n_finished")
+NUMBERS = ("seconds", "gap", "objective")
+"""What is shown of a saved run."""
+MOST_SHOWN = 1e300
+"""A larger number is what no sweep has found yet."""
 NAME = "run.json"
+MOST_BYTES = 1 << 24
+"""Of the record; weights of a million classes fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +80,32 @@ class Run:
             **values,
         )
 
+    def _check(self) -> None:
+        """Refuse values that no command has written; ValueError says which."""
+        from bigsvm.estimators.parameters import TrainingParameters
+
+        for name in ("source", "model", "zero_based"):
+            word = getattr(self, name)
+            if not isinstance(word, str) or not word or "\0" in word:
+                raise ValueError(f"{name} is no word")
+        if self.cache_dir is not None and (
+            not isinstance(self.cache_dir, str) or not self.cache_dir or "\0" in self.cache_dir
+        ):
+            raise ValueError("cache_dir is no path")
+        if self.zero_based not in set(ZeroBased):
+            raise ValueError(f"zero_based is none of {', '.join(ZeroBased)}")
+        if not os.path.isabs(self.model) or self.source != absolute(self.source):
+            raise ValueError("source or model is no absolute path")
+        if not isinstance(self.parameters, dict):
+            raise ValueError("parameters is no JSON object")
+        known = {one.name for one in fields(TrainingParameters)} - {"checkpoint", "cache_dir"}
+        for name, value in self.parameters.items():
+            is_weights = name == "class_weight" and isinstance(value, list)
+            if name not in known:
+                raise ValueError(f"there is no parameter {name!r}")
+            if not (all(map(_is_weight, value)) if is_weights else _is_plain(value)):
+                raise ValueError(f"the parameter {name} is none that a command has")
+
     def updated(self, given: dict[str, Any]) -> Run:
         """Build the same run with some parameters replaced."""
         fields = {name: given.pop(name) for name in ("cache_dir", "zero_based") if name in given}
@@ -87,24 +123,46 @@ class Run:
             "parameters": self.parameters,
         }
         record["xxh3"] = _digest(record)
+        path = directory / NAME
+        if path.is_symlink():
+            raise CheckpointError(
+                f"{path} is a link, and what it leads to is not replaced; remove the link"
+            )
         try:
-            replace_synced(directory / NAME, json.dumps(record, indent=1).encode() + b"\n")
+            replace_synced(path, json.dumps(record, indent=1).encode() + b"\n")
         except OSError as error:
-            raise CheckpointError(f"cannot write {directory / NAME}: {error}") from error
+            raise CheckpointError(f"cannot write {path}: {error}") from error
 
     @classmethod
-    def load(cls, directory: Path) -> Run:
+    def load(cls, directory: Path, *, own: bool = False) -> Run:
         """Read the run of a checkpoint directory.
+
+        Parameters
+        ----------
+        directory : Path
+        own : bool
+            Whether it must have been written by this user, as what it names is to be written to.
 
         Raises
         ------
         CheckpointError
-            There is none, it is damaged, or it was written by a newer version.
+            There is none, it is damaged, another user's, or was written by a newer version.
         """
         path = directory / NAME
         try:
-            record = json.loads(path.read_bytes())
+            with open_regular(path, follow_links=False) as file:
+                owner = os.fstat(file.fileno()).st_uid
+                record = parse_json(file.read(MOST_BYTES))
+            if own and owner != os.geteuid():
+                raise CheckpointError(
+                    f"{path} was written by another user (number {owner}), so what it names is not "
+                    f"written to; give the whole command with --checkpoint {directory}"
+                )
+            if not isinstance(record, dict):
+                raise ValueError("it is no JSON object")
             version = record.pop("format_version")
+            if type(version) is not int:
+                raise ValueError("format_version is no whole number")
             if version > FORMAT_VERSION:
                 raise CheckpointError(
                     f"{path} has format {version}, newer than {FORMAT_VERSION}; resume with bigsvm "
@@ -114,7 +172,9 @@ class Run:
             if version > 1 and record.pop("xxh3") != _digest({"format_version": version, **record}):
                 raise ValueError("its content does not match its hash")
             record.pop("bigsvm")
-            return cls(**record)
+            run = cls(**record)
+            run._check()
+            return run
         except FileNotFoundError:
             raise CheckpointError(
                 f"{directory} is not the checkpoint of a `bigsvm train`: it has no {NAME}"
@@ -126,6 +186,22 @@ class Run:
             ) from error
 
 
+def _is_plain(value: object) -> bool:
+    """Whether this is a value that a parameter may have in a record."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -(1 << 63) <= value < 1 << 63
+    return isinstance(value, str | float | bool | None)
+
+
+def _is_weight(pair: object) -> bool:
+    """Whether this is a label and the weight of its class."""
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(_is_plain(one) and isinstance(one, int | float) for one in pair)
+    )
+
+
 def _digest(record: dict[str, Any]) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(record, sort_keys=True).encode())
 
@@ -135,9 +211,69 @@ def absolute(source: str) -> str:
     return source if "://" in source or is_standard_input(source) else os.path.abspath(source)
 
 
-def resume_command(directory: Path, reason: StopReason | None = None) -> str:
-    """Give the command that goes on with a run; without the limit of steps that ended it."""
+def is_url(source: str) -> bool:
+    """Whether rows are read from elsewhere than this machine."""
+    return "://" in source
+
+
+def check_is_read_again(source: str) -> None:
+    """Refuse what a resumed run could not read again: standard input, pipes and devices.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if is_standard_input(source):
+        raise ParameterError(
+            "standard input cannot be read again by a resumed run; convert it to a store first"
+        )
+    mode = 0
+    with suppress(OSError):  # what is not there is refused where it is opened
+        mode = 0 if is_url(source) else os.stat(source).st_mode
+    if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ParameterError(
+            f"{source} is a pipe or a device, which cannot be read again by a resumed run; convert "
+            "it to a store first"
+        )
+
+
+def check_source(run: Run, store: str | None, directory: Path) -> None:
+    """Refuse to resume from other rows than those of the run, and to open a URL that it names.
+
+    Parameters
+    ----------
+    run : Run
+    store : str or None
+        What the command line names.
+    directory : Path
+        Where the run is saved.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if store is not None and absolute(store) != run.source:
+        raise ParameterError(
+            f"the run in {directory} was begun with {run.source}, not {store}; leave STORE out, or "
+            "give another --checkpoint"
+        )
+    if store is None and is_url(run.source):
+        raise ParameterError(
+            f"the run in {directory} reads {run.source}, which --resume does not open by itself; "
+            f"name it: {resume_command(directory, source=run.source)}"
+        )
+
+
+def resume_command(
+    directory: Path, reason: StopReason | None = None, *, source: str | None = None
+) -> str:
+    """Give the command that goes on with a run; without the limit of steps that ended it.
+
+    A `source` that is a URL is named, as no other command opens it.
+    """
     arguments = ["bigsvm", "train", "--resume", str(directory)]
+    if source is not None and is_url(source):
+        arguments.insert(2, source)
     if reason is StopReason.MAX_ITER:  # they are counted from the first start
         arguments += ["--max-iter", "-1"]
     return shlex.join(arguments)
@@ -146,43 +282,64 @@ def resume_command(directory: Path, reason: StopReason | None = None) -> str:
 def run_record(directory: Path) -> dict[str, Any]:
     """Describe a checkpoint directory: what is trained, how far it is, how to go on.
 
-    The run may be under way: nothing is locked, and the newest whole generation is described.
+    The run may be under way: nothing is locked, and the newest whole generation is described. Of a
+    run that was not begun by a command, source and model are not known.
     """
     from bigsvm.training.checkpoint import newest_manifest
 
-    run = Run.load(directory)
+    run = Run.load(directory) if os.path.lexists(directory / NAME) else None
     manifest = newest_manifest(directory)
+    if run is None and manifest is None:
+        raise CheckpointError(
+            f"{directory} has no {NAME} and no whole generation of a checkpoint; remove it to "
+            "start over"
+        )
     progress = reason = None
     if manifest is not None:
         values = manifest["values"]
         progress = {"generation": manifest["generation"]}
-        progress |= {
-            name: values.get(name)
-            for name in (
-                *("n_sweeps", "phase", "rows_done", "n_iter", "seconds", "gap", "objective"),
-                *("n_pairs", "n_finished"),
-            )
-        }
-        if 0 <= run.parameters.get("max_iter", -1) <= values["n_iter"]:
+        progress |= {name: _count_of(values, name) for name in COUNTS}
+        progress |= {name: _number_of(values, name) for name in NUMBERS}
+        progress["phase"] = values["phase"] if isinstance(values.get("phase"), str) else None
+        limit = -1 if run is None else run.parameters.get("max_iter", -1)
+        if 0 <= limit <= (progress["n_iter"] or 0):
             reason = StopReason.MAX_ITER
         progress |= {"fingerprint": manifest["fingerprint"]}
+    resume = f"fit again, with the same data and parameters and checkpoint={str(directory)!r}"
+    if run is not None:
+        resume = resume_command(directory, reason, source=run.source)
     return {
         "kind": "run",
         "path": str(directory),
-        **asdict(run),
+        **(dict.fromkeys(one.name for one in fields(Run)) if run is None else asdict(run)),
         "progress": progress,
         "bytes_on_disk": bytes_on_disk(directory),
-        "resume": resume_command(directory, reason),
+        "resume": resume,
     }
+
+
+def _count_of(values: dict[str, Any], name: str) -> int | None:
+    """Read a count that a person is shown; None where it is none."""
+    value = values.get(name)
+    return value if type(value) is int and 0 <= value < 1 << 63 else None
+
+
+def _number_of(values: dict[str, Any], name: str) -> float | None:
+    """Read a number that a person is shown; None where there is none yet."""
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -MOST_SHOWN < value < MOST_SHOWN else None
 
 
 def run_lines(directory: Path) -> Lines:
     """Describe a checkpoint directory to a person."""
     record = run_record(directory)
     progress = record["progress"]
-    parameters = ", ".join(
-        f"{name} {value}" for name, value in record["parameters"].items() if value is not None
-    )
+    chosen = record["parameters"] or {}
+    if progress is not None and not chosen:
+        chosen = progress["fingerprint"]
+    parameters = ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None)
     lines: Lines = [
         ("run", record["path"]),
         ("data", record["source"]),
@@ -192,15 +349,16 @@ def run_lines(directory: Path) -> Lines:
     if progress is None:
         lines += [("progress", "nothing saved yet")]
     else:
-        pairs, gap = None, gap_name(record["parameters"]["formulation"])
-        if progress["n_pairs"] is not None:
+        pairs, gap = None, gap_name(str(chosen.get("formulation")))
+        if progress["n_pairs"] is not None and progress["n_finished"] is not None:
             pairs = f"{count(progress['n_finished'])} of {count(progress['n_pairs'])} done"
+        seconds = progress["seconds"]
         lines += [
             ("checkpoint", f"generation {progress['generation']}"),
             ("pairs of classes", pairs),
             ("sweeps", f"{progress['n_sweeps']} complete"),
             (gap, f"{number(progress['gap'], 4)} (the best of complete sweeps)"),
             ("dual objective", number(progress["objective"], 10)),
-            ("trained for", duration(progress["seconds"])),
+            ("trained for", None if seconds is None else duration(seconds)),
         ]
     return [*lines, ("on disk", show_bytes(record["bytes_on_disk"])), ("resume", record["resume"])]

@@ -10,7 +10,7 @@ import typer
 
 from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.cli.failures import in_options, options_of
-from bigsvm.cli.inputs import is_standard_input, opened
+from bigsvm.cli.inputs import opened
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -26,7 +26,7 @@ from bigsvm.cli.options import (
     parse_seconds,
 )
 from bigsvm.cli.outputs import check_apart, check_model_path, say
-from bigsvm.cli.runs import Run, absolute, resume_command
+from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
 from bigsvm.cli.signals import Interruption
 from bigsvm.cli.training_options import (
     PARAMETERS,
@@ -43,7 +43,6 @@ from bigsvm.cli.training_options import (
     check_used,
     is_given,
 )
-from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training import events
@@ -270,32 +269,38 @@ def command(
         "zero_based": zero_based.value,
     }
     if resume is not None:
-        if store is not None or checkpoint is not None:
-            raise typer.BadParameter("--resume needs neither STORE, MODEL nor --checkpoint")
+        if model is not None or checkpoint is not None:
+            raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
         given = {
             name: values[name] for option, name in PARAMETERS.items() if is_given(context, option)
         }
-        run, checkpoint = Run.load(resume).updated(given), resume
+        run, checkpoint = Run.load(resume, own=True).updated(given), resume
+        check_source(run, store, resume)
     else:
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
         check_model_path(model)
         run = Run(source=absolute(store), model=os.path.abspath(model)).updated(values)
-        if checkpoint is not None and is_standard_input(run.source):
-            raise ParameterError(
-                "standard input cannot be read again by a resumed run; convert it to a store first"
-            )
-    check_used(context, run.parameters["formulation"])
+    if checkpoint is not None:
+        check_is_read_again(run.source)
+    check_used(context, run.parameters.get("formulation", FormulationName.C_SVC))
     told = partial(in_options, options=options_of(context.command))
-    raise typer.Exit(_train(run, checkpoint, told, json=json, quiet=quiet))
+    names_model = resume is None
+    raise typer.Exit(_train(run, checkpoint, told, names_model=names_model, json=json, quiet=quiet))
 
 
 def _train(
-    run: Run, checkpoint: Path | None, told: Callable[[str], str], *, json: bool, quiet: bool
+    run: Run,
+    checkpoint: Path | None,
+    told: Callable[[str], str],
+    *,
+    names_model: bool,
+    json: bool,
+    quiet: bool,
 ) -> int:
     """Train, write the model, say what happened; returns the exit code.
 
-    `told` writes sentences of the library in the words of the command.
+    `told` writes sentences of the library in the words of the command, which may name the model.
     """
     from bigsvm.estimators.fitting import train_model
     from bigsvm.estimators.parameters import Hooks
@@ -308,6 +313,8 @@ def _train(
     check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
     with Interruption() as interruption, Display(quiet=quiet) as display:
         show = TrainingProgress(display)
+        if path.exists() and not names_model:
+            display.line(f"{path} will be replaced when the run ends")
 
         def listener(event: events.Event) -> None:
             # Only now the checkpoint is known to belong to this run.
@@ -338,7 +345,7 @@ def _train(
         elif not trained.certificate["converged"]:
             hint = ""
             if checkpoint is not None and reason not in FINAL:
-                hint = f": {resume_command(checkpoint, reason)}"
+                hint = f": {resume_command(checkpoint, reason, source=run.source)}"
             display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))
         if parameters.calibration is not None and trained.calibration is None:
             display.warn("the model has no probabilities: they are fitted after training")

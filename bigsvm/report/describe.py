@@ -256,7 +256,10 @@ def certificate_lines(
 def _gap(certificate: Mapping[str, Any]) -> str:
     """Show the gap beside its tolerance, where a sweep over all rows has found it."""
     if certificate["gap"] is None:
-        return "not known: no sweep over all rows has ended"
+        last = certificate.get("last_gap")
+        if last is None:
+            return "not known: no sweep over all rows has ended"
+        return f"{number(last, 4)} at the last sweep (tol {certificate['tol']:g})"
     return f"{number(certificate['gap'], 4)} (tol {certificate['tol']:g})"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from bigsvm.duals.dual import Dual, Standing
@@ -67,6 +67,7 @@ def conclude(
         seconds=count.seconds,
         cpu_idle=count.cpu_idle(),
         drift=count.drift if count.rows_drawn else None,
+        last_gap=count.gap if at is None and np.isfinite(count.gap) else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
     found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])

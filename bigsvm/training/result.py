@@ -75,6 +75,9 @@ class Certificate:
     drift : float or None
         Of a sampled search: by how much rounding had moved the core set's gradient at most when it
         was computed from scratch, in units of R.
+    last_gap : float or None
+        Where the gap is None, that of the last complete sweep, if there was one; it is of an
+        earlier point.
     """
 
     converged: bool
@@ -97,6 +100,7 @@ class Certificate:
     cpu_idle: float | None = None
     disk_tier: str | None = None
     drift: float | None = None
+    last_gap: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

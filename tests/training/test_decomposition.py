@@ -529,3 +529,20 @@ def test_interrupted_it_resumes_with_the_rows_it_had(problem, tmp_path, monkeypa
         resumed = whole(X, y, checkpoint=checkpoint, **options).run()
     assert_same_bits(resumed, undisturbed)
     assert disk.tiers[-1].n_hits > 60
+
+
+def test_stopped_between_two_sweeps_it_tells_the_gap_of_the_last_one():
+    X, y = blobs()
+    swept, solved = [], []
+
+    def listener(event):
+        if isinstance(event, events.Swept):
+            swept.append(event)
+        elif isinstance(event, events.Solving) and swept:
+            solved.append(event)
+
+    limits = Limits(interrupted=lambda: bool(solved))
+    result = decomposition(X, y, C=10.0, limits=limits, listener=listener).run()
+    certificate = result.certificate
+    assert (certificate.gap, certificate.last_gap) == (None, swept[-1].gap)
+    assert decomposition(X, y).run().certificate.last_gap is None
