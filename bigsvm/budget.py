@@ -1,9 +1,8 @@
-"""What a run may use: processors, and memory, added up before it starts and refused if too much."""
+"""The memory a run may use: added up before it starts, and refused if it is too much."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
 from dataclasses import dataclass, replace
 
@@ -50,14 +49,6 @@ FEWEST_ROWS = 16
 """Kernel rows of all variables that are held at least where these are one working set."""
 SMALLEST_GRAM = 4 * 4 * 1024
 """Bytes of the four kernel rows, of 1024 variables at least, that a solver cannot do without."""
-
-
-def available_processors() -> int:
-    """Processors this process may run on; all there are where the system does not tell."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS
-        return os.cpu_count() or 1
 
 
 def parse_bytes(size: int | str, name: str = "memory") -> int:

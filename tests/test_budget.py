@@ -1,7 +1,6 @@
 """Sizes, and plans that add up."""
 
 import math
-import os
 import re
 
 import numpy as np
@@ -14,7 +13,6 @@ from bigsvm.budget import (
     GRAM_SHARE,
     GRAM_SHARE_OF_COLUMNS,
     _packed_bytes,
-    available_processors,
     parse_bytes,
     plan_training,
     show_bytes,
@@ -178,9 +176,3 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     with KernelTiles(make_kernel("linear")) as tiles:
         packed = Columns(tiles, rows, sparse_partners=True).nbytes
     assert packed <= n * (_packed_bytes(width, 8 * entries) + 16)
-
-
-def test_processors_are_counted_where_there_is_no_affinity(monkeypatch):
-    assert 1 <= available_processors() <= os.cpu_count()
-    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
-    assert available_processors() == os.cpu_count()

@@ -23,6 +23,7 @@ ORDER = (
     "calibration",
     "files",
     "allocator",
+    "processors",
     "budget",
     "kernels",
     "core",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import available_processors, parse_bytes
+from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import check_order, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
@@ -20,6 +20,7 @@ from bigsvm.cli.options import (
 from bigsvm.cli.outputs import check_image_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
+from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_json, count
 
@@ -117,7 +118,7 @@ def command(
                 trained,
                 rows.rows,
                 doubtful,
-                threads=threads or available_processors(),
+                threads=threads or default_threads(),
                 on_progress=lambda done, total: display.move(
                     "comparing rows", f"{count(done)} of {count(total)} rows", done, total
                 ),

@@ -45,7 +45,10 @@ Memory = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads", min=1, show_default="all processors", help="Threads that compute at once."
+        "--threads",
+        min=1,
+        show_default="all processors it may use",
+        help="Threads that compute at once.",
     ),
 ]
 CacheDir = Annotated[

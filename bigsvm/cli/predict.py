@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import available_processors, parse_bytes
+from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import check_order, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
@@ -24,6 +24,7 @@ from bigsvm.cli.outputs import predictions_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.files import descriptor_of, is_stream
+from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count, number
 
@@ -144,7 +145,7 @@ def command(
                 codes = trained.decide(
                     rows.rows,
                     keep=None if values is None else values.__setitem__,
-                    threads=threads or available_processors(),
+                    threads=threads or default_threads(),
                     on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
                 )
                 is_regression = trained.formulation in ("eps-svr", "nu-svr")

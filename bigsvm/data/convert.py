@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bigsvm.budget import available_processors, parse_bytes
+from bigsvm.budget import parse_bytes
 from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
 from bigsvm.data.schema import CSR, DENSE
@@ -20,6 +20,7 @@ from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.files import local_path
+from bigsvm.processors import default_threads
 
 if TYPE_CHECKING:
     from bigsvm.data.libsvm import TextCounts
@@ -142,7 +143,7 @@ def convert(
     inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     budget = memory_bytes(memory)
     _check_parameters(inputs, seed, zero_based, layout, n_features, min_features, dtype, threads)
-    threads = threads or min(2, available_processors())
+    threads = threads or min(2, default_threads())
     report = on_progress or (lambda _: None)
     share = budget // (8 * (threads + 2))
     reader = LibsvmReader(

@@ -17,7 +17,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from bigsvm.budget import available_processors
 from bigsvm.data.row_values import in_order_of
 from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
@@ -28,6 +27,7 @@ from bigsvm.estimators.names import gap_name
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
+from bigsvm.processors import count_threads
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -131,7 +131,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             formulation=self._formulation,
             seed=_seed(self.random_state),
             cache_dir=_path("cache_dir", self.cache_dir),
-            threads=None if self.n_jobs in (None, -1) else self.n_jobs,
+            threads=None if self.n_jobs is None else count_threads(self.n_jobs),
             checkpoint=_path("checkpoint", self.checkpoint),
             max_seconds=float("inf") if self.max_time is None else self.max_time,
             **{name: given[name] for name in passed},
@@ -256,7 +256,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         of_none : (0,) or (0, m) array
             What that is of no rows.
         """
-        model = self.model_
+        model, threads = self.model_, count_threads(self.n_jobs)
         if isinstance(X, str | os.PathLike | Store):
             rows = (X if isinstance(X, Store) else open_store(X)).rows
             model.check_columns(rows.n_columns, rows.first_index)
@@ -277,7 +277,6 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=_types_for(X), reset=False,
         )  # fmt: skip
-        threads = available_processors() if self.n_jobs in (None, -1) else self.n_jobs
         return evaluate(model, as_row_source(X), threads)
 
     def __sklearn_tags__(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.budget import available_processors, parse_bytes
+from bigsvm.budget import parse_bytes
 from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
@@ -19,6 +20,7 @@ from bigsvm.errors import ParameterError
 from bigsvm.estimators.names import CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
 from bigsvm.files import local_path
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.processors import default_threads
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -175,10 +177,10 @@ class TrainingParameters:
         """Whether rows are those of a kernel matrix."""
         return self.kernel == Precomputed.name or isinstance(self.kernel, Precomputed)
 
-    @property
+    @functools.cached_property
     def n_threads(self) -> int:
-        """Threads at work: as many as there are processors, if nothing else was said."""
-        return self.threads or available_processors()
+        """Threads at work: `default_threads` if nothing else was said, the same for a whole run."""
+        return self.threads or default_threads()
 
     def _check_kinds(self) -> None:
         """Refuse values that would be a TypeError somewhere below."""

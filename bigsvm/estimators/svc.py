@@ -80,8 +80,11 @@ class SVC(Classifier):
     max_time : float or None
         Limit in seconds.
     n_jobs : int or None
-        Threads; None is all processors this process may use. A lazy prediction has as many as the
-        Dask scheduler that computes it.
+        Threads. None is all processors this process may use, which affinity, a quota of control
+        groups, LOKY_MAX_CPU_COUNT, OMP_NUM_THREADS and `threadpool_limits` of OpenMP limit, and one
+        in a worker of joblib or multiprocessing. -1 is all processors of affinity, quota and
+        LOKY_MAX_CPU_COUNT, -2 all but one. A lazy prediction has as many as the Dask scheduler that
+        computes it.
     random_state : int, numpy.random.RandomState or None
         Seed of the random samples training starts from, and of the choice among more violating rows
         than a working set holds; None is 0, so that a fit is repeatable.

@@ -77,7 +77,8 @@ def _fit(pipe: Connection, peer: str, name: str, problem: dict[str, Any]) -> Non
     if given is None:
         raise SystemExit(f"no file of {name}")
     x, y = given[0], of_two(given[1])
-    more = {} if peer == OURS else {"cache_size": CACHE_MEGABYTES}
+    # This process is a child of multiprocessing, which has one thread by default.
+    more = {"n_jobs": -1} if peer == OURS else {"cache_size": CACHE_MEGABYTES}
     kind = importlib.import_module(MODULES[peer]).SVC
     tiny = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     kind(**{**problem, "C": 1.0}, **more).fit(tiny, (tiny[:, 0] > 0).astype(np.float64))
