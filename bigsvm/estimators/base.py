@@ -23,8 +23,9 @@ from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
 from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.ignored import IGNORED, warn_of_ignored
 from bigsvm.estimators.names import gap_name
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.estimators.parameters import Hooks, TrainingParameters, takes_kernel_matrix
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
 from bigsvm.processors import count_threads
@@ -51,7 +52,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     _formulation: ClassVar[str]
     _needs_y: ClassVar[bool] = True
-    _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start"})
+    _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", *IGNORED})
     """Parameters that the estimator itself uses, and training does not know."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -81,6 +82,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             Ctrl-C. With `checkpoint` the run is saved first, within about a second; a second Ctrl-C
             ends it at once.
         """
+        warn_of_ignored(type(self).__name__, self.get_params(deep=False))
         source, labels, weights = self._training_data(X, y, sample_weight)
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
@@ -281,7 +283,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == Precomputed.name
+        tags.input_tags.pairwise = takes_kernel_matrix(self.kernel)
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 

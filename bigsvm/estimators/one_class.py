@@ -72,6 +72,9 @@ class OneClassSVM(OutlierDetector):
     warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
+    shrinking, cache_size, verbose
+        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
+        its defaults cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -113,6 +116,9 @@ class OneClassSVM(OutlierDetector):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        shrinking: bool = True,
+        cache_size: float = 200,
+        verbose: bool = False,
     ) -> None:
         self.nu = nu
         self.kernel = kernel
@@ -132,6 +138,9 @@ class OneClassSVM(OutlierDetector):
         self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.shrinking = shrinking
+        self.cache_size = cache_size
+        self.verbose = verbose
 
 
 class L2OneClassSVM(OutlierDetector):

@@ -175,7 +175,7 @@ class TrainingParameters:
     @property
     def takes_kernel_matrix(self) -> bool:
         """Whether rows are those of a kernel matrix."""
-        return self.kernel == Precomputed.name or isinstance(self.kernel, Precomputed)
+        return takes_kernel_matrix(self.kernel)
 
     @functools.cached_property
     def n_threads(self) -> int:
@@ -184,6 +184,12 @@ class TrainingParameters:
 
     def _check_kinds(self) -> None:
         """Refuse values that would be a TypeError somewhere below."""
+        if callable(self.kernel):
+            raise ParameterError(
+                f"kernel is {self.kernel!r}; it must be the name of a kernel, or an instance of "
+                "bigsvm.Kernel: for a function give kernel='precomputed' and its values for all "
+                "pairs of rows, (n, n), as X"
+            )
         for name, (kinds, called) in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, kinds):
@@ -203,6 +209,11 @@ class TrainingParameters:
             if str(self.disk_cache).strip() in ("0", "0.0")
             else parse_bytes(self.disk_cache, "disk_cache")
         )
+
+
+def takes_kernel_matrix(kernel: object) -> bool:
+    """Whether rows for this kernel are those of a kernel matrix."""
+    return kernel == Precomputed.name or isinstance(kernel, Precomputed)
 
 
 def check_sampling(sampling: float | str) -> None:

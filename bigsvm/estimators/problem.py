@@ -364,9 +364,12 @@ def class_weights(
     labels = classes.tolist()
     known = set(labels)
     unknown = [label for label in given if label not in known]
-    if unknown:
+    others = [label for label in labels if label not in given]
+    # As in scikit-learn: a fold may lack a class, but then all that it has are to be named.
+    if unknown and others:
         listed = ", ".join(repr(label) for label in labels[:10]) + (", …" if k > 10 else "")
         raise ParameterError(
-            f"class_weight names {unknown[0]!r}, which is no class; the classes are [{listed}]"
+            f"class_weight names {unknown[0]!r}, which is no class, and not {others[0]!r}; the "
+            f"classes are [{listed}]: name all of them where rows of some may be missing"
         )
     return np.array([given.get(label, 1.0) for label in labels], np.float64)

@@ -88,6 +88,9 @@ class SVC(Classifier):
     random_state : int, numpy.random.RandomState or None
         Seed of the random samples training starts from, and of the choice among more violating rows
         than a working set holds; None is 0, so that a fit is repeatable.
+    shrinking, probability, cache_size, verbose
+        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
+        its defaults cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -154,6 +157,10 @@ class SVC(Classifier):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        shrinking: bool = True,
+        probability: bool | str = False,
+        cache_size: float = 200,
+        verbose: bool = False,
     ) -> None:
         self.C = C
         self.loss = loss
@@ -179,6 +186,10 @@ class SVC(Classifier):
         self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.shrinking = shrinking
+        self.probability = probability
+        self.cache_size = cache_size
+        self.verbose = verbose
 
 
 class NuSVC(Classifier):
@@ -210,6 +221,9 @@ class NuSVC(Classifier):
     working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_iter, max_time,
     n_jobs, random_state
         As `SVC` has them.
+    shrinking, probability, cache_size, verbose
+        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
+        its defaults cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -255,6 +269,10 @@ class NuSVC(Classifier):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        shrinking: bool = True,
+        probability: bool | str = False,
+        cache_size: float = 200,
+        verbose: bool = False,
     ) -> None:
         self.nu = nu
         self.kernel = kernel
@@ -279,3 +297,7 @@ class NuSVC(Classifier):
         self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.shrinking = shrinking
+        self.probability = probability
+        self.cache_size = cache_size
+        self.verbose = verbose

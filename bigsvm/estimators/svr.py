@@ -65,6 +65,9 @@ class SVR(Regressor):
     warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
+    shrinking, cache_size, verbose
+        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
+        its defaults cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -105,6 +108,9 @@ class SVR(Regressor):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        shrinking: bool = True,
+        cache_size: float = 200,
+        verbose: bool = False,
     ) -> None:
         self.C = C
         self.epsilon = epsilon
@@ -125,6 +131,9 @@ class SVR(Regressor):
         self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.shrinking = shrinking
+        self.cache_size = cache_size
+        self.verbose = verbose
 
 
 class NuSVR(Regressor):
@@ -155,6 +164,9 @@ class NuSVR(Regressor):
     warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
+    shrinking, cache_size, verbose
+        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
+        its defaults cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -197,6 +209,9 @@ class NuSVR(Regressor):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        shrinking: bool = True,
+        cache_size: float = 200,
+        verbose: bool = False,
     ) -> None:
         self.nu = nu
         self.C = C
@@ -217,6 +232,9 @@ class NuSVR(Regressor):
         self.max_time = max_time
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.shrinking = shrinking
+        self.cache_size = cache_size
+        self.verbose = verbose
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
