@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Part = TypeVar("Part")
+
+
+# A process that is forked while another thread loads compiled code would wait for that thread for
+# ever, as it does not have it. A fork therefore waits until no thread loads any.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
 
 
 class Team:
