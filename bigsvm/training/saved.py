@@ -340,8 +340,9 @@ def is_number(value: object, *, signed: bool = False, endless: bool = False) -> 
     """Whether a value is a number: 0 or more unless `signed`, finite unless `endless`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    if math.isnan(value) or (value < 0 and not signed):
+    if value < 0 and not signed:
         return False
+    # A whole number may be too large for a float, and NaN is within nothing.
     return -LARGEST < value < LARGEST or (endless and value in (math.inf, -math.inf))
 
 

@@ -179,13 +179,14 @@ COUNTERS = [
     ("phase", "sleep"), ("phase", 3), ("scope", 0), ("scope", 201), ("scope", 1.5), ("scope", True),
     ("rows_done", -1), ("rows_done", 10**6), ("rows_done", 10**400), ("n_iter", "many"),
     ("n_iter", [1]), ("gap", float("nan")), ("gap", -1.0), ("seconds", float("inf")),
-    ("seconds", 10**300), ("together", 1), ("random_state", {}), ("random_state", {"state": []}),
-    ("random_state", None), ("unheard of", 1), ("disk_tier", 1), ("sub_tol", None),
+    ("seconds", 10**400), ("objective", -(10**400)), ("together", 1), ("random_state", {}),
+    ("random_state", {"state": []}), ("random_state", None), ("unheard of", 1), ("disk_tier", 1),
+    ("sub_tol", None),
 ]  # fmt: skip
 
 
 @pytest.mark.fault("damaged-checkpoints")
-@pytest.mark.parametrize(("counter", "value"), COUNTERS)
+@pytest.mark.parametrize(("counter", "value"), COUNTERS, ids=range(len(COUNTERS)))
 def test_counters_of_other_kinds_or_ranges_are_refused(stopped, counter, value):
     folder = stopped("c-svc")
     forge(newest(folder), values={counter: value})
