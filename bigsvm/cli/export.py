@@ -59,7 +59,7 @@ def _export(model: Path, output: Path, to: Format) -> None:
 
         if trained.scaler is not None:
             beside = range_path(output)
-            check_model_path(beside)
+            check_model_path(beside, "range")
             if lies_in(beside, model):
                 raise ModelError(f"{beside} is the model itself; write to another file")
         write_libsvm_model(trained, output)

@@ -42,8 +42,14 @@ def is_text(source: str) -> bool:
     return is_standard_input(source) or "://" in source or not Path(source).is_dir()
 
 
-def load_model(path: Path) -> KernelExpansion:
+def load_model(path: Path, range_file: Path | None = None) -> KernelExpansion:
     """Read a model of ``bigsvm train``, or one of LIBSVM's.
+
+    Parameters
+    ----------
+    path : Path
+    range_file : Path or None
+        What rows are to be scaled by, of LIBSVM's models only.
 
     Raises
     ------
@@ -59,9 +65,14 @@ def load_model(path: Path) -> KernelExpansion:
     if start == LIBSVM_MODEL:
         from bigsvm.interchange.libsvm_model import read_libsvm_model
 
-        return read_libsvm_model(path)
+        return read_libsvm_model(path, range_file=range_file)
     if not _is_model(start):
         raise ModelError(f"{path} is no model, neither of `bigsvm train` nor of LIBSVM")
+    if range_file is not None:
+        raise ModelError(
+            f"{path} is a model of `bigsvm train`, which scales rows by itself if it has to; leave "
+            "--range out"
+        )
     return KernelExpansion.load(path)
 
 

@@ -21,6 +21,7 @@ _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "bigsvm": ("a model", lambda start: b'"bigsvm"' in start),
     "libsvm": ("LIBSVM's model", lambda start: start.startswith(LIBSVM_MODEL)),
     # The second field of a graph is its producer.
+    "range": ("a file of svm-scale", lambda start: start.startswith((b"x\n", b"x\r\n"))),
     "onnx": ("an ONNX graph of bigsvm's", lambda start: b"\x12\x06bigsvm" in start[:32]),
 }
 """What files are called, and how those begin that may be replaced by one of their kind."""
@@ -57,7 +58,7 @@ def check_model_path(path: Path, kind: str = "bigsvm") -> None:
     Parameters
     ----------
     path : Path
-    kind : {"bigsvm", "libsvm", "onnx"}
+    kind : {"bigsvm", "libsvm", "range", "onnx"}
         What will be written; a file of this kind is replaced.
 
     Raises
@@ -120,8 +121,14 @@ def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) ->
             raise ParameterError(f"{option} is {folder}, where the model will be; give another")
 
 
-def predictions_path(output: Path, *, source: str, model: Path) -> Path:
+def predictions_path(output: Path, inputs: Iterable[str | Path]) -> Path:
     """Where predictions go: a file, a device, a pipe, or for ``-`` standard output.
+
+    Parameters
+    ----------
+    output : Path
+    inputs : iterable of paths, URLs, or ``-``
+        What the predictions are made of.
 
     Raises
     ------
@@ -135,7 +142,7 @@ def predictions_path(output: Path, *, source: str, model: Path) -> Path:
     if is_stream(output) and not output.is_dir():
         return output
     _check_place(output, "predictions", DataError)
-    check_no_input(output, (source, model), "--output")
+    check_no_input(output, inputs, "--output")
     if sys.stdout is not None and _is_where_standard_output_goes(output):
         raise DataError(f"{output} is where standard output goes; give --output -, or another file")
     return output

@@ -77,6 +77,15 @@ def command(
             "model trained with --calibration.",
         ),
     ] = False,
+    range_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--range",
+            callback=local,
+            metavar="FILE",
+            help="Of a model of LIBSVM's: scale rows by what `svm-scale -s` wrote into this file.",
+        ),
+    ] = None,
     memory: Memory = "1GB",
     cache_dir: CacheDir = None,
     threads: Threads = None,
@@ -93,6 +102,8 @@ def command(
     threshold it may be the one of the smaller probability. The functions of many classes are those
     of pairs, (1, 2), (1, 3), …, (2, 3), …, positive for the second of them, or of one class each.
 
+    A model that `bigsvm export` wrote in LIBSVM's format scales rows by the .range file beside it.
+
     Rows are streamed: in memory are the model, some blocks of rows, and 32 bytes for each row.
     --memory bounds the conversion of LIBSVM text only, which takes at least 32 MiB.
 
@@ -108,9 +119,10 @@ def command(
     started = time.monotonic()
     check_order(store, model, "bigsvm predict STORE MODEL")
     if output is not None:
-        output = predictions_path(output, source=store, model=model)
+        beside = Path(f"{model}.range") if range_file is None else range_file
+        output = predictions_path(output, (store, model, beside))
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        trained = load_model(model)
+        trained = load_model(model, range_file)
         if probability and trained.calibration is None:
             raise ModelError(
                 f"{model} has no calibration, and so no probabilities; train it with --calibration"

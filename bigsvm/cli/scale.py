@@ -3,7 +3,7 @@
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -17,7 +17,9 @@ from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json
 
 if TYPE_CHECKING:
+    from bigsvm.data.scaler import Scaler
     from bigsvm.data.scaling import HasScaler
+    from bigsvm.interchange.range_file import Range
 
 
 class Method(StrEnum):
@@ -58,8 +60,9 @@ def command(
         typer.Option(
             "--like",
             callback=local,
-            metavar="STORE|MODEL",
-            help="Scale by the very parameters of this scaled store or model instead.",
+            metavar="STORE|MODEL|RANGE",
+            help="Scale by the very parameters of this scaled store or model instead, or by those "
+            "that `svm-scale -s` wrote into this file.",
         ),
     ] = None,
     memory: Memory = "1GB",
@@ -82,12 +85,14 @@ def command(
       bigsvm scale train.zarr scaled.zarr
       bigsvm scale train.zarr scaled.zarr --method standard
       bigsvm scale test.zarr test-scaled.zarr --like scaled.zarr
+      bigsvm scale test.zarr test-scaled.zarr --like svmguide1.range
     """
     started = time.monotonic()
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.scaling import scale_store
 
-        other = None if like is None else _scaled(like)
+        ranges = None if like is None else _range_in(like)
+        other = None if like is None or ranges is not None else _scaled(like)
         first_index = None if other is None else other.first_index
         scaler = None if other is None else other.scaler
         with (
@@ -99,9 +104,13 @@ def command(
                 display=display,
                 interruption=interruption,
                 n_features=None if scaler is None else scaler.n_columns,
+                min_features=None if ranges is None else ranges.n_columns(1),
             ) as given,
             interruption.raising(),
         ):
+            if ranges is not None:
+                first = 1 if given.first_index is None else given.first_index
+                other = _OfRange(ranges.scaler(given.rows.n_columns, first), first)
             made = scale_store(
                 given,
                 output,
@@ -122,6 +131,20 @@ def command(
         say(as_json(record))
         return
     say(as_columns([*store_lines(made), ("scaled in", f"{seconds:.1f} s")]))
+
+
+class _OfRange(NamedTuple):
+    """A scaler that a file of svm-scale says."""
+
+    scaler: "Scaler"
+    first_index: int
+
+
+def _range_in(path: Path) -> "Range | None":
+    """Read a file of svm-scale; None where it is no such file."""
+    from bigsvm.interchange.range_file import is_range_file, read_range
+
+    return read_range(path) if path.is_file() and is_range_file(path) else None
 
 
 def _scaled(path: Path) -> "HasScaler":

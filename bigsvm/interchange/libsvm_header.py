@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,24 @@ KERNEL_TYPES = {
     "linear": "linear", "polynomial": "poly", "rbf": "rbf", "sigmoid": "sigmoid",
     "precomputed": "precomputed",
 }  # fmt: skip
+NAMES = (
+    "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label",
+    "probA", "probB", "prob_density_marks", "nr_sv",
+)  # fmt: skip
+"""Lines that LIBSVM reads; it refuses any other."""
+PARAMETERS = {"degree": int, "gamma": float, "coef0": float}
+WRITTEN_OF_KERNELS = {
+    "polynomial": ("degree", "gamma", "coef0"),
+    "rbf": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+}
+"""Without them LIBSVM would compute with numbers that are not in the file."""
+SCALED_BY = "bigsvm-scaled-by"
+"""Word behind SV, before the hash of the file by which svm-scale must scale rows."""
 MOST_LINES, MOST_BYTES = 64, 1 << 27
 """A thousand classes have half a million pairs, with up to three numbers each."""
+MOST_MARK_BYTES = 4096
+"""Of a value or a mark that is a few words."""
 _MEANT = {int: "whole number", float: "number", str: "word"}
 
 
@@ -54,6 +71,8 @@ class Header:
         Support vectors of each label; none where there are two classes or fewer.
     calibration : Calibration or None
         Of two classes.
+    scaled_by : str or None
+        Hash of the file of svm-scale that the model was exported with.
     """
 
     svm_type: str
@@ -63,6 +82,7 @@ class Header:
     labels: list[int]
     counts: NDArray[np.int64]
     calibration: Calibration | None
+    scaled_by: str | None
 
 
 def read_header(file: BinaryIO, path: object) -> Header:
@@ -84,9 +104,11 @@ def read_header(file: BinaryIO, path: object) -> Header:
     try:
         kernel = make_kernel(
             KERNEL_TYPES[kernel_type],
-            gamma=lines.one("gamma", float, 1.0),
-            coef0=lines.one("coef0", float, 0.0),
-            degree=lines.one("degree", int, 3),
+            **{
+                name: lines.one(name, kind)
+                for name, kind in PARAMETERS.items()
+                if name in WRITTEN_OF_KERNELS.get(kernel_type, ())
+            },
         )
     except (ParameterError, OverflowError) as error:
         raise ModelError(f"{path}: {error}") from None
@@ -95,21 +117,24 @@ def read_header(file: BinaryIO, path: object) -> Header:
         raise ModelError(f"{path}: total_sv is {total}; it must be a number of rows")
     n_classes = lines.one("nr_class", int)
     is_classifier = svm_type in ("c_svc", "nu_svc")
-    if n_classes < 2 or (n_classes > 2 and not is_classifier):
-        raise ModelError(f"{path}: nr_class is {n_classes}; models of one class cannot be read")
+    if n_classes < 1 or (n_classes != 2 and not is_classifier):
+        raise ModelError(f"{path}: nr_class is {n_classes}, which {svm_type} cannot have")
     rho = lines.several("rho", float, n_classes * (n_classes - 1) // 2, n_classes)
     labels: list[int] = []
     calibration = None
     counts = np.empty(0, np.int64)
     if is_classifier:
         labels = lines.labels(n_classes)
-    if n_classes > 2:
+    if n_classes == 1 and total:
+        raise ModelError(f"{path}: total_sv is {total}; a model of one class has none")
+    if n_classes > 2 or (is_classifier and "nr_sv" in lines.found):
         given = lines.several("nr_sv", int, n_classes, n_classes)
         if min(given) < 0 or sum(given) != total:
             raise ModelError(f"{path}: nr_sv are not numbers of rows that are {total} together")
-        counts = np.array(given, np.int64)
+        if n_classes > 2:
+            counts = np.array(given, np.int64)
     # Of a regression they say something else.
-    elif is_classifier and {"probA", "probB"} & set(lines.found):
+    if n_classes == 2 and is_classifier and {"probA", "probB"} & set(lines.found):
         numbers = -np.array([[lines.one("probA", float)], [lines.one("probB", float)]])
         calibration = Calibration(method="sigmoid", numbers=numbers)
     return Header(
@@ -120,76 +145,101 @@ def read_header(file: BinaryIO, path: object) -> Header:
         labels=labels,
         counts=counts,
         calibration=calibration,
+        scaled_by=_scaled_by(lines.marks, path),
     )
 
 
+def _scaled_by(marks: list[str], path: object) -> str | None:
+    """Read the hash behind SV."""
+    if not marks:
+        return None
+    if len(marks) != 2 or marks[0] != SCALED_BY or not re.fullmatch("[0-9a-f]{32}", marks[1]):
+        raise ModelError(f"{path}: the line SV has text behind it that bigsvm has not written")
+    return marks[1]
+
+
 class _Lines:
-    """The words of each line, by the first of them."""
+    """The text behind the name of each line; read where it is asked for, as it may be long."""
 
     def __init__(self, file: BinaryIO, path: object) -> None:
-        self.found: dict[str, list[str]] = {}
+        self.found: dict[str, bytes] = {}
+        self.marks: list[str] = []
         self._path = path
         left = MOST_BYTES
         for number in range(1, MOST_LINES + 1):
             line = file.readline(left)
             left -= len(line)
-            words = line.decode("ascii", "replace").split()
-            if words == ["SV"]:
-                return
-            if not words or not line.endswith(b"\n"):
+            name, _, rest = line.strip().partition(b" ")
+            if not line.endswith(b"\n"):
                 raise ModelError(f"{path}:{number}: not a line of the header of a LIBSVM model")
-            self.found[words[0]] = words[1:]
+            if name == b"SV":
+                # LIBSVM skips the rest of this line.
+                self.marks = rest[:MOST_MARK_BYTES].decode("ascii", "replace").split()
+                return
+            known = name.decode("ascii", "replace")
+            if known not in NAMES:
+                raise ModelError(f"{path}:{number}: not a line of the header of a LIBSVM model")
+            if known in self.found:
+                raise ModelError(f"{path}:{number}: {known} is there twice")
+            self.found[known] = rest
         raise ModelError(f"{path}: no line SV among the first {MOST_LINES}")
 
-    def one(self, name: str, kind: Any, default: Any = None) -> Any:  # noqa: ANN401 (as `kind` makes it)
+    def one(self, name: str, kind: Any) -> Any:  # noqa: ANN401 (as `kind` makes it)
         """Value of a line with one."""
-        if name not in self.found and default is not None:
-            return default
+        text = self.found.get(name, b"missing")[:MOST_MARK_BYTES].decode("ascii", "replace").strip()
         try:
-            (word,) = self.found[name]
-            value = kind(word)
-        except (KeyError, ValueError):
+            value = _as(kind, text)
+        except ValueError:
             raise ModelError(
-                f"{self._path}: {name} is {' '.join(self.found.get(name, ['missing']))!r}; it must "
-                f"be one {_MEANT[kind]}"
+                f"{self._path}: {name} is {text!r}; it must be one {_MEANT[kind]}"
             ) from None
-        self._check_finite(name, [value])
+        self._check_finite(name, value)
         return value
 
     def several(self, name: str, kind: Any, count: int, n_classes: int) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
         """Values of a line with `count` of them."""
-        words = self.found.get(name, [])
-        if len(words) != count:
+        text = self.found.get(name, b"")
+        n_words = sum(1 for _ in re.finditer(rb"\S+", text))
+        if n_words != count:
             raise ModelError(
-                f"{self._path}: {name} has {len(words)} values; nr_class is {n_classes}, and so it "
+                f"{self._path}: {name} has {n_words} values; nr_class is {n_classes}, and so it "
                 f"must have {count}"
             )
         try:
-            values = [kind(word) for word in words]
+            values = [
+                _as(kind, word[0].decode("ascii", "replace")) for word in re.finditer(rb"\S+", text)
+            ]
         except ValueError:
             raise ModelError(
                 f"{self._path}: {name} has a value that is no {_MEANT[kind]}"
             ) from None
-        self._check_finite(name, values)
+        for value in values:
+            self._check_finite(name, value)
         return values
 
-    def _check_finite(self, name: str, values: list[Any]) -> None:
-        for value in values:
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ModelError(f"{self._path}: {name} is {value}; it must be finite")
+    def _check_finite(self, name: str, value: object) -> None:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ModelError(f"{self._path}: {name} is {value}; it must be finite")
 
     def labels(self, n_classes: int) -> list[int]:
         """Labels of the classes."""
         try:
-            labels = [int(word) for word in self.found["label"]]
-        except (KeyError, ValueError):
+            labels = self.several("label", int, n_classes, n_classes)
+        except ModelError:
             labels = []
-        if len(labels) != n_classes or len(set(labels)) != n_classes:
-            labels = []
-        if not labels or max(map(abs, labels)) >= 2**31:
-            number = "two" if n_classes == 2 else n_classes
+        if len(set(labels)) != n_classes or max(map(abs, labels)) >= 2**31:
+            number = {1: "one", 2: "two"}.get(n_classes, n_classes)
             raise ModelError(
-                f"{self._path}: label must name {number} different classes by whole numbers of 32 "
-                "bits"
+                f"{self._path}: label must name {number} different "
+                f"class{'' if n_classes == 1 else 'es'} by whole numbers of 32 bits"
             )
         return labels
+
+
+def _as(kind: Any, word: str) -> Any:  # noqa: ANN401 (as `kind` makes it)
+    """Read a word as LIBSVM would, which knows no underscores between digits."""
+    if "_" in word and kind is not str:
+        raise ValueError(word)
+    if kind is str and len(word.split()) != 1:
+        raise ValueError(word)
+    return kind(word)

@@ -19,35 +19,33 @@ import contextlib
 import math
 import os
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import xxhash
 
-from bigsvm.core.text import Problem
-from bigsvm.data.libsvm import MAX_LINE_BYTES, parse_chunk
-from bigsvm.errors import ModelError
-from bigsvm.files import local_path, part_of, write_synced
+from bigsvm.core.text import MAX_INDEX
+from bigsvm.data.scaler import Scaler
+from bigsvm.errors import DataError, ModelError
+from bigsvm.files import local_path, open_regular, part_of, write_synced
 from bigsvm.interchange.fitted import model_of
-from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SVM_TYPES, read_header
+from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SCALED_BY, SVM_TYPES, read_header
+from bigsvm.interchange.libsvm_vectors import read_vectors
+from bigsvm.interchange.range_file import read_range
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
 from bigsvm.pairs import libsvm_coefficients, pair_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
     from sklearn.base import BaseEstimator
 
-    from bigsvm.data.scaler import Scaler
     from bigsvm.interchange.libsvm_header import Header
-
-LINES_AT_ONCE, COEFFICIENTS_AT_ONCE = 4096, 1 << 17
-"""Support vectors parsed together, and coefficients of theirs."""
+    from bigsvm.interchange.range_file import Range
 
 
 def write_libsvm_model(
@@ -58,7 +56,8 @@ def write_libsvm_model(
     With its calibration if that is a sigmoid; LIBSVM has no other, and the model then goes without.
     Of many classes, votes of pairs are what LIBSVM has.
     A model that was trained on scaled rows gets a second file, `range_path(path)`: rows must be
-    scaled by ``svm-scale -r`` with that before ``svm-predict`` sees them.
+    scaled by ``svm-scale -r`` with that before ``svm-predict`` sees them. The model has the hash of
+    this file where LIBSVM skips the rest of a line, so that `read_libsvm_model` scales rows by it.
 
     Parameters
     ----------
@@ -87,10 +86,18 @@ def write_libsvm_model(
             *(f"{index}:{value:.17g}" for index, value in entries),
         ]
         body.append(" ".join(words) + " \n")
-    texts = {target: "".join([*lines, "SV\n", *body])}
+    beside, mark, texts = range_path(path), "", {}
     if model.scaler is not None:
-        # Last in and first out, so that no model is without it; both are on the disk before that.
-        texts[range_path(path)] = "".join(_ranges(model.scaler, first))
+        texts[beside] = "".join(_ranges(model.scaler, first))
+        mark = f" {SCALED_BY} {xxhash.xxh3_128_hexdigest(texts[beside].encode())}"
+    elif beside.exists():
+        raise ModelError(
+            f"{beside} would be taken for what rows are scaled by, and this model was trained on "
+            "rows that were not scaled; remove it, or give the model another name"
+        )
+    # The range is last in and first out, so that no model is without it; both are on the disk
+    # before that.
+    texts = {target: "".join([*lines, f"SV{mark}\n", *body]), **texts}
     try:
         with contextlib.ExitStack() as stack:
             for place, text in texts.items():
@@ -117,6 +124,8 @@ def _lay_out(model: KernelExpansion) -> LaidOut:
     if model.rule is not None:
         return _lay_out_pairs(model)
     order, labels, counts = np.arange(len(model.support)), [], []
+    if model.classes is not None and len(model.classes) == 1:
+        return LaidOut(order, np.empty((1, 0)), [], [_whole(model.classes[0])], [0])
     if model.classes is not None:
         first = model.coefficients > 0
         order = np.argsort(~first, kind="stable")
@@ -195,11 +204,16 @@ def _whole(label: float | str) -> int:
 
 
 def read_libsvm_model(
-    path: str | os.PathLike[str], *, n_features: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    n_features: int | None = None,
+    range_file: str | os.PathLike[str] | None = None,
 ) -> KernelExpansion:
     """Read a model of LIBSVM's programs; nothing in it is trusted.
 
-    Probabilities of more than two classes are left out, as there is no such calibration here.
+    Probabilities of more than two classes are left out, as there is no such calibration here. A
+    model of one class (``nr_class 1``) has no functions in LIBSVM, which predicts its label for
+    all rows; here it has one whose value is 0.
 
     Parameters
     ----------
@@ -207,21 +221,26 @@ def read_libsvm_model(
     n_features : int, optional
         Columns of the training data, at least the largest index of a support vector, or for a
         kernel matrix its largest number, which is taken if it is not given.
+    range_file : path, optional
+        What ``svm-scale -s`` has written: the model then scales rows by it. That of a model which
+        `write_libsvm_model` has written is found beside it.
 
     Raises
     ------
     ModelError
-        The place, and what is wrong there.
+        The place, and what is wrong there; or it is not known whether rows are to be scaled.
     """
     try:
-        with local_path(path, "path").open("rb") as file:
+        with open_regular(local_path(path, "path"), follow_links=True) as file:
             header = read_header(file, path)
-            rows, coefficients = _read_vectors(file, path, header)
+            rows, coefficients = read_vectors(file, path, header)
     except OSError as error:
-        raise ModelError(f"cannot read the model {path}: {error}") from error
+        raise ModelError(f"cannot read the model {path}: {error.strerror}") from error
+    scaling = _range_of(path, header, range_file)
     kernel = header.kernel
     of_matrix = isinstance(kernel, Precomputed)
-    if of_matrix and not (rows.nnz == len(coefficients) and (rows.indices == 0).all()):
+    numbered = rows.nnz == len(coefficients) and not rows.indices.any()
+    if of_matrix and not (numbered and ((rows.data >= 1) & (rows.data <= MAX_INDEX)).all()):
         raise ModelError(f"{path}: a support vector is not a number, 0:1 or more")
     largest = int(rows.data.max(initial=0) if of_matrix else rows.indices.max(initial=0))
     starts_at = 0 if rows.nnz and rows.indices.min() == 0 else 1
@@ -230,6 +249,10 @@ def read_libsvm_model(
             f"{path}: a support vector has index {largest}; n_features is {n_features}"
         )
     width = max(largest + 1 - starts_at, n_features or 1)
+    scaler = None
+    if scaling is not None:
+        width = max(width, scaling.n_columns(starts_at))
+        scaler = scaling.scaler(width, starts_at)
     if of_matrix:
         width = max(largest, n_features or 1) + 1
     vectors = sp.csr_matrix(
@@ -246,13 +269,52 @@ def read_libsvm_model(
         centre=centre,
         support=np.arange(len(coefficients)),
         formulation=SVM_TYPES[header.svm_type],
+        scaler=scaler,
         calibration=header.calibration,
-        provenance={"bigsvm": None, "read from": "libsvm", "first_index": starts_at},
+        provenance={
+            "bigsvm": None,
+            "read from": "libsvm",
+            "first_index": starts_at if rows.nnz else None,
+        },
     )
+
+
+def _range_of(
+    path: str | os.PathLike[str], header: Header, given: str | os.PathLike[str] | None
+) -> Range | None:
+    """Read what rows are to be scaled by: what is given, or what the model was exported with."""
+    beside = range_path(path)
+    if given is None and header.scaled_by is None:
+        if beside.exists():
+            raise ModelError(
+                f"{path} does not say whether rows are to be scaled by {beside}; name that file "
+                "(range_file) if they are, or move it away if they are scaled already"
+            )
+        return None
+    if given is None and not beside.exists():
+        raise ModelError(
+            f"{path} is a model of rows scaled by {beside.name}, which is not beside it; put it "
+            "there, or name it (range_file)"
+        )
+    try:
+        found = read_range(beside if given is None else given)
+    except DataError as error:
+        raise ModelError(str(error)) from error
+    if header.scaled_by not in (None, found.digest):
+        raise ModelError(
+            f"{found.path} is not the file that {path} was exported with; export both again"
+        )
+    return found
 
 
 def _functions(header: Header, coefficients: NDArray[np.float64]) -> dict[str, Any]:
     """Coefficients, intercept and classes as a model has them."""
+    if len(header.labels) == 1:
+        return {
+            "coefficients": np.empty(0),
+            "intercept": 0.0,
+            "classes": [float(header.labels[0])],
+        }
     if len(header.labels) <= 2:
         return {
             "coefficients": coefficients[:, 0],
@@ -288,64 +350,13 @@ def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
         shape=(vectors.shape[0], vectors.shape[1] + more),
     )
     centre = None if model.centre is None else np.pad(model.centre, (0, more))
-    return replace(model, support_vectors=vectors, centre=centre)
-
-
-def _read_vectors(
-    file: BinaryIO, path: object, header: Header
-) -> tuple[sp.csr_matrix, NDArray[np.float64]]:
-    """Read the support vectors: indices as written, and their coefficients, (n, k - 1)."""
-    parts: list[sp.csr_matrix] = []
-    n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv
-    coefficients = [np.empty((0, n_coefficients))]
-    at_once = max(1, min(LINES_AT_ONCE, COEFFICIENTS_AT_ONCE // n_coefficients))
-    done = 0
-    while lines := list(islice(iter(lambda: file.readline(MAX_LINE_BYTES), b""), at_once)):
-        leading, lines = _split_off(lines, n_coefficients - 1)
-        text = b"".join(lines)
-        chunk = parse_chunk(
-            text if text.endswith(b"\n") else text + b"\n",
-            dtype=np.dtype(np.float64), smallest_index=0, strict=False,
-        )  # fmt: skip
-        rows = chunk.rows
-        wrong = None
-        if chunk.problem is not Problem.NONE:
-            wrong = chunk.text.count(b"\n", 0, chunk.offset)
-        elif n_coefficients > 1 and not (
-            len(rows.labels) == len(leading) and np.isfinite(leading).all()
-        ):
-            wrong = int(np.argmin(np.isfinite(leading).all(axis=1)))
-        if wrong is not None:
-            what = "coefficient" if n_coefficients == 1 else f"{n_coefficients} coefficients"
-            raise ModelError(
-                f"{path}: support vector {done + wrong + 1} is no {what} and its entries"
-            )
-        done += len(rows.labels)
-        if done > count:
-            raise ModelError(f"{path}: more support vectors than total_sv, {count}")
-        coefficients.append(np.column_stack([leading[: len(rows.labels)], rows.labels]))
-        parts.append(
-            sp.csr_matrix(
-                (rows.values, rows.indices, rows.indptr), shape=(len(rows.labels), 2**31 - 1)
-            )
+    scaler = model.scaler
+    if scaler is not None:
+        # As svm-scale does with columns that are not in its file.
+        pads = np.zeros(more)
+        scaler = Scaler(
+            scaler.method,
+            np.concatenate([scaler.offset, pads]),
+            np.concatenate([scaler.factor, pads]),
         )
-    if done < count:
-        raise ModelError(f"{path}: {done} support vectors instead of {count}; it may be cut off")
-    vectors = sp.vstack(parts, format="csr") if parts else sp.csr_matrix((0, 1))
-    return vectors, np.concatenate(coefficients)
-
-
-def _split_off(lines: list[bytes], count: int) -> tuple[NDArray[np.float64], list[bytes]]:
-    """Split the first `count` numbers off each line, NaN where there are none, and give the rest.
-
-    The last coefficient stays, as LIBSVM's text of data has one number in front of the entries.
-    """
-    if count == 0:
-        return np.empty((len(lines), 0)), lines
-    parted = [words for line in lines if (words := line.split(None, count))]
-    leading = np.full((len(parted), count), np.nan)
-    for row, words in enumerate(parted):
-        if len(words) > count:
-            with contextlib.suppress(ValueError):
-                leading[row] = [float(word) for word in words[:count]]
-    return leading, [words[count] if len(words) > count else b"\n" for words in parted]
+    return replace(model, support_vectors=vectors, centre=centre, scaler=scaler)

@@ -54,6 +54,8 @@ def to_scikit_learn(
     name = model.kind
     if model.kernel.name not in KERNELS or name not in KINDS:
         raise ModelError(f"scikit-learn has no {name} with the kernel {model.kernel.name}")
+    if model.classes is not None and len(model.classes) == 1:
+        raise ModelError("scikit-learn has no SVM of one class only")
     described = model.kernel.describe()
     parameters = {k: described[k] for k in ("gamma", "coef0", "degree") if k in described}
     estimator = getattr(svm, KINDS[name])(kernel=described["name"], **parameters)

@@ -52,9 +52,11 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     classes = _classes(header["classes"])
     if (classes is None) != (formulation in _WITHOUT_CLASSES):
         raise ValueError(f"classes do not belong to the formulation {formulation}")
-    if rule is None and classes is not None and len(classes) != 2:
-        raise ValueError(f"it has {len(classes)} classes and no rule for them")
     support = _vector(tensors, "support", np.int64)
+    # LIBSVM's model of rows of one class, which has no function.
+    is_constant = len(support) == 0 and classes is not None and len(classes) == 1
+    if rule is None and classes is not None and len(classes) != 2 and not is_constant:
+        raise ValueError(f"it has {len(classes)} classes and no rule for them")
     n, d = len(support), header["n_features"]
     if not is_count(d) or not 1 <= d <= MOST_COLUMNS:
         raise ValueError(f"it has {d!r} columns")
@@ -66,6 +68,8 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     if provenance.get("read from") == "libsvm" and not sp.issparse(vectors):
         raise ValueError("LIBSVM's support vectors are not sparse")
     intercepts = _vector(tensors, "intercepts", np.float64)
+    if is_constant and intercepts.any():
+        raise ValueError("it has one class and an intercept")
     if rule is None and len(intercepts) != 1:
         raise ValueError(f"it has {len(intercepts)} intercepts and no rule for them")
     shape = (n,) if rule is None else (n, len(intercepts))
@@ -97,10 +101,10 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
 
 
 def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
-    """Labels: numbers, words or truth values, at least two, all different; or None."""
+    """Labels: numbers, words or truth values, all different; or None."""
     if found is None:
         return None
-    if not isinstance(found, list) or len(found) < 2:
+    if not isinstance(found, list) or not found:
         raise ValueError("classes are not a list of labels")
     kinds = {type(label) for label in found}
     if kinds - {int, float} and kinds not in ({str}, {bool}):

@@ -71,8 +71,8 @@ class KernelExpansion:
         Rows of the training data that the support vectors were.
     classes : list of numbers or of str, or None
         The labels that a negative and a positive decision value stand for, or those of many
-        classes; None where decision values are what is predicted, or say how much a row is like
-        the others.
+        classes; a single one where LIBSVM has seen no other, and all decision values are 0. None
+        where decision values are what is predicted, or say how much a row is like the others.
     formulation : str
         As `bigsvm.duals.formulations` names it.
     rule : str or None

@@ -174,6 +174,8 @@ def classes_text(model: KernelExpansion) -> str | None:
     classes = model.classes
     if classes is None:
         return None
+    if len(classes) == 1:
+        return f"{label_text(classes[0])} only"
     if model.rule is None:
         return f"{label_text(classes[0])} (negative), {label_text(classes[1])} (positive)"
     more = len(classes) - _SHOWN_LABELS

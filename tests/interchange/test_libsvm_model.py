@@ -1,6 +1,8 @@
 import dataclasses
+import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
+from bigsvm.interchange.sklearn_estimator import to_scikit_learn
 
 from .kinds import KINDS
 
@@ -72,8 +75,16 @@ def test_a_model_of_libsvm_decides_for_its_first_label(tmp_path):
         ("gamma 0.5", "gamma nan", "gamma is nan"),
         ("gamma 0.5", "gamma", "gamma is ''"),
         ("nr_class 2", "nr_class 3", "nr_class is 3"),
-        ("total_sv 2", "total_sv 3", "2 support vectors instead of 3"),
-        ("total_sv 2", "total_sv 1", "more support vectors than total_sv"),
+        ("total_sv 2", "total_sv 3", "nr_sv are not numbers of rows that are 3 together"),
+        ("-1 2:-2\n", "", "1 support vectors instead of 2"),
+        ("SV\n", "SV\n1 1:1\n", "more support vectors than total_sv"),
+        ("gamma 0.5\n", "", "gamma is 'missing'"),
+        ("gamma 0.5", "gamma 0.5\ngamma 2", ":4: gamma is there twice"),
+        ("gamma 0.5", "gamma 0_5", "gamma is '0_5'"),
+        ("gamma 0.5", "gamma 0.5\nscaled 1", ":4: not a line of the header"),
+        ("SV\n", "SV bigsvm-scaled-by 0\n", "text behind it that bigsvm has not written"),
+        ("1 1:0.5", "1 # 1:0.5", "support vector 1"),
+        ("1 1:0.5", "1 qid:3 1:0.5", "support vector 1"),
         ("total_sv 2", "total_sv -1", "total_sv is -1"),
         ("total_sv 2", "total_sv x", "total_sv is 'x'"),
         ("label 1 -1", "label 1 -1 1", "two different classes"),
@@ -97,6 +108,114 @@ def test_damage_is_named(tmp_path, old, new, message):
     assert old in WHOLE
     with pytest.raises(ModelError, match=message):
         read_libsvm_model(written(tmp_path, WHOLE.replace(old, new, 1)))
+
+
+@pytest.mark.fault("truncation")
+@pytest.mark.parametrize("size", range(len(WHOLE)))
+def test_a_model_that_ends_earlier_is_refused(size, tmp_path):
+    """Within its last line too, where a shorter number would be another number."""
+    with pytest.raises(ModelError):
+        read_libsvm_model(written(tmp_path, WHOLE[:size]))
+
+
+@pytest.mark.fault("truncation")
+def test_the_end_is_told(tmp_path):
+    with pytest.raises(ModelError, match="no newline at the end; the file may be cut off"):
+        read_libsvm_model(written(tmp_path, WHOLE[:-1]))
+    assert len(read_libsvm_model(written(tmp_path, WHOLE + "\n")).support) == 2
+
+
+@pytest.mark.fault("bombs")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("nr_class 2", "nr_class 2147483647"),
+        ("nr_class 2", "nr_class 99999999999999999999"),
+        ("total_sv 2", "total_sv 2147483647"),
+        ("nr_sv 1 1", "nr_sv 2147483647 2147483647"),
+        ("rho -0.25", "rho " + "0 " * 100_000),
+        ("1 1:0.5", "1 2147483647:0.5"),
+    ],
+)
+def test_sizes_that_the_file_has_not_take_no_memory(old, new, tmp_path):
+    path = written(tmp_path, WHOLE.replace(old, new))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelError):
+            read_libsvm_model(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.fault("links-and-pipes")
+def test_a_pipe_is_no_model(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelError, match="Not a regular file"):
+        read_libsvm_model(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(written(tmp_path, WHOLE))
+    assert len(read_libsvm_model(tmp_path / "link").support) == 2
+
+
+CONSTANT = """svm_type c_svc
+kernel_type rbf
+gamma 0.5
+nr_class 1
+total_sv 0
+rho
+label 7
+nr_sv 0
+SV
+"""
+"""What LIBSVM writes where all rows have the label 7."""
+
+
+@pytest.mark.fault("text")
+@pytest.mark.parametrize("text", [CONSTANT, CONSTANT.replace("nr_sv", "probA\nprobB\nnr_sv")])
+def test_a_model_of_one_class_predicts_it_for_all_rows(text, tmp_path):
+    path = written(tmp_path, text)
+    model = read_libsvm_model(path)
+    rows = np.random.default_rng(0).normal(size=(5, 1))
+    assert model.classes == [7]
+    np.testing.assert_array_equal(model.decide(rows), np.zeros(5))
+    model.save(tmp_path / "saved")
+    (tmp_path / "rows").write_text("7 1:2 5:1\n3 2:2\n")
+    for one in (path, tmp_path / "saved"):
+        assert "7 only" in run_here("info", one).stdout
+        run_here("predict", tmp_path / "rows", one, "-o", tmp_path / "predicted")
+        assert (tmp_path / "predicted").read_text() == "7\n7\n"
+    write_libsvm_model(model, tmp_path / "again")
+    assert (tmp_path / "again").read_text() == CONSTANT.replace("rho\n", "rho \n")
+    with pytest.raises(ModelError, match="no SVM of one class only"):
+        to_scikit_learn(model)
+
+
+@pytest.mark.fault("text")
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("total_sv 0", "total_sv 1", "a model of one class has none"),
+        ("label 7", "label 7 8", "label must name one different class"),
+        ("rho", "rho 0.5", "rho has 1 values; nr_class is 1, and so it must have 0"),
+        ("nr_class 1", "nr_class 0", "nr_class is 0, which c_svc cannot have"),
+        ("c_svc", "nu_svr", "nr_class is 1, which nu_svr cannot have"),
+        ("SV\n", "SV\n1 1:1\n", "more support vectors than total_sv, 0"),
+    ],
+)
+def test_damage_of_a_model_of_one_class_is_named(old, new, message, tmp_path):
+    with pytest.raises(ModelError, match=message):
+        read_libsvm_model(written(tmp_path, CONSTANT.replace(old, new)))
+
+
+def test_libsvm_writes_and_reads_models_of_one_class(tmp_path):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    theirs = svmutil.svm_train([7, 7], [{1: 1.0}, {1: 2.0}], "-q -g 0.5")
+    svmutil.svm_save_model(str(tmp_path / "theirs"), theirs)
+    model = read_libsvm_model(tmp_path / "theirs")
+    assert model.classes == [7]
+    write_libsvm_model(model, tmp_path / "ours")
+    again = svmutil.svm_load_model(str(tmp_path / "ours"))
+    assert svmutil.svm_predict([0], [{1: 1.0}], again, "-q")[0] == [7]
 
 
 def test_a_probability_of_libsvm_is_that_of_its_first_label(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 
 import bigsvm
 from bigsvm.errors import DataError, ParameterError
@@ -12,7 +13,14 @@ from bigsvm.interchange import read_libsvm_model, to_onnx, to_scikit_learn, writ
 from bigsvm.models import KernelExpansion
 
 N_COLUMNS = 4
-SOURCES = {"dense": np.asarray, "sparse": sp.csr_array}
+UNITS = np.array([1e-3, 1, 50, 1e4])
+"""Of columns that mean nothing to a kernel before they are scaled."""
+SOURCES = {
+    "dense": np.asarray,
+    "sparse": sp.csr_array,
+    "scaled": np.asarray,
+    "scaled sparse": sp.csr_array,
+}
 CASES = [
     (source, k, calibration)
     for source in SOURCES
@@ -30,13 +38,19 @@ def data(k):
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(map(str, case)))
-def fitted(request):
+def fitted(request, tmp_path_factory):
     """A fitted estimator, and rows to predict in the form that it was fitted on."""
     source, k, calibration = request.param
     X, y, rows = data(k)
     parameters = {} if calibration is None else {"calibration": calibration}
     estimator = bigsvm.SVC(C=2, gamma=0.05, decision_function_shape="ovo", **parameters)
-    return estimator.fit(SOURCES[source](X), y), SOURCES[source](rows)
+    if not source.startswith("scaled"):
+        return estimator.fit(SOURCES[source](X), y), SOURCES[source](rows)
+    folder, sparse = tmp_path_factory.mktemp("stores"), source == "scaled sparse"
+    X, rows = X * UNITS, rows * UNITS
+    bigsvm.write_store(folder / "s", X, y, layout="sparse" if sparse else "dense")
+    bigsvm.scale_store(folder / "s", folder / "t", method="maxabs" if sparse else "minmax")
+    return estimator.set_params(gamma=1).fit(folder / "t"), SOURCES[source](rows)
 
 
 @pytest.fixture(params=["estimator", "saved"])
@@ -91,7 +105,8 @@ def test_scikit_learn(form, fitted):
     estimator, rows = fitted
     exported = to_scikit_learn(form)
     np.testing.assert_array_equal(exported.predict(rows), estimator.predict(rows))
-    exported.set_params(decision_function_shape="ovo")
+    last = exported[-1] if isinstance(exported, Pipeline) else exported
+    last.set_params(decision_function_shape="ovo")
     np.testing.assert_allclose(
         exported.decision_function(rows), estimator.decision_function(rows), rtol=1e-9, atol=1e-9
     )

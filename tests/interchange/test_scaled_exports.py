@@ -13,7 +13,6 @@ from sklearn.pipeline import Pipeline
 
 import bigsvm
 from bigsvm.data.scaler import METHODS, Scaler
-from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError
 from bigsvm.interchange import read_libsvm_model, to_onnx, to_scikit_learn, write_libsvm_model
 from bigsvm.interchange.libsvm_model import range_path
@@ -102,8 +101,9 @@ def test_libsvm_gets_a_range_file_that_scales_the_same(scaled, tmp_path):
     np.testing.assert_allclose(rows, fitted.model_.scaler.apply(X), rtol=1e-9, atol=1e-9)
     assert not rows[:, CONSTANT].any()
     model = read_libsvm_model(tmp_path / "m", n_features=6)
-    values = model.decision_function(as_row_source(rows))
-    np.testing.assert_allclose(values, fitted.decision_function(X), atol=1e-8)
+    for one, given in ((model, X), (replace(model, scaler=None), rows)):
+        values = one.decision_function(given)
+        np.testing.assert_allclose(values, fitted.decision_function(X), atol=1e-8)
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -1,0 +1,176 @@
+"""svm-scale's parameters: the smallest and largest value of columns, and what they become.
+
+    x
+    lower upper
+    index minimum maximum        for each column that is not constant, indices ascending
+
+``svm-scale -s`` writes such a file and ``svm-scale -r`` reads it. Columns that are not listed
+become 0.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import xxhash
+
+from bigsvm.core.text import MAX_INDEX
+from bigsvm.data.scaler import Scaler, choose_scaler
+from bigsvm.data.statistics import Statistics
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.files import local_path, open_regular
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+STARTS = (b"x\n", b"y\n", b"x\r\n", b"y\r\n")
+"""How these files begin."""
+_MOST_LINE_BYTES = 4096
+"""Three numbers take a hundred."""
+_MOST_COLUMNS = 1 << 26
+"""A scaler has two numbers for each column, a gigabyte for these."""
+
+
+class Range(NamedTuple):
+    """What a file of svm-scale says.
+
+    Attributes
+    ----------
+    path : Path
+    lower, upper : float
+        What the smallest and the largest value of a column become.
+    indices : (m,) int64
+        Columns as LIBSVM's text numbers them.
+    low, high : (m,) float64
+        The smallest and the largest value of these.
+    digest : str
+        Hash of the file.
+    """
+
+    path: Path
+    lower: float
+    upper: float
+    indices: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    digest: str
+
+    def n_columns(self, first_index: int) -> int:
+        """Columns up to the last that is listed, where column 0 has the index `first_index`."""
+        return int(self.indices.max(initial=first_index - 1)) - first_index + 1
+
+    def scaler(self, n_columns: int, first_index: int) -> Scaler:
+        """Make the scaler of rows with these columns.
+
+        Parameters
+        ----------
+        n_columns : int
+        first_index : int
+            Index of column 0.
+
+        Raises
+        ------
+        DataError
+            A column that is listed is not there; there are too many.
+        """
+        if self.n_columns(first_index) > n_columns or self.indices.min(initial=2**31) < first_index:
+            raise DataError(
+                f"{self.path}: the indices {self.indices[0]} to {self.indices[-1]} are scaled, but "
+                f"the rows have the indices {first_index} to {first_index + n_columns - 1}; give "
+                f"rows with these columns (--features {self.n_columns(first_index)})"
+            )
+        if n_columns > _MOST_COLUMNS:
+            raise DataError(
+                f"{self.path}: {n_columns} columns cannot be scaled; scale the text by svm-scale"
+            )
+        low, high = np.zeros(n_columns), np.zeros(n_columns)
+        places = self.indices - first_index
+        low[places], high[places] = self.low, self.high
+        limits = Statistics(low, high, low, low)
+        try:
+            return choose_scaler(limits, "minmax", lower=self.lower, upper=self.upper)
+        except (DataError, ParameterError) as error:
+            raise DataError(f"{self.path}: {error}") from None
+
+
+def is_range_file(path: Path) -> bool:
+    """Whether a file begins as svm-scale's do."""
+    with open_regular(path, follow_links=True) as file:
+        return file.read(3).startswith(STARTS)
+
+
+def read_range(path: str | os.PathLike[str]) -> Range:
+    """Read a file of svm-scale; nothing in it is trusted.
+
+    Raises
+    ------
+    DataError
+        The line, and what is wrong there; or it scales targets too, cannot be read, or is cut off.
+    """
+    place = local_path(path, "range_file")
+    try:
+        with open_regular(place, follow_links=True) as file:
+            return _read(file, place)
+    except OSError as error:
+        raise DataError(f"cannot read {place}: {error.strerror}; check the path") from error
+
+
+def _read(file: BinaryIO, path: Path) -> Range:
+    hasher = xxhash.xxh3_128()
+    indices, low, high = array("q"), array("d"), array("d")
+    limits: tuple[float, ...] = ()
+    number = 0
+    while line := file.readline(_MOST_LINE_BYTES):
+        number += 1
+        hasher.update(line)
+        if not line.endswith(b"\n"):
+            raise DataError(f"{path}:{number}: no newline at the end; the file may be cut off")
+        words = line.split()
+        if number == 1 and words == [b"y"]:
+            raise DataError(
+                f"{path}: scales targets too (svm-scale -y), which bigsvm does not; scale the text "
+                "by svm-scale"
+            )
+        if number == 1 and words != [b"x"]:
+            raise DataError(f"{path}: does not begin with x, as the files of svm-scale do")
+        if number == 2:
+            limits = _numbers(path, number, words, 2)
+            if not limits[0] < limits[1]:
+                raise DataError(f"{path}:{number}: {limits[0]:g} is not below {limits[1]:g}")
+        if number > 2:
+            index, smallest, largest = _numbers(path, number, words, 3)
+            last = indices[-1] if indices else -1
+            if not (words[0].isdigit() and last < index <= MAX_INDEX):
+                raise DataError(
+                    f"{path}:{number}: the index must be a whole number above {last}, "
+                    f"{MAX_INDEX} at most"
+                )
+            if not smallest < largest:
+                raise DataError(f"{path}:{number}: {smallest:g} is not below {largest:g}")
+            indices.append(int(index))
+            low.append(smallest)
+            high.append(largest)
+    if number < 2:
+        raise DataError(f"{path}: has no limits in line 2; the file may be cut off")
+    return Range(
+        path, limits[0], limits[1], np.array(indices, np.int64), np.array(low), np.array(high),
+        hasher.hexdigest(),
+    )  # fmt: skip
+
+
+def _numbers(path: Path, line: int, words: list[bytes], count: int) -> tuple[float, ...]:
+    """Read finite numbers."""
+    try:
+        numbers = tuple(float(word) for word in words if b"_" not in word)
+    except ValueError:
+        numbers = ()
+    if len(words) != count or len(numbers) != count or not all(map(math.isfinite, numbers)):
+        raise DataError(f"{path}:{line}: a line of {count} finite numbers must stand here")
+    return numbers
