@@ -7,6 +7,7 @@ below are the definition, in NumPy; `bigsvm.core.gram` holds the same formulas f
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -116,6 +117,35 @@ class Kernel(ABC):
     def describe(self) -> dict[str, Any]:
         """Give the kernel as plain values, ``{"name": …, parameter: …}``, for `kernel_from`."""
         return {"name": self.name, **asdict(self)}
+
+    @property
+    def recorded(self) -> str:
+        """The class and all fields, which a fingerprint records, whatever `repr` shows."""
+        given = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
+        return f"{type(self).__qualname__}({', '.join(given)})"
+
+    def check(self) -> None:
+        """Refuse a kernel that depends on more than its fields: models and checkpoints lack it.
+
+        Raises
+        ------
+        ParameterError
+        """
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        arguments = {one.name: given[one.name] for one in fields(self) if one.init}
+        try:
+            again = vars(type(self)(**arguments))
+        except TypeError:
+            again = {}
+        for name, value in vars(self).items():
+            is_computed = isinstance(getattr(type(self), name, None), functools.cached_property)
+            is_same = name in again and repr(again[name]) == repr(value)
+            if not (name in given or is_computed or is_same):
+                raise ParameterError(
+                    f"kernel {self.name!r} depends on {name!r}, which is no field of "
+                    f"{type(self).__name__}, so that models and checkpoints would lack it; make "
+                    "the class a frozen dataclass with that as a field"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,9 @@ class TrainingParameters:
         for name, path in (("checkpoint", self.checkpoint), ("cache_dir", self.cache_dir)):
             if path is not None:
                 local_path(path, name)
-        if not isinstance(self.kernel, Kernel):
+        if isinstance(self.kernel, Kernel):
+            self.kernel.check()
+        else:
             make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
         resolve_gamma(self.gamma, n_features=1, variance=1.0)
         SelectionRule.from_name(self.selection)

@@ -342,7 +342,7 @@ def fingerprint_of(
         **{name: repr(value) for name, value in chosen.items()},
         **others,
         Entry.CLASS_WEIGHTS: repr(class_weights),
-        "kernel": repr(kernel),
+        "kernel": kernel.recorded,
         "bigsvm": _this_version(),
     }
 
@@ -376,5 +376,5 @@ def _this_version() -> str:
 def _of_kernel_rows(source: RowSource, kernel: Kernel, *, offset: float) -> dict[str, str]:
     """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
     raised = {"offset": repr(offset)} if offset else {}
-    same = {"data": source.fingerprint(), "kernel": repr(kernel), "bigsvm": _this_version()}
+    same = {"data": source.fingerprint(), "kernel": kernel.recorded, "bigsvm": _this_version()}
     return {**same, "rows": str(source.n_rows), **raised}

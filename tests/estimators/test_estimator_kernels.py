@@ -1,6 +1,7 @@
 """Kernels beyond LIBSVM's: absolute distances, and a formula of one's own."""
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.datasets import make_moons
 from sklearn.metrics.pairwise import laplacian_kernel
 
 import bigsvm
-from bigsvm.errors import ModelError, ParameterError
+from bigsvm.errors import CheckpointError, ModelError, ParameterError
 from bigsvm.kernels import KERNELS
 from bigsvm.models import KernelExpansion
 
@@ -123,3 +124,64 @@ def test_every_formulation_has_them(rows, formulation):
     X, y = rows
     for options, _ in CASES:
         assert formulation(**options).fit(X, y).converged_
+
+
+@pytest.fixture
+def _registry(monkeypatch):
+    """Forgets the kernels that a test defines."""
+    monkeypatch.setattr("bigsvm.kernels.KERNELS", dict(KERNELS))
+
+
+@pytest.mark.fault("dropped-parameters")
+@pytest.mark.usefixtures("_registry")
+def test_a_parameter_that_repr_does_not_show_is_in_the_fingerprint(rows, tmp_path):
+    @dataclass(frozen=True, kw_only=True)
+    class Hidden(Cauchy):
+        name = "hidden"
+        width: float = field(default=1.0, repr=False)
+
+    bigsvm.SVC(kernel=Hidden(width=0.7), checkpoint=tmp_path / "run").fit(*rows)
+    with pytest.raises(CheckpointError, match=r"kernel \(checkpoint: .*width=0\.7.*width=2\.0"):
+        bigsvm.SVC(kernel=Hidden(width=2.0), checkpoint=tmp_path / "run").fit(*rows)
+
+
+@pytest.mark.fault("dropped-parameters")
+@pytest.mark.usefixtures("_registry")
+@pytest.mark.parametrize("estimator", [bigsvm.SVC, bigsvm.SVR, bigsvm.OneClassSVM])
+def test_a_kernel_that_depends_on_more_than_its_fields_is_refused(rows, estimator):
+    """It was trained with, and a saved model of it was another one when loaded."""
+
+    class Attribute(Cauchy):
+        name = "attribute"
+
+        def __init__(self, scale=1.0):
+            super().__init__(width=scale)
+            object.__setattr__(self, "scale", scale)
+
+    class Needed(Cauchy):
+        name = "needed"
+
+        def __init__(self, scale):
+            object.__setattr__(self, "scale", scale)
+
+    for kernel in (Attribute(2.0), Needed(1.0)):
+        with pytest.raises(ParameterError, match="depends on 'scale', which is no field of"):
+            estimator(kernel=kernel).fit(*rows)
+
+
+@pytest.mark.usefixtures("_registry")
+def test_what_fields_determine_may_be_kept(rows):
+    @dataclass(frozen=True, kw_only=True)
+    class Derived(Cauchy):
+        name = "derived"
+
+        def __post_init__(self):
+            object.__setattr__(self, "squared", self.width**2)
+
+        @functools.cached_property
+        def half(self):
+            return self.width / 2
+
+    kernel = Derived(width=0.7)
+    assert kernel.half == 0.35
+    assert bigsvm.SVC(kernel=kernel).fit(*rows).converged_
