@@ -15,6 +15,8 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 ROW_STATE_BYTES = 33
 """Bytes a training row takes for the whole run: alpha 8, outputs 8, sign 1, scores and their
 partition 8, and while a model is being read or a store opened its label or its row pointer 8."""
+LABEL_BYTES = 8
+"""Bytes of a row's label, which is read before a run is planned."""
 ACTIVE_ROW_COPIES = 4
 """Active rows exist as read, as kept from the last time, packed, and while being packed."""
 ACTIVE_STATE_BYTES = 80
@@ -86,6 +88,22 @@ def show_bytes(n: float) -> str:
         if n >= factor:
             return f"{n / factor:.4g} {unit}"
     return f"{n:.0f} bytes"
+
+
+def check_labels_fit(memory: int, n_rows: int) -> None:
+    """Refuse rows whose labels alone exceed `memory` bytes, before these are read.
+
+    Raises
+    ------
+    MemoryBudgetError
+        With what the run would need at least.
+    """
+    if n_rows * LABEL_BYTES > memory:
+        needed = n_rows * ROW_STATE_BYTES
+        raise MemoryBudgetError(
+            f"memory is {show_bytes(memory)}, too little for {n_rows} rows (state of the rows "
+            f"{show_bytes(needed)}); give at least about {show_bytes(1.01 * needed)}"
+        )
 
 
 @dataclass(frozen=True)

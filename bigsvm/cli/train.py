@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import parse_bytes, show_bytes
+from bigsvm.budget import check_labels_fit, parse_bytes, show_bytes
 from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import opened
 from bigsvm.cli.options import (
@@ -330,6 +330,7 @@ def _train(
             display=display,
             interruption=interruption,
         ) as opened_store:
+            check_labels_fit(parse_bytes(parameters.memory), opened_store.rows.n_rows)
             trained = train_model(
                 opened_store.rows,
                 opened_store.labels(),

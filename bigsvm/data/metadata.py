@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, cast
+import math
+import os
+import reprlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bigsvm.data.schema import (
     CSR,
@@ -17,28 +20,53 @@ from bigsvm.data.schema import (
     fingerprints,
 )
 from bigsvm.errors import DataCorruptionError, StoreError
+from bigsvm.files import open_regular, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-MAX_CHUNK_BYTES = 256 << 20
-"""Decoded size of the largest chunk that is read: what a hostile store can make us allocate."""
-_MAX_ROOT_JSON = 512 << 20
-_MAX_ARRAY_JSON = 1 << 20
+T = TypeVar("T")
+MAX_CHUNK_BYTES = 4 << 20
+"""Decoded bytes of the largest chunk of several rows: conversion makes none above twice
+`schema.CHUNK_BYTES`."""
+MAX_ROW_BYTES = 256 << 20
+"""Bytes of the longest row, which is a chunk by itself."""
+_MAX_CHUNKS_PER_SHARD = 1 << 16
+_MAX_ROOT_JSON = 64 << 20
+"""The hashes of some three terabytes."""
+_MAX_ARRAY_JSON = 1 << 16
+_MAX_BRACKETS = 1 << 16
+"""Lists and objects of a file: `MAX_LABEL_COUNTS` pairs, and a few more."""
+_LEAST_BYTES_OF_ITEMS = 16
+"""A list of hashes has more bytes an item than this. Shorter items take many times the memory of
+their text."""
 
 
-def _read_json(file: Path, limit: int, remedy: str) -> dict[str, Any]:
-    """Read a JSON object from a file of at most `limit` bytes."""
+def _read_json(path: Path, limit: int) -> dict[str, Any]:
+    """Read a JSON object from a file of at most `limit` bytes, in memory of a few times its size.
+
+    Raises
+    ------
+    OSError
+        The file cannot be opened, or is no regular file.
+    """
+    with open_regular(path, follow_links=False) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise StoreError(f"{path}: larger than {limit} bytes, which no store needs; {REMEDY}")
+        data = file.read(size)
+    items = data.count(b",") + data.count(b"[") + data.count(b"{")
+    if (
+        data.count(b"[") + data.count(b"{") > _MAX_BRACKETS
+        or items > _MAX_BRACKETS + len(data) // _LEAST_BYTES_OF_ITEMS
+    ):
+        raise DataCorruptionError(f"{path}: has more items than a store needs; {REMEDY}")
     try:
-        if file.stat().st_size > limit:
-            raise StoreError(f"{file}: larger than {limit} bytes, which no store needs; {remedy}")
-        content = json.loads(file.read_bytes())
-    # A deeply nested document ends in RecursionError, bytes that are not UTF-8 in ValueError.
-    except (ValueError, RecursionError) as error:
-        raise DataCorruptionError(f"{file}: not valid JSON ({error}); {remedy}") from error
+        content = parse_json(data)
+    except ValueError as error:
+        raise DataCorruptionError(f"{path}: not valid JSON ({error}); {REMEDY}") from error
     if not isinstance(content, dict):
-        raise DataCorruptionError(f"{file}: not a JSON object; {remedy}")
+        raise DataCorruptionError(f"{path}: not a JSON object; {REMEDY}")
     return content
 
 
@@ -52,9 +80,45 @@ def _record(content: dict[str, Any]) -> dict[str, Any] | None:
 def is_store(path: Path) -> bool:
     """Whether the metadata at `path` is that of a store, complete or not."""
     try:
-        return _record(_read_json(path / "zarr.json", _MAX_ROOT_JSON, REMEDY)) is not None
-    except StoreError:
+        return _record(_read_json(path / "zarr.json", _MAX_ROOT_JSON)) is not None
+    except (StoreError, OSError):
         return False
+
+
+def check_files(path: Path) -> None:
+    """Refuse a store that has anything below it but folders and regular files.
+
+    Raises
+    ------
+    StoreError
+        If there is a link, a pipe or a device: it could lead out of the store, or never end.
+    OSError
+        If a folder cannot be read.
+    """
+    folders = [path]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    kind = "symbolic link" if entry.is_symlink() else "pipe, socket or device"
+                    raise StoreError(
+                        f"{path}: {Path(entry.path).relative_to(path)} is a {kind}, which a store "
+                        "has none of; copy the store itself"
+                    )
+
+
+def _missing(path: Path) -> str:
+    """Say what is at a path that has no metadata of a hierarchy."""
+    if path.is_file():
+        return (
+            "a file, and a store is a folder; make one of LIBSVM text with `bigsvm convert` or "
+            "`bigsvm.convert`, and of arrays with `bigsvm.write_store`"
+        )
+    if not path.exists():
+        return "no such folder; check the path"
+    return "not a store (no zarr.json); make one with `bigsvm convert`"
 
 
 def read_attributes(path: Path) -> StoreAttributes:
@@ -67,17 +131,10 @@ def read_attributes(path: Path) -> StoreAttributes:
     DataCorruptionError
         If the attributes are not those that were written.
     """
-    file = path / "zarr.json"
-    if not file.is_file():
-        if path.is_file():
-            raise StoreError(
-                f"{path}: a file, and a store is a folder; make one of LIBSVM text with `bigsvm "
-                "convert` or `bigsvm.convert`, and of arrays with `bigsvm.write_store`"
-            )
-        if not path.exists():
-            raise StoreError(f"{path}: no such folder; check the path")
-        raise StoreError(f"{path}: not a store (no zarr.json); make one with `bigsvm convert`")
-    content = _read_json(file, _MAX_ROOT_JSON, REMEDY)
+    try:
+        content = _read_json(path / "zarr.json", _MAX_ROOT_JSON)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreError(f"{path}: {_missing(path)}") from None
     record = _record(content)
     if record is None:
         raise StoreError(
@@ -87,59 +144,121 @@ def read_attributes(path: Path) -> StoreAttributes:
     if record.get("complete") is not True:
         raise StoreError(f"{path}: not complete, its conversion did not finish; {REMEDY}")
     version = record.get("format_version")
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise DataCorruptionError(f"{path}: format_version is {version!r}; {REMEDY}")
     if version > FORMAT_VERSION:
         raise StoreError(
             f"{path}: format version {version}, but this bigsvm reads up to {FORMAT_VERSION}; "
             "install a newer bigsvm"
         )
-    if record.get("checksum") != checksum(record):
-        raise DataCorruptionError(f"{path}: the attributes were changed after writing; {REMEDY}")
     try:
+        if record.get("checksum") != checksum(record):
+            raise DataCorruptionError(
+                f"{path}: the attributes were changed after writing; {REMEDY}"
+            )
         return _attributes_from_json(record)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise DataCorruptionError(
             f"{path}: attributes are not valid ({error}); {REMEDY}"
         ) from error
 
 
+def _field(record: Mapping[str, Any], name: str, kind: type[T], *, optional: bool = False) -> T:
+    """Value of an attribute, which has exactly this type, or is None where it is optional."""
+    if name not in record and not optional:
+        raise KeyError(f"{name} is missing")
+    value = record.get(name)
+    # An exact type, as True is an int as well.
+    if type(value) is not kind and not (optional and value is None):
+        raise TypeError(f"{name} is {reprlib.repr(value)}, which is no {kind.__name__}")
+    if type(value) is int and not 0 <= value < 2**64:
+        raise ValueError(f"{name} is {reprlib.repr(value)}")
+    return cast("T", value)
+
+
+def _number(record: Mapping[str, Any], name: str) -> float:
+    """Value of an attribute that JSON may have as an integer."""
+    value = record.get(name)
+    return float(value) if type(value) is int else _field(record, name, float)
+
+
+def _list(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Value of an attribute that is a list of words."""
+    values = _field(record, name, list)
+    if not all(type(value) is str for value in values):
+        raise TypeError(f"{name} is no list of words")
+    return tuple(values)
+
+
+def _label_counts(record: Mapping[str, Any], n_rows: int) -> tuple[tuple[float, int], ...] | None:
+    """Labels in ascending order, and how many rows have each; together all rows."""
+    counts = cast("Any", _field(record, "label_counts", list, optional=True))
+    if counts is None:
+        return None
+    found = []
+    for pair in counts:
+        if type(pair) is not list or [type(part) for part in pair] not in (
+            [float, int],
+            [int, int],
+        ):
+            raise TypeError(
+                f"label_counts has {reprlib.repr(pair)} instead of a label and its rows"
+            )
+        found.append((float(pair[0]), pair[1]))
+    labels = [label for label, _ in found]
+    rows = [n for _, n in found]
+    if not all(map(math.isfinite, labels)) or sorted(set(labels)) != labels:
+        raise ValueError("label_counts has labels that are not finite, or do not ascend")
+    if min(rows, default=0) < 1 or sum(rows) != n_rows:
+        raise ValueError(f"label_counts adds up to {sum(rows)} rows instead of {n_rows}")
+    return tuple(found)
+
+
 def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
-    """Build the attributes; an exception of Python's own where the record makes no sense."""
-    manifest = {
-        str(path): tuple(str(h) for h in hashes) for path, hashes in record["manifest"].items()
-    }
-    counts = record["label_counts"]
-    attributes = StoreAttributes(
-        format_version=int(record["format_version"]),
-        n_rows=int(record["n_rows"]),
-        n_columns=int(record["n_columns"]),
-        n_nonzero=int(record["n_nonzero"]),
-        dtype=str(record["dtype"]),
-        layout=str(record["layout"]),
-        shuffled=bool(record["shuffled"]),
-        seed=None if record["seed"] is None else int(record["seed"]),
-        label_counts=None if counts is None else tuple((float(y), int(n)) for y, n in counts),
-        mean=float(record["mean"]),
-        variance=float(record["variance"]),
-        sources=tuple(str(source) for source in record["sources"]),
-        first_index=None if record["first_index"] is None else int(record["first_index"]),
-        manifest=manifest,
-        fingerprint=str(record["fingerprint"]),
-        rows_fingerprint=str(record["rows_fingerprint"]),
-        scaler=None if record.get("scaler") is None else str(record["scaler"]),
+    """Build the attributes.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If the record makes no sense.
+    """
+    n_rows = _field(record, "n_rows", int)
+    hashes = _field(record, "manifest", dict)
+    a = StoreAttributes(
+        format_version=_field(record, "format_version", int),
+        n_rows=n_rows,
+        n_columns=_field(record, "n_columns", int),
+        n_nonzero=_field(record, "n_nonzero", int),
+        dtype=_field(record, "dtype", str),
+        layout=_field(record, "layout", str),
+        shuffled=_field(record, "shuffled", bool),
+        seed=_field(record, "seed", int, optional=True),
+        label_counts=_label_counts(record, n_rows),
+        mean=_number(record, "mean"),
+        variance=_number(record, "variance"),
+        sources=_list(record, "sources"),
+        first_index=_field(record, "first_index", int, optional=True),
+        manifest={path: _list(hashes, path) for path in hashes},
+        fingerprint=_field(record, "fingerprint", str),
+        rows_fingerprint=_field(record, "rows_fingerprint", str),
+        scaler=_field(record, "scaler", str, optional=True),
     )
-    a = attributes
     if a.dtype not in {"float32", "float64"} or a.layout not in {DENSE, CSR}:
-        raise ValueError(f"dtype {a.dtype!r} or layout {a.layout!r} is unknown")
-    if a.n_rows < 1 or a.n_columns < 0 or a.n_nonzero < 0:
-        raise ValueError(f"negative size: {a.n_rows} rows, {a.n_columns} columns")
-    if max(a.n_rows * max(a.n_columns, 1), a.n_nonzero) * 8 >= 2**63:
+        raise ValueError(
+            f"dtype {reprlib.repr(a.dtype)} or layout {reprlib.repr(a.layout)} is unknown"
+        )
+    if a.n_rows < 1 or a.n_columns < 1 or not 0 <= a.n_nonzero <= a.n_rows * a.n_columns:
+        raise ValueError(
+            f"{a.n_rows} rows of {a.n_columns} columns with {a.n_nonzero} values other than 0"
+        )
+    if max(a.n_rows * a.n_columns, a.n_nonzero) * 8 >= 2**63:
         raise ValueError(f"{a.n_rows} rows of {a.n_columns} columns are too many")
-    expected = fingerprints(a.n_rows, a.n_columns, a.dtype, a.layout, manifest)
+    if a.first_index not in (None, 0, 1):
+        raise ValueError(f"first_index is {a.first_index}")
+    expected = fingerprints(a.n_rows, a.n_columns, a.dtype, a.layout, a.manifest)
     if (a.fingerprint, a.rows_fingerprint) != expected:
         raise ValueError("the fingerprint is not that of the manifest")
-    return attributes
+    return a
 
 
 def _codec_names(codecs: object) -> list[tuple[str, dict[str, Any]]]:
@@ -147,15 +266,29 @@ def _codec_names(codecs: object) -> list[tuple[str, dict[str, Any]]]:
     return [(c["name"], c.get("configuration", {})) for c in cast("list[dict[str, Any]]", codecs)]
 
 
-def _chunk_rows(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> int:
-    """Rows of a chunk, from array metadata whose codecs are those that `writer` writes.
+def _sizes(values: object, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of chunks or shards, which span the columns of their array."""
+    if type(values) is not list or not all(type(size) is int for size in values):
+        raise TypeError(f"{reprlib.repr(values)} is no shape")
+    if len(values) != len(shape) or tuple(values[1:]) != shape[1:]:
+        raise ValueError(f"chunks {reprlib.repr(values)} do not span the columns of {shape}")
+    return tuple(values)
+
+
+def _chunks(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows of a chunk, and chunks of a shard, of array metadata that `writer` can have written.
 
     Raises
     ------
-    KeyError, TypeError, ValueError
-        If they are not.
+    KeyError, TypeError, ValueError, AttributeError
+        If it cannot.
     """
-    shard = tuple(int(s) for s in metadata["chunk_grid"]["configuration"]["chunk_shape"])
+    shard = _sizes(metadata["chunk_grid"]["configuration"]["chunk_shape"], shape)
+    if metadata["chunk_grid"]["name"] != "regular" or metadata.get("storage_transformers"):
+        raise ValueError("chunks that are not on a regular grid")
+    keys = metadata["chunk_key_encoding"]
+    if keys["name"] != "default" or keys.get("configuration", {}).get("separator", "/") != "/":
+        raise ValueError("chunks under other names")
     [(name, sharding)] = _codec_names(metadata["codecs"])
     (bytes_name, endian), (zstd_name, zstd) = _codec_names(sharding["codecs"])
     if (name, bytes_name, zstd_name) != ("sharding_indexed", "bytes", "zstd"):
@@ -164,12 +297,18 @@ def _chunk_rows(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> int:
         raise ValueError("a zstd codec without checksum, or big-endian bytes")
     if [n for n, _ in _codec_names(sharding["index_codecs"])] != ["bytes", "crc32c"]:
         raise ValueError("a shard index without crc32c")
-    chunk = tuple(int(c) for c in sharding["chunk_shape"])
-    if chunk[1:] != shape[1:] or shard[1:] != shape[1:]:
-        raise ValueError(f"chunks {chunk} in shards {shard} do not span the columns of {shape}")
-    if chunk[0] < 1 or shard[0] < chunk[0] or shard[0] % chunk[0] or shard[0] // chunk[0] > 1 << 16:
-        raise ValueError(f"chunks of {chunk[0]} rows in shards of {shard[0]} rows")
-    return chunk[0]
+    if sharding.get("index_location", "end") != "end":
+        raise ValueError("a shard index that is not at the end")
+    chunk = _sizes(sharding["chunk_shape"], shape)
+    if (
+        not 1 <= chunk[0] <= shard[0] <= chunk[0] * _MAX_CHUNKS_PER_SHARD
+        or shard[0] % chunk[0]
+        or chunk[0] > max(shape[0], 1)
+    ):
+        raise ValueError(
+            f"chunks of {chunk[0]} rows in shards of {shard[0]} rows of an array of {shape[0]}"
+        )
+    return chunk[0], shard[0] // chunk[0]
 
 
 def check_array(path: Path, name: str, expected: ArraySpec, n_hashes: int) -> ArraySpec:
@@ -179,25 +318,29 @@ def check_array(path: Path, name: str, expected: ArraySpec, n_hashes: int) -> Ar
     ------
     DataCorruptionError
         If the array is missing or is not what the attributes say.
+    OSError
+        If its metadata cannot be read.
     """
     where = f"{path}: array {name!r}"
-    file = path / name / "zarr.json"
-    if not file.is_file():
-        raise DataCorruptionError(f"{where} is missing; {REMEDY}")
-    metadata = _read_json(file, _MAX_ARRAY_JSON, REMEDY)
     try:
-        shape = tuple(int(s) for s in metadata["shape"])
-        if metadata["node_type"] != "array" or shape != expected.shape:
-            raise ValueError(f"shape {shape} instead of {expected.shape}")
+        metadata = _read_json(path / name / "zarr.json", _MAX_ARRAY_JSON)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataCorruptionError(f"{where} is missing; {REMEDY}") from None
+    try:
+        if metadata["node_type"] != "array" or metadata["shape"] != list(expected.shape):
+            raise ValueError(f"shape {reprlib.repr(metadata['shape'])} instead of {expected.shape}")
         if metadata["data_type"] != expected.dtype.name:
-            raise ValueError(f"type {metadata['data_type']!r} instead of {expected.dtype.name}")
-        spec = expected._replace(chunk_rows=_chunk_rows(metadata, shape))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(
+                f"type {reprlib.repr(metadata['data_type'])} instead of {expected.dtype.name}"
+            )
+        chunk_rows, chunks_per_shard = _chunks(metadata, expected.shape)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorruptionError(f"{where} is not as written ({error}); {REMEDY}") from error
-    if spec.chunk_bytes > MAX_CHUNK_BYTES:
+    spec = expected._replace(chunk_rows=chunk_rows, chunks_per_shard=chunks_per_shard)
+    limit = MAX_ROW_BYTES if chunk_rows == 1 else MAX_CHUNK_BYTES
+    if spec.chunk_bytes > limit:
         raise DataCorruptionError(
-            f"{where} has chunks of {spec.chunk_bytes} bytes, more than the limit "
-            f"{MAX_CHUNK_BYTES}; {REMEDY}"
+            f"{where} has chunks of {spec.chunk_bytes} bytes, more than the limit {limit}; {REMEDY}"
         )
     if spec.n_chunks != n_hashes:
         raise DataCorruptionError(

@@ -56,17 +56,33 @@ MAX_LABEL_COUNTS = 1000
 ZSTD_LEVEL = 1
 """Level 3 was 5 % smaller on rounded numbers, equal on noise, and 10-20 % slower to write."""
 
-STATISTICS = ("minimum", "maximum", "mean", "variance")
+EXTREMES = ("minimum", "maximum")
+STATISTICS = (*EXTREMES, "mean", "variance")
 SCALER = ("offset", "factor")
 REMEDY = "convert the data again"
 
 
 class ArraySpec(NamedTuple):
-    """Shape, type and rows per chunk of one array of a store."""
+    """One array of a store: its shape, its type, its chunks, and the values it may hold.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    chunk_rows : int
+        Rows of a chunk; the last one may be longer than what is left of the array.
+    least, largest : float or None
+        Range of the values, limits included; None where any value is allowed.
+    chunks_per_shard : int
+        Known of an array that has been written.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunk_rows: int
+    least: float | None
+    largest: float | None
+    chunks_per_shard: int = 1
 
     @property
     def n_chunks(self) -> int:
@@ -164,31 +180,48 @@ def array_specs(
     threads or order of the conversion.
     """
     float64, int64 = np.dtype(np.float64), np.dtype(np.int64)
+    finite = float(np.finfo(dtype).max)
+    finite64 = float(np.finfo(np.float64).max)
 
-    def spec(shape: tuple[int, ...], dtype: np.dtype[Any], target: int | None = None) -> ArraySpec:
+    def spec(
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        least: float | None,
+        largest: float | None,
+        target: int | None = None,
+    ) -> ArraySpec:
         row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
         if target is None:
             wanted = max(SMALL_CHUNK_BYTES, shape[0] * row_bytes // CHUNKS_OF_A_STORE)
             target = min(CHUNK_BYTES, wanted)
         rows = max(1, target // max(row_bytes, 1))
-        return ArraySpec(shape, dtype, max(1, min(1 << (rows - 1).bit_length(), shape[0])))
+        chunk_rows = max(1, min(1 << (rows - 1).bit_length(), shape[0]))
+        return ArraySpec(shape, dtype, chunk_rows, least, largest)
+
+    def vector(
+        size: int, dtype: np.dtype[Any], least: float | None, largest: float | None
+    ) -> ArraySpec:
+        return spec((size,), dtype, least, largest, VECTOR_CHUNK_BYTES)
 
     specs = {}
     if layout == DENSE:
-        specs["X"] = spec((n_rows, n_columns), dtype)
+        specs["X"] = spec((n_rows, n_columns), dtype, -finite, finite)
     else:
-        specs["X/data"] = spec((n_entries,), dtype)
-        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32))
-        specs["X/indptr"] = spec((n_rows + 1,), int64, VECTOR_CHUNK_BYTES)
-    specs["y"] = spec((n_rows,), float64, VECTOR_CHUNK_BYTES)
-    specs["row"] = spec((n_rows,), int64, VECTOR_CHUNK_BYTES)
+        specs["X/data"] = spec((n_entries,), dtype, -finite, finite)
+        specs["X/indices"] = spec((n_entries,), np.dtype(np.int32), 0, n_columns - 1)
+        specs["X/indptr"] = vector(n_rows + 1, int64, 0, n_entries)
+    specs["y"] = vector(n_rows, float64, -finite64, finite64)
+    specs["row"] = vector(n_rows, int64, 0, n_rows - 1)
     if weights:
-        specs["sample_weight"] = spec((n_rows,), float64, VECTOR_CHUNK_BYTES)
-    of_columns = [f"statistics/{name}" for name in STATISTICS]
+        specs["sample_weight"] = vector(n_rows, float64, 0, finite64)
+    for name in STATISTICS:
+        # Means and variances of very large values overflow; they are compared with the others.
+        limit = finite64 if name in EXTREMES else None
+        least = None if limit is None else -limit
+        specs[f"statistics/{name}"] = vector(n_columns, float64, least, limit)
     if scaled:
-        of_columns += [f"scaler/{name}" for name in SCALER]
-    for name in of_columns:
-        specs[name] = spec((n_columns,), float64, VECTOR_CHUNK_BYTES)
+        specs["scaler/offset"] = vector(n_columns, float64, -finite64, finite64)
+        specs["scaler/factor"] = vector(n_columns, float64, 0, finite64)
     return specs
 
 

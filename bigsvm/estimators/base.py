@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from bigsvm.budget import check_labels_fit, parse_bytes
 from bigsvm.data.row_values import in_order_of
 from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
@@ -154,6 +155,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if isinstance(X, str | os.PathLike | Store):
             store = X if isinstance(X, Store) else open_store(X)
             source = store.rows
+            check_labels_fit(parse_bytes(self.memory), source.n_rows)
             has_own = y is None or not self._needs_y
             labels = store.labels() if has_own else in_order_of(store, y, "y")
             weights = (

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import shutil
 
 import numpy as np
 import scipy.sparse as sp
+import zarr
 from sklearn.datasets import load_svmlight_file
 
 from bigsvm.data import schema, writer
+from bigsvm.data.arrays import ArrayWriter
 
 N_ROWS = 800
 """Of the store that the fixture `store` copies."""
@@ -84,3 +87,24 @@ def edit_attributes(path, **changes):
     record["fingerprint"], record["rows_fingerprint"] = prints
     record["checksum"] = schema.checksum(record)
     file.write_text(json.dumps(content))
+
+
+def read_array(path, name):
+    """All values of an array of a store."""
+    return zarr.open_array(path / name, mode="r")[...]
+
+
+def rewrite_array(path, name, values):
+    """Replace an array of a store as a forger would: metadata and hashes fit whatever it is."""
+    chunk_rows = zarr.open_array(path / name, mode="r").chunks[0]
+    shutil.rmtree(path / name)
+    values = np.asarray(values)
+    spec = schema.ArraySpec(
+        values.shape, values.dtype, max(1, min(chunk_rows, len(values))), None, None
+    )
+    array = ArrayWriter(
+        zarr.open_group(path, mode="r+"), name, spec, shard_bytes=8 * spec.chunk_bytes
+    )
+    array.append(values)
+    record = json.loads((path / "zarr.json").read_text())["attributes"][schema.KEY]
+    edit_attributes(path, manifest={**record["manifest"], name: array.finish()})

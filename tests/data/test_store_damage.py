@@ -12,6 +12,7 @@ import zarr
 from stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
 
 from bigsvm.data import schema
+from bigsvm.data.shards import Shards
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, StoreError
@@ -87,14 +88,14 @@ def test_damaged_shards_name_array_and_chunk(store):
             r"cannot be read \(Too many open files\)$",
         ),
         (OSError(5, "Input/output error"), StoreError, r"cannot be read \(Input/output error\)$"),
-        (ValueError("bad bytes"), DataCorruptionError, "chunk 0 cannot be read .*convert"),
+        (ValueError("bad bytes"), DataCorruptionError, "chunk 0 cannot be read: bad bytes; conv"),
     ],
 )
 def test_only_damage_is_corruption(store, monkeypatch, raised, expected, message):
     def fail(*_, **__):
         raise raised
 
-    monkeypatch.setattr(zarr.Array, "get_basic_selection", fail)
+    monkeypatch.setattr(Shards, "decode", fail)
     with pytest.raises(expected, match=message) as caught:
         store.labels()
     assert caught.type is expected
@@ -127,7 +128,7 @@ def test_valid_chunks_of_other_values(store, name):
     chunk = array.chunks[0]
     values = array[...]
     array[:1] = array[:1] + 1
-    with pytest.raises(DataCorruptionError, match=f"array '{name}': chunk 0 is missing, or"):
+    with pytest.raises(DataCorruptionError, match=f"array '{name}': chunk 0 is not the one"):
         open_store(store.path).verify()
     array[...] = values
     open_store(store.path).verify()
@@ -195,7 +196,7 @@ def test_what_is_no_store(tmp_path):
     zarr.create_array(tmp_path / "array.zarr", shape=(3,), dtype="f4")
     with pytest.raises(StoreError, match="a Zarr array, but not a bigsvm store"):
         open_store(tmp_path / "array.zarr")
-    (tmp_path / "zarr.json").write_text("[" * 100_000)
+    (tmp_path / "zarr.json").write_text("[" * 60_000)
     with pytest.raises(DataCorruptionError, match="not valid JSON"):
         open_store(tmp_path)
 
@@ -298,7 +299,7 @@ def test_chunks_too_large_to_decode(store):
 
     edit_array(store.path, "y", change)
     with pytest.raises(
-        DataCorruptionError, match="chunks of 8589934592 bytes, more than the limit"
+        DataCorruptionError, match=r"chunks of 1073741824 rows .* of an array of 800"
     ):
         open_store(store.path)
 
@@ -329,5 +330,5 @@ def test_rows_of_csr_that_make_no_sense(tmp_path, monkeypatch):
     manifest = dict(store.attributes.manifest)
     manifest["X/indptr"] = (schema.hash_values(values),)
     edit_attributes(store.path, manifest=manifest)
-    with pytest.raises(DataCorruptionError, match="'X/indptr' makes no sense"):
+    with pytest.raises(DataCorruptionError, match="'X/indptr' does not ascend from 0 to"):
         open_store(store.path).rows.read(0, 1)

@@ -1,0 +1,138 @@
+"""What must hold between the arrays and the attributes of a store.
+
+Hashes say that the bytes are those of the manifest. Whoever changes a store can change the manifest
+as well, so what the arrays say of each other is checked where they are read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.data.schema import REMEDY, STATISTICS
+from bigsvm.errors import DataCorruptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.arrays import VerifiedArray
+    from bigsvm.data.schema import StoreAttributes
+
+_LABELS_AT_ONCE = 1 << 16
+_ROUNDING = 1e-6
+"""Relative error of statistics; that of a sum of 1e12 values is some 1e-10."""
+_OVERFLOWS_FROM = 1e150
+"""Squares of larger values, summed up, may be infinite."""
+
+
+def check_indptr(indptr: NDArray[np.int64], n_entries: int, where: str) -> None:
+    """Refuse places of rows, (n_rows + 1,), that do not ascend from 0 to the number of entries."""
+    if indptr[0] != 0 or indptr[-1] != n_entries or (np.diff(indptr) < 0).any():
+        raise DataCorruptionError(
+            f"{where}: array 'X/indptr' does not ascend from 0 to {n_entries}; {REMEDY}"
+        )
+
+
+def check_columns_ascend(
+    indices: NDArray[np.int32], indptr: NDArray[np.int64], first_row: int, where: str
+) -> None:
+    """Refuse CSR rows whose columns do not ascend: Numba's kernels rely on their order.
+
+    Parameters
+    ----------
+    indices : (nnz,) int32
+    indptr : (m + 1,) int64
+        From 0 to nnz.
+    first_row : int
+        Number of the first row, for the message.
+    where : str
+        What to call the store in messages.
+    """
+    ascends = indices[1:] > indices[:-1]
+    starts = indptr[1:-1]
+    ascends[starts[(starts > 0) & (starts < len(indices))] - 1] = True
+    if not ascends.all():
+        entry = int(np.argmin(ascends))
+        row = first_row + int(np.searchsorted(indptr, entry, side="right")) - 1
+        raise DataCorruptionError(
+            f"{where}: the column indices of row {row} do not ascend; {REMEDY}"
+        )
+
+
+def check_permutation(rows: NDArray[np.int64], where: str) -> None:
+    """Refuse numbers of all rows, (n_rows,), each below n_rows, unless each occurs once."""
+    seen = np.zeros(len(rows), np.bool_)
+    seen[rows] = True
+    if not seen.all():
+        raise DataCorruptionError(
+            f"{where}: array 'row' lacks row {int(np.argmin(seen))}; {REMEDY}"
+        )
+
+
+def check_label_counts(
+    labels: NDArray[np.float64], attributes: StoreAttributes, where: str
+) -> None:
+    """Refuse the labels of all rows, (n_rows,), unless they occur as often as counted."""
+    if attributes.label_counts is None:
+        return
+    known = np.array([label for label, _ in attributes.label_counts])
+    counts = np.zeros(len(known) + 1, np.int64)
+    for start in range(0, len(labels), _LABELS_AT_ONCE):
+        some = labels[start : start + _LABELS_AT_ONCE]
+        place = np.searchsorted(known, some)
+        place[known[np.minimum(place, len(known) - 1)] != some] = len(known)
+        counts += np.bincount(place, minlength=len(counts))
+    if counts[:-1].tolist() != [n for _, n in attributes.label_counts]:
+        raise DataCorruptionError(f"{where}: its labels are not those it has counted; {REMEDY}")
+
+
+def check_statistics(
+    arrays: Mapping[str, VerifiedArray], attributes: StoreAttributes, where: str
+) -> None:
+    """Refuse statistics that no rows can have, or that are not summed up in the attributes.
+
+    Of each column ``minimum ≤ mean ≤ maximum`` and ``0 ≤ variance ≤ (maximum - minimum)² / 4``
+    (Popoviciu's inequality). They are read a chunk at a time.
+    """
+    n, step = attributes.n_columns, arrays["statistics/mean"].spec.chunk_rows
+    spans = [(start, min(start + step, n)) for start in range(0, n, step)]
+    largest, means, variances = 0.0, 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start, stop in spans:
+            low, high, mean, variance = (
+                arrays[f"statistics/{name}"].read(start, stop) for name in STATISTICS
+            )
+            scale = np.maximum(np.abs(low), np.abs(high))
+            slack = _ROUNDING * scale
+            half = high / 2 - low / 2
+            possible = (low - slack <= mean) & (mean <= high + slack)
+            possible &= (variance >= 0) & (variance <= half**2 * (1 + _ROUNDING) + slack**2)
+            wrong = np.flatnonzero(~((low <= high) & (possible | (scale >= _OVERFLOWS_FROM))))
+            if len(wrong):
+                raise DataCorruptionError(
+                    f"{where}: no column can have the statistics of column {start + wrong[0]}; "
+                    f"{REMEDY}"
+                )
+            largest = max(largest, float(scale.max()))
+            means, variances = means + float(mean.sum()), variances + float(variance.sum())
+        if largest >= _OVERFLOWS_FROM:
+            return
+        total_mean, between = means / n, 0.0
+        for start, stop in spans:
+            between += float(
+                ((arrays["statistics/mean"].read(start, stop) - total_mean) ** 2).sum()
+            )
+    for name, found, slack_of_all in (
+        ("mean", total_mean, _ROUNDING * largest),
+        ("variance", (variances + between) / n, (_ROUNDING * largest) ** 2),
+    ):
+        given: float = getattr(attributes, name)
+        if not math.isclose(given, found, rel_tol=_ROUNDING, abs_tol=slack_of_all):
+            raise DataCorruptionError(
+                f"{where}: its {name} is {given}, but {found} by the statistics of its columns; "
+                f"{REMEDY}"
+            )

@@ -1,0 +1,109 @@
+"""Chunks of an array of a store, decoded from its shards in bounded memory.
+
+A shard is a file: its chunks, each a zstd frame, then an index of one (offset, size) pair of uint64
+for each chunk, then the CRC-32C of that index. The metadata says how large the index and each
+decoded chunk are. A file that says anything else is refused before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from bigsvm.files import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.schema import ArraySpec
+
+_NO_CHUNK = 2**64 - 1
+"""Offset and size of a chunk that was never written, as Zarr has them."""
+_INDEX_ENTRY_BYTES = 16
+_CRC_BYTES = 4
+
+
+class Shards:
+    """The shards of one array. May be used from several threads.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the array.
+    spec : ArraySpec
+        As the metadata of the array have it.
+    """
+
+    def __init__(self, folder: Path, spec: ArraySpec) -> None:
+        self._folder = folder
+        self._spec = spec
+        self._index_bytes = spec.chunks_per_shard * _INDEX_ENTRY_BYTES
+        # zstd's own bound (ZSTD_compressBound) is smaller.
+        self._most_stored_bytes = spec.chunk_bytes + spec.chunk_bytes // 128 + 1024
+
+    def decode(self, chunk: int, out: NDArray[Any]) -> None:
+        """Decode the first rows of a chunk, which may be longer than its array.
+
+        Parameters
+        ----------
+        chunk : int
+        out : (m, ...) array
+            Filled with the first m rows of the chunk.
+
+        Raises
+        ------
+        OSError
+            The file cannot be opened or read, or is no regular file.
+        ValueError
+            The file does not hold the chunk, or it is of another size than the metadata say.
+        """
+        shard, place = divmod(chunk, self._spec.chunks_per_shard)
+        path = self._folder.joinpath("c", str(shard), *("0" for _ in self._spec.shape[1:]))
+        with open_regular(path, follow_links=False) as file:
+            values = self._decoded(self._stored(file, place))
+        out[...] = values[: len(out)]
+
+    def _stored(self, file: BinaryIO, place: int) -> bytes:
+        """Compressed bytes of a chunk."""
+        import google_crc32c
+
+        end = os.fstat(file.fileno()).st_size - self._index_bytes - _CRC_BYTES
+        if end < 0:
+            raise ValueError("its shard is shorter than an index")
+        file.seek(end)
+        index = file.read(self._index_bytes)
+        crc = file.read(_CRC_BYTES)
+        if google_crc32c.value(index) != int.from_bytes(crc, "little"):
+            raise ValueError("the index of its shard is damaged")
+        at = place * _INDEX_ENTRY_BYTES
+        offset, size = np.frombuffer(index, "<u8", 2, at).tolist()
+        if (offset, size) == (_NO_CHUNK, _NO_CHUNK):
+            raise ValueError("its shard does not have it")
+        if offset + size > end or size > self._most_stored_bytes:
+            raise ValueError(f"its shard has {size} bytes for it at {offset}, which cannot be")
+        file.seek(offset)
+        return file.read(size)
+
+    def _decoded(self, stored: bytes) -> NDArray[Any]:
+        """Values of a chunk, (chunk_rows, ...)."""
+        import zstandard
+
+        expected = self._spec.chunk_bytes
+        try:
+            # The frame says how large its content is, and zstd never decodes more than that.
+            size = zstandard.frame_content_size(stored)
+            if size != expected:
+                raise ValueError(f"it decodes to {size} bytes instead of {expected}")
+            data = zstandard.ZstdDecompressor().decompress(stored)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from error
+        if len(data) != expected:
+            raise ValueError(f"it decodes to {len(data)} bytes instead of {expected}")
+        spec = self._spec
+        return np.frombuffer(data, spec.dtype.newbyteorder("<")).reshape(
+            spec.chunk_rows, *spec.shape[1:]
+        )
