@@ -30,7 +30,9 @@ def eight(monkeypatch, tmp_path):
     monkeypatch.setattr(processors, "_openmp", lambda: ())
     for variable in ("LOKY_MAX_CPU_COUNT", "OMP_NUM_THREADS"):
         monkeypatch.delenv(variable, raising=False)
-    return tmp_path
+    processors._quota.cache_clear()
+    yield tmp_path
+    processors._quota.cache_clear()
 
 
 def threads_of(n_jobs=None, name="SVC"):
