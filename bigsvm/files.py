@@ -22,6 +22,9 @@ from bigsvm.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LIBSVM_MODEL = b"svm_type "
+"""How LIBSVM's models begin, which commands and Python tell from others."""
+
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_LINKS = 40

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import warnings
 
 import numpy as np
@@ -252,3 +253,33 @@ def test_rows_that_the_training_data_have_not(models, tmp_path):
     model.provenance["data"] = source.fingerprint()
     with pytest.raises(DataError, match="not the rows that the model was trained on"):
         most_doubtful(model, source, 3)
+
+
+@pytest.mark.fault("forged-files")
+@pytest.mark.parametrize("dtype", ["BF16", "F8_E4M3", "F8_E8M0", "F4", "U8", "BOOL", "I32", "C64"])
+def test_types_that_are_not_written(dtype, tmp_path):
+    """Some of them numpy does not have."""
+    n_bits = {"F4": 4, "BF16": 16, "I32": 32, "C64": 64}.get(dtype, 8)
+    entry = {"dtype": dtype, "shape": [512 // n_bits], "data_offsets": [0, 64]}
+    text = json.dumps({"__metadata__": {"bigsvm": "{}", "xxh3_128": "0"}, "support": entry})
+    text += " " * (-len(text) % 8)
+    (tmp_path / "m").write_bytes(struct.pack("<Q", len(text)) + text.encode() + bytes(64))
+    with pytest.raises(ModelError, match=f"not a whole bigsvm model: support is {dtype}"):
+        KernelExpansion.load(tmp_path / "m")
+
+
+@pytest.mark.fault("bombs")
+def test_a_header_larger_than_any_is_not_parsed(models, tmp_path, monkeypatch):
+    header, tensors, _ = models["dense"]
+    write(tmp_path / "m", header, tensors)
+    monkeypatch.setattr("bigsvm.models.files.MOST_HEADER_BYTES", 100)
+    with pytest.raises(ModelError, match=r"its header has [0-9]+ characters"):
+        KernelExpansion.load(tmp_path / "m")
+
+
+def test_a_model_of_libsvm_is_named(models, tmp_path):
+    header, tensors, _ = models["dense"]
+    model = KernelExpansion.load(write(tmp_path / "m", header, tensors))
+    write_libsvm_model(model, tmp_path / "libsvm")
+    with pytest.raises(ModelError, match="is a model of LIBSVM's; read it by read_libsvm_model"):
+        KernelExpansion.load(tmp_path / "libsvm")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bigsvm.cli.inputs import load_model
 from bigsvm.cli.options import local
 from bigsvm.cli.outputs import check_model_path
 from bigsvm.cli.signals import Interruption
@@ -23,7 +24,10 @@ class Format(StrEnum):
 
 def command(
     model: Annotated[
-        Path, typer.Argument(callback=local, metavar="MODEL", help="A model of `bigsvm train`.")
+        Path,
+        typer.Argument(
+            callback=local, metavar="MODEL", help="A model of `bigsvm train`, or LIBSVM's."
+        ),
     ],
     output: Annotated[
         Path, typer.Argument(callback=local, metavar="OUTPUT", help="File to write.")
@@ -46,12 +50,10 @@ def command(
 
 
 def _export(model: Path, output: Path, to: Format) -> None:
-    from bigsvm.models import KernelExpansion
-
     check_model_path(output, to.value)
     if lies_in(output, model):
         raise ModelError(f"{output} is the model itself; write to another file")
-    trained = KernelExpansion.load(model)
+    trained = load_model(model)
     if trained.calibration is not None and trained.calibration.method == "isotonic":
         Display(quiet=True).warn(f"{to.value} has no isotonic calibration: no probabilities there")
     if to is Format.LIBSVM:

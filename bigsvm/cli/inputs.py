@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bigsvm.cli.options import ZeroBased
 from bigsvm.errors import BigsvmError, DataError, ModelError
-from bigsvm.files import local_path, open_regular, try_lock
+from bigsvm.files import LIBSVM_MODEL, local_path, open_regular, try_lock
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
     from bigsvm.report.progress import Display
 
-LIBSVM_MODEL = b"svm_type "
-"""How LIBSVM's models begin."""
 _PREFIX = "bigsvm-text-"
 _SMALLEST_CONVERSION = 32 << 20
 """The least that `convert` accepts. A budget below it is for training alone."""

@@ -9,10 +9,9 @@ from urllib.request import url2pathname
 
 import typer
 
-from bigsvm.cli.inputs import LIBSVM_MODEL
 from bigsvm.cli.streams import discard_output
 from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
-from bigsvm.files import descriptor_of, is_stream, lies_in
+from bigsvm.files import LIBSVM_MODEL, descriptor_of, is_stream, lies_in
 
 STANDARD_OUTPUT = Path("/dev/stdout")
 _FILE_URL = "file://"

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import xxhash
 
 from bigsvm.errors import BigsvmError, ModelError
-from bigsvm.files import local_path, open_regular, parse_json, part_of
+from bigsvm.files import LIBSVM_MODEL, local_path, open_regular, parse_json, part_of
 from bigsvm.models.certificate import is_count
 from bigsvm.models.contents import attributes_of
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from bigsvm.models.expansion import KernelExpansion
 
 FORMAT_VERSION = 2
+DTYPES = ("F32", "F64", "I64")
+"""Of tensors, as safetensors calls them."""
+MOST_HEADER_BYTES = 16 << 20
+"""Of the JSON text: room for a hundred thousand classes. Parsed, it may take twenty times that."""
 
 
 def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
@@ -92,13 +96,17 @@ def read_model(
     source = local_path(path, "path")
     try:
         # A pipe would be waited for, and nothing could interrupt that.
-        open_regular(source, follow_links=True).close()
+        with open_regular(source, follow_links=True) as plain:
+            if plain.read(len(LIBSVM_MODEL)) == LIBSVM_MODEL:
+                raise ModelError(f"{path} is a model of LIBSVM's; read it by read_libsvm_model")
         with safetensors.safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
             if "bigsvm" not in metadata:
                 raise ModelError(f"{path} is not a bigsvm model: it has no bigsvm header")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-        text = metadata["bigsvm"]
+            text = metadata["bigsvm"]
+            if len(text) > MOST_HEADER_BYTES:
+                raise ValueError(f"its header has {len(text)} characters")
+            tensors = {name: _tensor(file, name) for name in file.keys()}
         if _digest(text, tensors) != metadata.get("xxh3_128"):
             raise ModelError(f"{path} is damaged: its content does not match its hash")
         return make(**attributes_of(_header(text, path), tensors))
@@ -113,6 +121,15 @@ def read_model(
         raise ModelError(
             f"{path} is not a whole bigsvm model: {what}; take another copy, or train it again"
         ) from error
+
+
+def _tensor(file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 (safetensors has no types)
+    """Read a tensor of a type that is written; there are some that NumPy does not have."""
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in DTYPES:
+        raise ValueError(f"{name} is {dtype}")
+    found: NDArray[Any] = file.get_tensor(name)
+    return found
 
 
 def _header(text: str, path: object) -> dict[str, Any]:
