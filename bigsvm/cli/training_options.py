@@ -5,7 +5,7 @@ from enum import StrEnum
 import typer
 
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.names import BALLS, CLASSIFIERS, WITH_CLASSES
+from bigsvm.estimators.names import USED_IN
 
 
 class KernelName(StrEnum):
@@ -131,16 +131,7 @@ PARAMETERS = {
 """Options of the command, and what `Run` calls them."""
 
 USED_BY = {
-    "c": ("c-svc", *BALLS, "eps-svr", "nu-svr", "crammer-singer"),
-    "nu": ("nu-svc", "one-class", "nu-svr"),
-    "epsilon": ("eps-svr",),
-    "loss": ("c-svc",),
-    "class_weight": CLASSIFIERS,
-    "multiclass": WITH_CLASSES,
-    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
-    "selection": ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
-    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
-    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), BALLS),
+    option: USED_IN[parameter] for option, parameter in PARAMETERS.items() if parameter in USED_IN
 }
 """Formulations in which an option means something."""
 

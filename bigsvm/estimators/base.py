@@ -25,7 +25,7 @@ from bigsvm.data.store import Store, open_store
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.ignored import IGNORED, warn_of_ignored
-from bigsvm.estimators.names import gap_name
+from bigsvm.estimators.names import FORMULATIONS, USED_IN, gap_name
 from bigsvm.estimators.parameters import Hooks, TrainingParameters, takes_kernel_matrix
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
@@ -124,11 +124,16 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     def _parameters(self) -> TrainingParameters:
         given = self.get_params(deep=False)
         passed = given.keys() - CONVERTED - self._own_parameters
-        unknown = sorted(passed - {field.name for field in fields(TrainingParameters)})
-        if unknown:
+        used = {
+            field.name
+            for field in fields(TrainingParameters)
+            if self._formulation in USED_IN.get(field.name, FORMULATIONS)
+        }
+        for name in sorted(passed - used):
             raise ParameterError(
-                f"{type(self).__name__} has the parameter {unknown[0]!r}, which training does not "
-                "know; remove it, or name it in _own_parameters if only the estimator uses it"
+                f"{type(self).__name__} has the parameter {name!r}, which training of "
+                f"{self._formulation} does not use; remove it, or name it in _own_parameters if "
+                "only the estimator uses it"
             )
         return TrainingParameters(
             formulation=self._formulation,

@@ -11,6 +11,19 @@ WITH_CLASSES = ("c-svc", "nu-svc", "l2-svc")
 CLASSIFIERS = (*WITH_CLASSES, "crammer-singer")
 REDUCTIONS = ("ovo", "ddag", "ovr")
 """Of many classes to two: rules of `bigsvm.votes` whose functions can be trained."""
+USED_IN = {
+    "C": ("c-svc", *BALLS, "eps-svr", "nu-svr", "crammer-singer"),
+    "nu": ("nu-svc", "one-class", "nu-svr"),
+    "epsilon": ("eps-svr",),
+    "loss": ("c-svc",),
+    "class_weight": CLASSIFIERS,
+    "multiclass": WITH_CLASSES,
+    "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
+    "selection": ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
+    **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), BALLS),
+}
+"""Formulations that use a parameter which not all of them have."""
 _GAPS = dict.fromkeys(BALLS, "gap of the ball") | {"crammer-singer": "largest violation"}
 
 

@@ -53,15 +53,20 @@ class Squared(bigsvm.SVC):
         return super().fit(X**self.power, y)
 
 
-class Certifying(bigsvm.SVC):
-    """Has one parameter more that training knows."""
+class Rare(bigsvm.SVC):
+    """Has one parameter more that training uses."""
 
-    def __init__(self, C=1.0, *, seed_of_nothing=None, ball_tol=1e-6):
+    def __init__(self, C=1.0, *, kernel_rows=None):
         super().__init__(C)
-        self.ball_tol = ball_tol
-        self.seed_of_nothing = seed_of_nothing
+        self.kernel_rows = kernel_rows
 
-    _own_parameters = bigsvm.SVC._own_parameters | {"seed_of_nothing"}
+
+class Unused(bigsvm.SVC):
+    """Has a parameter that training uses for other formulations only."""
+
+    def __init__(self, C=1.0, *, nu=0.5):
+        super().__init__(C)
+        self.nu = nu
 
 
 @pytest.mark.fault("dropped-parameters")
@@ -77,8 +82,14 @@ def test_a_parameter_that_the_estimator_uses_is_accepted():
 
 
 def test_a_parameter_that_training_knows_arrives():
-    given = Certifying(ball_tol=1e-3).fit(X, Y).model_.provenance["parameters"]
-    assert given["ball_tol"] == 1e-3
+    given = Rare(kernel_rows=30).fit(X, Y).model_.provenance["parameters"]
+    assert given["kernel_rows"] == 30
+
+
+@pytest.mark.fault("dropped-parameters")
+def test_a_parameter_of_another_formulation_is_refused():
+    with pytest.raises(ParameterError, match=r"Unused has the parameter 'nu', .* c-svc does not"):
+        Unused().fit(X, Y)
 
 
 @pytest.mark.fault("dropped-parameters")
