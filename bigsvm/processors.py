@@ -41,7 +41,7 @@ def default_threads() -> int:
     return int(max(1, min(available_processors(), *limits)))
 
 
-def count_threads(n_jobs: object) -> int:
+def count_threads(n_jobs: object, name: str = "n_jobs") -> int:
     """Count the threads that `n_jobs` stands for.
 
     Parameters
@@ -49,6 +49,8 @@ def count_threads(n_jobs: object) -> int:
     n_jobs : int or None
         As joblib has it: -1 is all available processors, -2 all but one, and so on. None is
         `default_threads`.
+    name : str
+        Of the parameter, for the message.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def count_threads(n_jobs: object) -> int:
         return default_threads()
     if not isinstance(n_jobs, Integral) or not int(n_jobs):
         raise ParameterError(
-            f"n_jobs is {n_jobs!r}; it must be a whole number other than 0, or None: -1 is all "
+            f"{name} is {n_jobs!r}; it must be a whole number other than 0, or None: -1 is all "
             "processors"
         )
     count = int(n_jobs)

@@ -134,6 +134,16 @@ def test_others_are_refused_in_predictions_too(n_jobs, name):
             fitted.predict(rows)
 
 
+@pytest.mark.fault("threads")
+@pytest.mark.parametrize("threads", [0, 1.5, "2"])
+def test_a_model_checks_its_threads(threads):
+    model = bigsvm.SVC().fit(X, Y).model_
+    for predict in (model.decision_function, model.decide):
+        with pytest.raises(ParameterError, match=f"threads is {threads!r}; it must be"):
+            predict(X, threads=threads)
+    np.testing.assert_array_equal(model.decide(X, threads=-1), model.decide(X))
+
+
 @pytest.mark.usefixtures("eight")
 def test_predictions_have_as_many_threads_as_training(monkeypatch):
     fitted, threads = bigsvm.SVC(n_jobs=-2).fit(X, Y), []

@@ -25,6 +25,7 @@ from bigsvm.kernels import KernelCode
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.linear import weight_vectors
 from bigsvm.models.precision import ENOUGH, rounding
+from bigsvm.processors import count_threads
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training.sweep import parts, rows_at_once
 
@@ -288,6 +289,7 @@ class KernelExpansion:
         on_progress: Callable[[int], None] | None,
     ) -> None:
         """Hand the decision values of some rows after the other to `use`."""
+        threads = count_threads(threads, "threads")
         if self._is_of_kernel_matrix:
             source = prediction_matrix(source, self.n_features)
         else:
