@@ -13,6 +13,7 @@ import numpy as np
 
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
+from bigsvm.estimators.log_check import LogCheck
 from bigsvm.estimators.many_classes import Trained
 from bigsvm.estimators.pair_problems import Budget, Pairs
 from bigsvm.estimators.parameters import Hooks
@@ -123,7 +124,7 @@ def train_one_vs_one(
             projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
         log = PairLog(
             checkpoint, problem.n_pairs, source, room=budget.coefficients,
-            fault_of=problem.fault_finder(rows),
+            fault_of=LogCheck(problem, rows, trainer, plan),
         )  # fmt: skip
         hooks.listener(
             events.Planned(source.n_rows, source.n_columns, plan.working_set, projected, 0)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
-from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC, NuSVC
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.estimators.memory import make_plan
@@ -19,14 +18,11 @@ from bigsvm.estimators.problem import (
 )
 from bigsvm.training import events
 from bigsvm.training.choice import LARGEST_SET
-from bigsvm.training.joined_pairs import pair_classes
 from bigsvm.training.pair_entries import RECORD
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT
 from bigsvm.training.small_pairs import MOST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.formulations import Classification
     from bigsvm.estimators.parameters import TrainingParameters
-    from bigsvm.training.pair_entries import Entry
 
 HELD_SHARE = 0.25
 """Of the memory, for rows of classes that are held together. Bringing sparse ones takes three times
@@ -160,31 +155,6 @@ class Pairs:
             (float(self.class_weight[first]), float(self.class_weight[second])),
             None if self.weights is None else self.weights[rows.rows],
         )
-
-    def fault_finder(self, rows: ClassRows) -> Callable[[Entry], str]:
-        """Make what says why an entry of the log is no point of its pair's problem.
-
-        It says nothing where the entry is one.
-        """
-        first, second = pair_classes(len(rows))
-        in_place = rows.in_place()
-
-        def fault_of(entry: Entry) -> str:
-            pair = int(first[entry.number]), int(second[entry.number])
-            of_pair = in_place.pair(*pair)
-            places = np.searchsorted(of_pair.rows, entry.rows)
-            known = places < len(of_pair.rows)
-            if not (known.all() and np.array_equal(of_pair.rows[places], entry.rows)):
-                return "one of its rows is of neither class"
-            rho = float(entry.record["rho"])
-            if np.isnan(rho) != (self.nu is None) or rho < 0:
-                return f"its rho is {rho:g}"
-            alpha = np.zeros(len(of_pair.rows))
-            # Where ν-SVC has a margin, its decision function is divided by it.
-            alpha[places] = entry.coefficients * (1.0 if np.isnan(rho) else rho or 1.0)
-            return BoxDual(self.of_pair(pair, of_pair)).infeasible(alpha)
-
-        return fault_of
 
 
 class Budget:

@@ -23,10 +23,12 @@ from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.tiles import KernelTiles
+from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.frank_wolfe import ENDS, SampledSearch
 from bigsvm.training.state import Limits
+from bigsvm.training.working_rows import WorkingRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -152,6 +154,17 @@ class Trainer:
         if isinstance(formulation, BallFormulation):
             return ball_dual(source, formulation, self._tiles, parameters, rule)
         return BoxDual(formulation, rule)
+
+    def exact_outputs(
+        self, source: RowSource, beta: NDArray[np.float64], plan: TrainingPlan
+    ) -> NDArray[np.float64]:
+        """``K @ beta`` of all rows of a source, (n,) float64, from float64 kernel values."""
+        with self._tiles.exact() as tiles:
+            exact = Exact(
+                source, tiles, WorkingRows(source).gather,
+                rows_at_once=max(1, plan.active_rows // 2), look=lambda: None,
+            )  # fmt: skip
+            return exact.outputs(np.arange(source.n_rows), beta)
 
     def decompose(
         self,

@@ -270,6 +270,8 @@ ENTRIES = {
     "NaN": lambda record, rows, values: (rows, np.nan * values),
     "outside of the box": lambda record, rows, values: (rows, 3.0 * values),
     "of the other class": lambda record, rows, values: (rows, -values),
+    "feasible, and not optimal": lambda record, rows, values: (rows, 0.5 * values),
+    "another finite intercept": set_to("intercept", -1.0),
 }
 
 

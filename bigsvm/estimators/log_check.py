@@ -1,0 +1,116 @@
+"""Entries of the log of pairs, held against their problems before they are believed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.training.joined_pairs import pair_classes
+from bigsvm.training.pair_entries import REASONS
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.class_rows import ClassRows, PairRows
+    from bigsvm.duals.formulations import Classification
+    from bigsvm.estimators.pair_problems import Pairs
+    from bigsvm.estimators.running import Trainer
+    from bigsvm.training.pair_entries import Entry
+
+EVALUATIONS = 2e9
+"""Of the kernel, for all entries of a resumed run: some seconds."""
+BYTES_READ = 1e9
+"""For the same, from a store that is not held in memory."""
+AT_BOUND = 1e-7
+"""Share of its bound, by which a coefficient at a bound may be off it: it was divided by rho, or
+dealt out to equal rows."""
+ROUNDING = 1.05
+"""Of the tolerance, that a gap computed anew may be."""
+
+
+class LogCheck:
+    """Says what is wrong with an entry of the log; nothing where it is a solution of its pair.
+
+    That its point is feasible is always looked at. Its outputs are computed anew for the first
+    entries, as many as take some seconds: for few pairs all of them, for half a million a sample.
+
+    Parameters
+    ----------
+    problem : Pairs
+    rows : ClassRows
+    trainer : Trainer
+    plan : TrainingPlan
+        Of the largest pair.
+    """
+
+    def __init__(
+        self, problem: Pairs, rows: ClassRows, trainer: Trainer, plan: TrainingPlan
+    ) -> None:
+        self._problem, self._trainer, self._plan = problem, trainer, plan
+        self._rows = rows.in_place()
+        self._first, self._second = pair_classes(len(rows))
+        self._evaluations, self._bytes = EVALUATIONS, BYTES_READ
+
+    def __call__(self, entry: Entry) -> str:
+        """Look at one entry."""
+        pair = int(self._first[entry.number]), int(self._second[entry.number])
+        rows = self._rows.pair(*pair)
+        places = np.searchsorted(rows.rows, entry.rows)
+        known = places < len(rows.rows)
+        if not (known.all() and np.array_equal(rows.rows[places], entry.rows)):
+            return "one of its rows is of neither class"
+        rho = float(entry.record["rho"])
+        if np.isnan(rho) != (self._problem.nu is None) or rho < 0:
+            return f"its rho is {rho:g}"
+        alpha = np.zeros(len(rows.rows))
+        # Where ν-SVC has a margin, its decision function is divided by it.
+        alpha[places] = entry.coefficients * (1.0 if np.isnan(rho) else rho or 1.0)
+        formulation = self._problem.of_pair(pair, rows)
+        dual = self._trainer.dual(rows.source, formulation, self._plan)
+        return dual.infeasible(alpha) or self._fault_of_values(entry, rows, formulation, alpha)
+
+    def _fault_of_values(
+        self, entry: Entry, rows: PairRows, formulation: Classification, alpha: NDArray[np.float64]
+    ) -> str:
+        """Compute the outputs of its rows: whether it is as near to the optimum as it says."""
+        source, record = rows.source, entry.record
+        cost = len(alpha) * len(entry.rows)
+        read = 0.0
+        if source.row_alignment > 1:
+            # Rows of two classes are everywhere in a store.
+            step = max(1, self._plan.active_rows // 2)
+            passes = -(-len(entry.rows) // step) * (1 - (-len(alpha) // step))
+            read = passes * self._rows.source.n_rows * source.bytes_per_row
+        if cost > self._evaluations or read > self._bytes:
+            return ""
+        self._evaluations, self._bytes = self._evaluations - cost, self._bytes - read
+        alpha = _at_bounds(formulation, alpha)
+        outputs = self._trainer.exact_outputs(source, alpha, self._plan)
+        dual = self._trainer.dual(source, formulation, self._plan)
+        at = dual.optimality(alpha, outputs)
+        tol = ROUNDING * float(record["tol"])
+        if REASONS[record["reason"]] is StopReason.CONVERGED and at.gap > tol:
+            return f"its gap is {at.gap:.3g}, which is not within {record['tol']:g}"
+        finished = formulation.finish(at.thresholds)
+        intercept = finished.intercept + formulation.offset * float(entry.coefficients.sum())
+        near = (2 * max(tol, at.gap) + 1e-6) * max(1.0, finished.scale)
+        if not abs(intercept - float(record["intercept"])) <= near:
+            return f"its intercept is {record['intercept']:.6g} instead of {intercept:.6g}"
+        return ""
+
+
+def _at_bounds(formulation: Classification, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Set variables that are at a bound but for rounding to the bound."""
+    parts = []
+    for (box, _, _), part in formulation.with_alpha(alpha, slice(None)):
+        for bound in (box.lower, box.upper):
+            size = np.abs(bound)
+            near = np.isfinite(bound) & (np.abs(part - bound) <= AT_BOUND * size)
+            part = np.where(near, bound, part)
+        room = box.upper - box.lower
+        part = np.where(np.isfinite(room) & (np.abs(part) <= AT_BOUND * room), 0.0, part)
+        parts.append(part)
+    return formulation.join(parts)
