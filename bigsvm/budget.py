@@ -44,6 +44,9 @@ and 0.15 allow: 15.1, 12.8, 8.6, 13.2."""
 BLOCK_SHARE = 0.15
 READER_CHUNKS = 4
 """Chunks that are read together; each is in memory compressed and decoded, beside the block."""
+HELD_SHARE = 0.15
+"""Share of the memory that rows may take to be kept: reading and decoding a store again and again
+costs more than what a larger working set would save."""
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
 SMALLEST_WORKING_SET = 64

@@ -9,7 +9,7 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, stack_rows
-from bigsvm.data.rows import RowSource
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.statistics import ColumnStatistics, Statistics
 from bigsvm.errors import DataError
 
@@ -221,7 +221,7 @@ class DaskRows(BlockedRows):
             is_sparse=is_sparse(X._meta),
         )
 
-    def as_dask(self) -> da.Array:
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Return the array itself, with one chunk along the columns."""
         return self._blocks.astype(self.dtype)
 

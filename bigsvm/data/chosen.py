@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from bigsvm.data.rows import RowSource
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,7 @@ class ChosenRows(RowSource):
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = source.row_alignment
         self.first_index = source.first_index
+        self.feature_names = source.feature_names
 
     @property
     def scaler(self) -> Scaler | None:
@@ -84,9 +85,9 @@ class ChosenRows(RowSource):
         """Return the number that each row had in its input."""
         return self._source.original_rows()[self._chosen]
 
-    def as_dask(self) -> da.Array:
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Rows as a Dask array."""
-        return self._source.as_dask()[self._chosen]
+        return self._source.as_dask(block_bytes=block_bytes)[self._chosen]
 
     @property
     def bytes_read(self) -> int:

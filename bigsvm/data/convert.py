@@ -209,6 +209,7 @@ def write_spool(
     dtype: np.dtype[np.float32] | np.dtype[np.float64],
     weights: bool,
     scaler: Scaler | None = None,
+    feature_names: tuple[str, ...] | None = None,
     seed: int | None,
     sources: tuple[str, ...],
     budget: int,
@@ -240,6 +241,7 @@ def write_spool(
         seed=seed,
         sources=sources,
         first_index=first_index,
+        feature_names=feature_names,
     )
 
 

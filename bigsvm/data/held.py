@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bigsvm.data.rows import RowSource
+from bigsvm.budget import HELD_SHARE
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.sources import ArrayRows
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.data.scaler import Scaler
-
-HELD_SHARE = 0.15
-"""Share of the memory that rows may take to be kept: reading and decoding a store again and again
-costs more than what a larger working set would save."""
 
 
 class HeldRows(RowSource):
@@ -42,6 +39,7 @@ class HeldRows(RowSource):
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = 1
         self.first_index = source.first_index
+        self.feature_names = source.feature_names
 
     @property
     def scaler(self) -> Scaler | None:
@@ -78,9 +76,9 @@ class HeldRows(RowSource):
         """Return the number that each row had in its input."""
         return self._source.original_rows()
 
-    def as_dask(self) -> da.Array:
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Rows as a Dask array, of where they came from."""
-        return self._source.as_dask()
+        return self._source.as_dask(block_bytes=block_bytes)
 
     @property
     def bytes_read(self) -> int:

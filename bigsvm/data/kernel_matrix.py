@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
-from bigsvm.data.rows import RowSource
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ class NumberedRows(RowSource):
         numbers = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(self._numbers).data)
         return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {numbers}".encode())
 
-    def as_dask(self) -> da.Array:
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Kernel values as a Dask array, without the numbers."""
-        return self._source.as_dask()
+        return self._source.as_dask(block_bytes=block_bytes)
 
     def original_rows(self) -> NDArray[np.int64]:
         """Return the number that each row had in its input."""

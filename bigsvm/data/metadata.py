@@ -8,6 +8,7 @@ import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from bigsvm.data.other_paths import not_a_store
 from bigsvm.data.schema import (
     CSR,
     DENSE,
@@ -109,18 +110,6 @@ def check_files(path: Path) -> None:
                     )
 
 
-def _missing(path: Path) -> str:
-    """Say what is at a path that has no metadata of a hierarchy."""
-    if path.is_file():
-        return (
-            "a file, and a store is a folder; make one of LIBSVM text with `bigsvm convert` or "
-            "`bigsvm.convert`, and of arrays with `bigsvm.write_store`"
-        )
-    if not path.exists():
-        return "no such folder; check the path"
-    return "not a store (no zarr.json); make one with `bigsvm convert`"
-
-
 def read_attributes(path: Path) -> StoreAttributes:
     """Read and check the attributes of the store at `path`.
 
@@ -134,13 +123,10 @@ def read_attributes(path: Path) -> StoreAttributes:
     try:
         content = _read_json(path / "zarr.json", _MAX_ROOT_JSON)
     except (FileNotFoundError, NotADirectoryError):
-        raise StoreError(f"{path}: {_missing(path)}") from None
+        raise StoreError(not_a_store(path)) from None
     record = _record(content)
     if record is None:
-        raise StoreError(
-            f"{path}: a Zarr {content.get('node_type', 'hierarchy')}, but not a bigsvm store; make "
-            "one with `bigsvm convert` or `bigsvm.write_store`"
-        )
+        raise StoreError(not_a_store(path))
     if record.get("complete") is not True:
         raise StoreError(f"{path}: not complete, its conversion did not finish; {REMEDY}")
     version = record.get("format_version")
@@ -224,6 +210,7 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
     """
     n_rows = _field(record, "n_rows", int)
     hashes = _field(record, "manifest", dict)
+    names = _field(record, "feature_names", list, optional=True)
     a = StoreAttributes(
         format_version=_field(record, "format_version", int),
         n_rows=n_rows,
@@ -242,6 +229,7 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         fingerprint=_field(record, "fingerprint", str),
         rows_fingerprint=_field(record, "rows_fingerprint", str),
         scaler=_field(record, "scaler", str, optional=True),
+        feature_names=None if names is None else _list(record, "feature_names"),
     )
     if a.dtype not in {"float32", "float64"} or a.layout not in {DENSE, CSR}:
         raise ValueError(
@@ -253,6 +241,8 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         )
     if max(a.n_rows * a.n_columns, a.n_nonzero) * 8 >= 2**63:
         raise ValueError(f"{a.n_rows} rows of {a.n_columns} columns are too many")
+    if a.feature_names is not None and len(a.feature_names) != a.n_columns:
+        raise ValueError(f"{len(a.feature_names)} names of {a.n_columns} columns")
     if a.first_index not in (None, 0, 1):
         raise ValueError(f"first_index is {a.first_index}")
     expected = fingerprints(a.n_rows, a.n_columns, a.dtype, a.layout, a.manifest)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import xxhash
 
 from bigsvm.data.blocks import place_not_finite
-from bigsvm.data.rows import RowSource
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.statistics import ColumnStatistics, Statistics
 from bigsvm.errors import DataError
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _PASS_BYTES = 16 << 20
 """Blocks of the pass that statistics take, which training, whose stores have them, never asks."""
-_DASK_BLOCK_BYTES = 32 << 20
-"""Of rows that become dense; others have the blocks of their source."""
 
 
 class ScaledRows(RowSource):
@@ -60,6 +58,7 @@ class ScaledRows(RowSource):
             # Sparse rows that are cheapest to read together may be far too many dense ones.
             self.bytes_per_row, self.row_alignment = float(self.n_columns * self.dtype.itemsize), 2
         self.first_index = source.first_index
+        self.feature_names = source.feature_names
         self._statistics: Statistics | None = None
 
     @property
@@ -95,13 +94,14 @@ class ScaledRows(RowSource):
         hasher.update(self._scaler.offset.tobytes() + self._scaler.factor.tobytes())
         return hasher.hexdigest()
 
-    def as_dask(self) -> da.Array:
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Rows as a Dask array, scaled where its blocks are computed."""
-        rows, meta = self._source.as_dask(), np.empty((0, self.n_columns), self.dtype)
+        rows = self._source.as_dask(block_bytes=block_bytes)
+        meta: Any = np.empty((0, self.n_columns), self.dtype)
         if self.is_sparse:
             meta = sp.csr_array(meta)
         elif self._source.is_sparse:
-            step = self.rows_per_block(2 * _DASK_BLOCK_BYTES)
+            step = self.rows_per_block(2 * block_bytes)
             sizes = [min(step, n - at) for n in rows.chunks[0] for at in range(0, n, step)]
             rows = rows.rechunk((tuple(sizes), rows.chunks[1]))
         return rows.map_blocks(_scale_block, scaler=self._scaler, dtype=self.dtype, meta=meta)

@@ -131,6 +131,7 @@ def scale_store(
             seed=attributes.seed,
             sources=attributes.sources,
             first_index=attributes.first_index,
+            feature_names=attributes.feature_names,
         )
         work.commit()
     return open_store(target)

@@ -133,6 +133,9 @@ class StoreAttributes:
         Hash of shape, dtype, layout and the chunks of X.
     scaler : str or None
         Method of the scaler that X has been scaled by.
+    feature_names : tuple of str or None
+        Names of the columns. Left out where there are none; readers of earlier versions ignore
+        them, and read the same rows.
     """
 
     format_version: int
@@ -152,6 +155,7 @@ class StoreAttributes:
     fingerprint: str
     rows_fingerprint: str
     scaler: str | None = None
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def has_weights(self) -> bool:
@@ -256,4 +260,6 @@ def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
     """Return the record under `KEY`, with its checksum and ``complete``, which makes it a store."""
     # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
     record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
+    if attributes.feature_names is None:
+        del record["feature_names"]
     return {**record, "checksum": checksum(record), "complete": True}

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.budget import show_bytes
 from bigsvm.data.blocked import DaskRows, Digest, check_indices, check_shape
 from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse
-from bigsvm.data.rows import RowsAt, RowSource
+from bigsvm.data.containers import (
+    check_copy,
+    copied_bytes,
+    fits,
+    is_anndata,
+    is_dask_array,
+    matrix_of_anndata,
+    open_table,
+    path_of_store,
+    rows_of_slice,
+)
+from bigsvm.data.frames import (
+    FrameTable,
+    frame_names,
+    frame_type,
+    frame_values,
+    is_dask_frame,
+    is_frame,
+    is_pandas,
+    sparse_columns,
+)
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowsAt, RowSource
 from bigsvm.data.statistics import ColumnStatistics, Statistics
 from bigsvm.data.store import Store, open_store
-from bigsvm.errors import DataError
+from bigsvm.data.tables import TableRows
+from bigsvm.data.zarr_chunks import arrays_below, check_chunks
+from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import dask.array as da
-    import zarr
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
 
 _PASS_BYTES = 4 << 20
 """Rows looked at together in a pass over an array in memory: they fit the last-level cache."""
-
-_DASK_BLOCK_BYTES = 32 << 20
 
 
 class ArrayRows(RowSource):
@@ -118,12 +138,12 @@ class ArrayRows(RowSource):
             self._fingerprint = digest.result(self)
         return self._fingerprint
 
-    def as_dask(self) -> da.Array:
-        """Rows as a Dask array in blocks of some 32 MiB."""
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows as a Dask array."""
         # 13 MB that training does without.
         import dask.array as da
 
-        rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
+        rows = min(self.rows_per_block(2 * block_bytes), self.n_rows)
         return da.from_array(
             self._rows,
             chunks=(rows, self.n_columns),
@@ -145,56 +165,138 @@ class ArrayRows(RowSource):
         return self._statistics
 
 
-def _dask_over_zarr(array: Any) -> da.Array:
-    """Return a foreign Zarr array in blocks of whole chunks (or shards) of some 32 MiB."""
-    # 13 MB that rows in memory do without.
-    import dask.array as da
+def as_store(X: Any) -> Store | None:
+    """Store that `X` is or stands for, None where it is another container.
 
-    if array.ndim != 2:
-        raise DataError(f"X has {array.ndim} dimensions; it must have two: rows and columns")
-    unit = (array.shards or array.chunks)[0]
-    row_bytes = max(1, array.shape[1] * array.dtype.itemsize)
-    rows = max(1, _DASK_BLOCK_BYTES // (row_bytes * unit)) * unit
-    return da.from_array(array, chunks=(rows, array.shape[1]))
-
-
-def is_dask_array(X: object) -> TypeGuard[da.Array]:
-    """Whether `X` is a Dask array; nothing is one where nobody has imported Dask."""
-    # Saves the 13 MB of importing it to find that out.
-    array = getattr(sys.modules.get("dask.array"), "Array", None)
-    return array is not None and isinstance(X, array)
+    Raises
+    ------
+    StoreError
+        It is a path, but not of a store.
+    """
+    if isinstance(X, Store):
+        return X
+    path = X if isinstance(X, str | os.PathLike) else path_of_store(X)
+    return None if path is None else open_store(path)
 
 
-def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
-    """Whether `X` is a Zarr array; nothing is one where nobody has imported zarr."""
-    # Saves the 10 MB of importing it to find that out.
-    array = getattr(sys.modules.get("zarr"), "Array", None)
-    return array is not None and isinstance(X, array)
-
-
-def as_row_source(X: Any) -> RowSource:
+def as_row_source(
+    X: Any, *, memory: int | None = None, once: bool = False, allow_missing: bool = False
+) -> RowSource:
     """Rows of whatever a user gives.
 
     Parameters
     ----------
-    X : RowSource, Store, path of a store, dask array, Zarr array, scipy.sparse matrix, or array
-        A Zarr array is read without a manifest, hence without the check that no chunk is missing.
+    X : RowSource, Store, path of a store, or container
+        A container is an array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or
+        Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
+        encoding; an AnnData.
+    memory : int, optional
+        Bytes that a run may take: containers that are not used as one array come in blocks that
+        fit, and those of which no block does are refused.
+    once : bool
+        Whether rows are read in a single pass, for which chunks may be decoded several times.
+    allow_missing : bool
+        Whether to take Zarr arrays that lack chunks.
 
     Raises
     ------
     DataError
-        If it is not a table of real numbers.
+        If it is not a table of real numbers, or lacks chunks.
+    MemoryBudgetError
+        If it cannot be read in `memory`.
     StoreError
         If it is a path, but not of a store.
     """
     if isinstance(X, RowSource):
         return X
-    if isinstance(X, Store):
-        return X.rows
-    if isinstance(X, (str, os.PathLike)):
-        return open_store(X).rows
-    if is_zarr_array(X):
-        X = _dask_over_zarr(X)
-    if is_dask_array(X):
-        return DaskRows(X)
-    return ArrayRows(X)
+    store = as_store(X)
+    if store is not None:
+        return store.rows
+    source: RowSource
+    if is_anndata(X):
+        X, names = matrix_of_anndata(X)
+        source = as_row_source(X, memory=memory, once=once, allow_missing=allow_missing)
+        source.feature_names = names
+        return source
+    if is_dask_array(X) or is_dask_frame(X):
+        return _of_dask(X, memory, allow_missing=allow_missing)
+    table = open_table(X, memory=memory, allow_missing=allow_missing)
+    if table is not None:
+        return TableRows(table, rows_of_slice(table, memory, once=once))
+    if hasattr(X, "__next__"):
+        raise DataError(
+            f"X is an iterator ({type(X).__name__}), which gives its rows only once; give an array "
+            "of them"
+        )
+    check_copy(X, memory)
+    source = ArrayRows(_as_array(X))
+    source.feature_names = frame_names(X)
+    source.copied_bytes = copied_bytes(X)
+    return source
+
+
+def _as_array(X: Any) -> Any:
+    """Give what is in memory as an array or a matrix."""
+    if not is_frame(X) or not copied_bytes(X):
+        return X
+    if is_pandas(X) and sparse_columns(X):
+        return X.sparse.to_coo().tocsr()
+    return FrameTable(X).rows(0, X.shape[0])
+
+
+def _of_dask(X: Any, memory: int | None, *, allow_missing: bool) -> RowSource:
+    """Rows of a Dask array or data frame, whose blocks must fit in `memory`."""
+    source = DaskRows(dask_array(X, allow_missing=allow_missing))
+    source.feature_names = frame_names(X)
+    size = source.row_alignment * source.bytes_per_row
+    if memory is not None and not fits(size, source.n_rows * source.bytes_per_row, memory):
+        raise _large_blocks(X, source.row_alignment, size, memory)
+    return source
+
+
+def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False) -> da.Array:
+    """Give the rows of a Dask array or data frame as an array with one chunk along the columns.
+
+    Parameters
+    ----------
+    X : dask.array.Array or dask.dataframe.DataFrame, (n_rows, n_columns)
+    memory : int, optional
+        Bytes that a block and what is made of it may take, where its size is known.
+    allow_missing : bool
+        Whether to take an array whose graph reads Zarr arrays that lack chunks.
+
+    Raises
+    ------
+    DataError
+        It has not two dimensions or lacks chunks.
+    MemoryBudgetError
+        Its blocks are too large.
+    """
+    array = X
+    if is_dask_frame(X):
+        dtype = frame_type(X._meta)
+        meta = np.empty((0, len(X.columns)), dtype)
+        array = X.map_partitions(frame_values, dtype, meta=meta)
+    elif X.ndim != 2:
+        raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
+    elif not allow_missing:
+        for below in arrays_below(X):
+            check_chunks(below)
+    if array.numblocks[1] > 1:
+        array = array.rechunk({1: -1})
+    rows = max(array.chunks[0], default=0)
+    size = rows * array.shape[1] * array.dtype.itemsize
+    # Sizes that are not known are NaN.
+    if memory is not None and not is_sparse(array._meta) and 2 * size > memory:
+        raise _large_blocks(X, rows, size, memory)
+    return array
+
+
+def _large_blocks(X: Any, rows: int, size: float, memory: int) -> MemoryBudgetError:
+    way = "make it in chunks of fewer rows and all columns where it is read"
+    if is_dask_frame(X):
+        way = "repartition it, as with X.repartition(partition_size='16MB')"
+    return MemoryBudgetError(
+        f"X has blocks of up to {rows} rows ({show_bytes(size)}), too many for memory={memory}; "
+        f"{way}"
+    )

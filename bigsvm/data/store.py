@@ -19,7 +19,7 @@ from bigsvm.data.consistency import (
 )
 from bigsvm.data.metadata import check_array, check_files, read_attributes
 from bigsvm.data.row_values import put_in_order
-from bigsvm.data.rows import RowSource
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
     CSR,
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_values import Order, RowValues
     from bigsvm.data.rows import Rows
-
-_DASK_BLOCK_BYTES = 32 << 20
-"""Dask spends about 0.5 ms on a task; reading this takes 30 ms."""
 
 
 class Store:
@@ -122,6 +119,11 @@ class Store:
         return self.attributes.first_index
 
     @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, None where they have none."""
+        return self.attributes.feature_names
+
+    @property
     def scaler(self) -> Scaler | None:
         """What X has been scaled by, None where it has not been."""
         return self.rows.scaler
@@ -177,6 +179,7 @@ class StoreRows(RowSource):
         self.is_sparse = attributes.layout == CSR
         self.is_shuffled = attributes.shuffled
         self.first_index = attributes.first_index
+        self.feature_names = attributes.feature_names
         item = self.dtype.itemsize
         if self.is_sparse:
             per_entry = item + 4
@@ -316,12 +319,12 @@ class StoreRows(RowSource):
         check_permutation(rows, str(self._path))
         return rows
 
-    def as_dask(self) -> da.Array:
-        """Give the rows as a Dask array; each task is one verified read of some 32 MiB."""
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Give the rows as a Dask array; each task is one verified read."""
         # 13 MB that training does without.
         import dask.array as da
 
-        rows = min(self.rows_per_block(2 * _DASK_BLOCK_BYTES), self.n_rows)
+        rows = min(self.rows_per_block(2 * block_bytes), self.n_rows)
         chunks = (*(rows for _ in range(self.n_rows // rows)), self.n_rows % rows)
         sizes = tuple(n for n in chunks if n)
         meta = (

@@ -50,6 +50,7 @@ def write_store(
     seed: int = 0,
     memory: str | int = "1GB",
     overwrite: bool = False,
+    allow_missing: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Store:
     """Write arrays as a store.
@@ -58,9 +59,11 @@ def write_store(
     ----------
     path : path
         Directory to be made.
-    X : (n_rows, n_columns) array, scipy.sparse matrix, dask array, Zarr array or RowSource
-        A dask array is computed block by block. Of rows of a scaled store, the new one knows what
-        they were scaled by.
+    X : (n_rows, n_columns) container or RowSource
+        An array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or Dask; an array
+        of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's encoding; an
+        AnnData. What is not in memory as an array is read block by block. The store keeps the names
+        of columns, and what the rows of a scaled store were scaled by.
     y : (n_rows,) array
         Labels; numbers, stored as float64.
     sample_weight : (n_rows,) array, optional
@@ -75,9 +78,12 @@ def write_store(
     seed : int
         Of that order, 0 … 2**64 - 1.
     memory : str or int
-        Bytes to stay below, besides X, y and weights themselves and two blocks of a dask array.
+        Bytes to stay below, besides X, y and weights themselves.
     overwrite : bool
         Replace a store that is there, once the new one is whole.
+    allow_missing : bool
+        Take a Zarr array that lacks chunks, which then read as its fill value: Zarr leaves out
+        chunks that hold nothing else.
     on_progress : callable, optional
         Called with a `ConversionProgress` now and then.
 
@@ -86,7 +92,10 @@ def write_store(
     ParameterError
         If a parameter has no meaning.
     DataError
-        If X, y or the weights hold what no model can be trained on; names row and column.
+        If X, y or the weights hold what no model can be trained on, naming row and column, or X
+        lacks chunks.
+    MemoryBudgetError
+        If X cannot be read in blocks that fit in `memory`.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
     """
@@ -97,7 +106,7 @@ def write_store(
     if dtype not in (None, "float32", "float64"):
         raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
     budget = memory_bytes(memory)
-    source = as_row_source(X)
+    source = as_row_source(X, memory=budget, once=True, allow_missing=allow_missing)
     labels = label_array(y, source.n_rows)
     weights = None if sample_weight is None else weight_array(sample_weight, source.n_rows)
     writing = _Writing(
@@ -172,7 +181,12 @@ class _Writing:
             row = order[start : start + step]
             writer.append(self._batch(source.take(row), row))
             self._report(ConversionProgress("write", start + len(row), source.n_rows))
-        writer.finish(shuffled=self._seed is not None, seed=self._seed, sources=())
+        writer.finish(
+            shuffled=self._seed is not None,
+            seed=self._seed,
+            sources=(),
+            feature_names=source.feature_names,
+        )
 
     def through_spool(self, folder: Path, path: Path) -> None:
         """Rows that come in blocks are scattered over files first."""
@@ -197,6 +211,7 @@ class _Writing:
                 dtype=self._dtype,
                 weights=self._weights is not None,
                 scaler=source.scaler,
+                feature_names=source.feature_names,
                 seed=self._seed,
                 sources=(),
                 budget=self._budget,

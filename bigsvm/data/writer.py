@@ -157,6 +157,7 @@ class StoreWriter:
         seed: int | None,
         sources: tuple[str, ...],
         first_index: int | None = None,
+        feature_names: tuple[str, ...] | None = None,
     ) -> None:
         """Write what is left, then the attributes."""
         if self._n_pending:
@@ -189,6 +190,7 @@ class StoreWriter:
             fingerprint=whole,
             rows_fingerprint=rows_only,
             scaler=None if self._scaler is None else self._scaler.method,
+            feature_names=feature_names,
         )
         self._group.attrs.put({KEY: attributes_to_json(attributes)})
 

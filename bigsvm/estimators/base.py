@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import fields, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -18,10 +19,20 @@ from sklearn.utils.validation import (
 )
 
 from bigsvm.budget import check_labels_fit, parse_bytes
+from bigsvm.data.blocks import check_finite
+from bigsvm.data.containers import (
+    check_copy,
+    copied_bytes,
+    is_lazy,
+    is_streamed,
+    is_zarr_array,
+    names_of_columns,
+)
+from bigsvm.data.frames import check_numbers
 from bigsvm.data.row_values import in_order_of
+from bigsvm.data.rows import DASK_BLOCK_BYTES
 from bigsvm.data.scaled import in_scale_of
-from bigsvm.data.sources import as_row_source, is_dask_array, is_zarr_array
-from bigsvm.data.store import Store, open_store
+from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.ignored import IGNORED, warn_of_ignored
@@ -29,7 +40,7 @@ from bigsvm.estimators.names import FORMULATIONS, USED_IN, gap_name
 from bigsvm.estimators.parameters import Hooks, TrainingParameters, takes_kernel_matrix
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
-from bigsvm.processors import count_threads
+from bigsvm.processors import available_processors, count_threads
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -61,9 +72,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
         Parameters
         ----------
-        X : array, sparse matrix, path of a store, Store, zarr.Array or dask array
-            (n, d). A store brings its labels and weights, and what it was scaled by, which
-            predictions of rows that are not scaled then apply.
+        X : path of a store, Store, or container
+            (n, d). An array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or
+            Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
+            encoding; an AnnData. What is not in memory as an array is read in blocks that fit in
+            `memory`, or refused where none does. A store brings its labels and weights, and what it
+            was scaled by, which predictions of rows that are not scaled then apply.
         y : (n,) array or RowValues
             Labels or targets; ignored where there is one class only. Without it, those of a store
             are its own. Beside a shuffled store give ``store.row_values(y, order="input")``: its
@@ -157,10 +171,11 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
         source: RowSource
         labels: Any
-        if isinstance(X, str | os.PathLike | Store):
-            store = X if isinstance(X, Store) else open_store(X)
+        memory = _memory(self.memory)
+        store = as_store(X)
+        if store is not None:
             source = store.rows
-            check_labels_fit(parse_bytes(self.memory), source.n_rows)
+            check_labels_fit(memory, source.n_rows)
             has_own = y is None or not self._needs_y
             labels = store.labels() if has_own else in_order_of(store, y, "y")
             weights = (
@@ -168,15 +183,21 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
                 if sample_weight is None
                 else in_order_of(store, sample_weight, "sample_weight")
             )
-        elif _is_lazy(X):
+        elif is_streamed(X, memory):
             if y is None and self._needs_y:
-                raise DataError("y is None; labels are needed beside a Zarr or Dask array")
-            source, labels, weights = as_row_source(X), y, sample_weight
+                raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
+            source, labels, weights = as_row_source(X, memory=memory), y, sample_weight
         else:
+            _check_in_memory(X, memory)
+            copied = copied_bytes(X)
             X, labels = self._validated(X, y)
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            return as_row_source(X), labels, sample_weight
+            source = as_row_source(X)
+            source.copied_bytes = copied
+            source.feature_names = self._feature_names()
+            return source, labels, sample_weight
+        self._keep_names(source.feature_names)
         try:
             weights = None if weights is None else np.asarray(weights, np.float64)
         except (TypeError, ValueError) as error:
@@ -185,9 +206,9 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """Give what scikit-learn's `score` takes; labels of a store are its own without `y`."""
-        if not isinstance(X, str | os.PathLike | Store):
+        store = as_store(X)
+        if store is None:
             return X, y, sample_weight
-        store = X if isinstance(X, Store) else open_store(X)
         labels = store.labels() if y is None else in_order_of(store, y, "y")
         if sample_weight is not None:
             sample_weight = in_order_of(store, sample_weight, "sample_weight")
@@ -205,6 +226,18 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             return validate_data(self, X, **options), None
         X, y = validate_data(self, X, y, **options)
         return X, y
+
+    def _feature_names(self) -> tuple[str, ...] | None:
+        """Give the names of the columns of the training data, None where they have none."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
+
+    def _keep_names(self, names: tuple[str, ...] | None) -> None:
+        """Show names of columns as scikit-learn does, or that there are none."""
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _adopt(self, model: KernelExpansion) -> None:
         """Show a model under scikit-learn's names."""
@@ -265,23 +298,34 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         of_none : (0,) or (0, m) array
             What that is of no rows.
         """
-        model, threads = self.model_, count_threads(self.n_jobs)
-        if isinstance(X, str | os.PathLike | Store):
-            rows = (X if isinstance(X, Store) else open_store(X)).rows
-            model.check_columns(rows.n_columns, rows.first_index)
+        model, memory = self.model_, _memory(self.memory)
+        threads = count_threads(self.n_jobs)
+        store = as_store(X)
+        if store is not None:
+            rows = store.rows
+            model.check_columns(rows.n_columns, rows.first_index, rows.feature_names)
+            # As many blocks as there are processors are computed at once.
+            share = memory // (4 * available_processors())
+            block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
+            array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
             # Blocks no longer know whether they are scaled.
-            X, model = in_scale_of(rows, model.scaler).as_dask(), replace(model, scaler=None)
-        elif is_zarr_array(X):
-            X = as_row_source(X).as_dask()
-        if is_dask_array(X):
-            model.check_columns(X.shape[1])
-            wide = {}
-            if of_none.ndim > 1:
-                wide = {"new_axis": 1, "chunks": (X.chunks[0], of_none.shape[1:])}
-            return X.map_blocks(
-                _block_values, model=model, evaluate=evaluate, of_none=of_none,
-                drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
-            )  # fmt: skip
+            return _lazily(array, replace(model, scaler=None), evaluate, of_none)
+        if is_lazy(X):
+            if is_zarr_array(X):
+                array = as_row_source(X, memory=memory).as_dask()
+            else:
+                array = dask_array(X, memory=memory)
+            model.check_columns(array.shape[1], None, names_of_columns(X))
+            return _lazily(array, model, evaluate, of_none)
+        if is_streamed(X, memory):
+            source = as_row_source(X, memory=memory)
+            model.check_columns(source.n_columns, None, source.feature_names)
+            values = []
+            for start, block in source.blocks(memory // 8):
+                check_finite(block, start)
+                values.append(evaluate(model, as_row_source(block), threads))
+            return np.concatenate(values)
+        _check_in_memory(X, memory)
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=_types_for(X), reset=False,
@@ -308,6 +352,16 @@ def _seed(given: Any) -> Any:
     return 0 if given is None else given
 
 
+def _memory(given: Any) -> int:
+    """Give a size in bytes."""
+    is_size = isinstance(given, str | Real)
+    if not is_size:
+        raise ParameterError(
+            f"memory is {given!r}; it must be a number of bytes, or a size like '4GB'"
+        )
+    return parse_bytes(given)
+
+
 def _path(name: str, given: Any) -> str | None:
     """Give a path as a word, for what is written down."""
     if given is None:
@@ -324,8 +378,25 @@ def _types_for(X: Any) -> list[type[np.floating[Any]]]:
     return [np.float32, np.float64] if is_small else [np.float64, np.float32]
 
 
-def _is_lazy(X: Any) -> bool:
-    return is_dask_array(X) or is_zarr_array(X)
+def _check_in_memory(X: Any, memory: int) -> None:
+    """Refuse what scikit-learn would refuse in NumPy's words, or copy beyond the budget."""
+    if hasattr(X, "__next__"):
+        as_row_source(X)
+    check_numbers(X)
+    check_copy(X, memory)
+
+
+def _lazily(
+    array: da.Array, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
+) -> da.Array:
+    """Evaluate a model at the blocks of a Dask array, when these are computed."""
+    wide = {}
+    if of_none.ndim > 1:
+        wide = {"new_axis": 1, "chunks": (array.chunks[0], of_none.shape[1:])}
+    return array.map_blocks(
+        _block_values, model=model, evaluate=evaluate, of_none=of_none,
+        drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
+    )  # fmt: skip
 
 
 def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.data.sources import is_dask_array
+from bigsvm.data.containers import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.problem import are_many_classes, label_array

@@ -92,6 +92,7 @@ def make_plan(
     MemoryBudgetError
     """
     n_rows = source.n_rows if n_rows is None else n_rows
+    resident_bytes += source.copied_bytes
     if n_outputs > 1:
         # What a sweep adds to some rows, and their values with that, until these are replaced.
         resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)

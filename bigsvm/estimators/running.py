@@ -368,6 +368,7 @@ def provenance_of(
 ) -> dict[str, Any]:
     """List where a model comes from, as JSON can say it."""
     unlimited = parameters.max_seconds == float("inf")
+    names = source.feature_names
     return {
         "bigsvm": __version__,
         "parameters": {
@@ -378,6 +379,7 @@ def provenance_of(
         "data": fingerprint[Entry.DATA],
         "n_rows": source.n_rows,
         "first_index": source.first_index,
+        **({} if names is None else {"feature_names": list(names)}),
     }
 
 

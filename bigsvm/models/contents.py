@@ -61,6 +61,9 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     if not is_count(d) or not 1 <= d <= MOST_COLUMNS:
         raise ValueError(f"it has {d!r} columns")
     provenance = _provenance(header["provenance"])
+    names = provenance.get("feature_names")
+    if names is not None and len(names) != d:
+        raise ValueError(f"it has names of {len(names)} columns instead of {d}")
     rows = provenance.get("n_rows") or np.iinfo(np.int64).max
     if n and not 0 <= support.min() <= support.max() < rows:
         raise ValueError("support has a number that is no row of the training data")
@@ -129,6 +132,11 @@ def _provenance(found: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
             raise ValueError(f"{name} is {found[name]!r}")
     if not isinstance(found.get("parameters", {}), dict):
         raise ValueError("parameters are not an object")
+    names = found.get("feature_names")
+    if names is not None and not (
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+    ):
+        raise ValueError("its names of columns are no list of words")
     given: dict[str, Any] = found
     return given
 

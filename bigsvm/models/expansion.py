@@ -293,7 +293,7 @@ class KernelExpansion:
         if self._is_of_kernel_matrix:
             source = prediction_matrix(source, self.n_features)
         else:
-            self.check_columns(source.n_columns, source.first_index)
+            self.check_columns(source.n_columns, source.first_index, source.feature_names)
             source = in_scale_of(source, self.scaler)
         vectors, coefficients = self._terms()
         single = source.dtype == np.float32 and vectors is self.support_vectors
@@ -393,8 +393,33 @@ class KernelExpansion:
         index = self.provenance.get("first_index")
         return None if index is None else int(index)
 
-    def check_columns(self, n_columns: int, first_index: int | None = None) -> None:
-        """Refuse rows whose columns are not those of the training data, in number or by index."""
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of the training data, None where they had none."""
+        names = self.provenance.get("feature_names")
+        return None if names is None else tuple(names)
+
+    def check_columns(
+        self,
+        n_columns: int,
+        first_index: int | None = None,
+        feature_names: tuple[str, ...] | None = None,
+    ) -> None:
+        """Refuse rows whose columns are not those of the training data.
+
+        Parameters
+        ----------
+        n_columns : int
+        first_index : int, optional
+            Index of column 0, where the rows are those of LIBSVM text.
+        feature_names : tuple of str, optional
+            Names of the columns, where they have any.
+
+        Raises
+        ------
+        DataError
+            There are more or fewer, they are numbered from another index, or they have other names.
+        """
         if self._is_of_kernel_matrix:
             return  # with or without its numbers
         if n_columns != self.n_features:
@@ -414,6 +439,17 @@ class KernelExpansion:
                 f"{self.first_index} of the text the model was trained on; convert them with "
                 f"--zero-based {meant}"
             )
+        expected = self.feature_names
+        if feature_names is None or expected is None or feature_names == expected:
+            return
+        column = next(i for i, name in enumerate(expected) if name != feature_names[i])
+        order = "in another order" if sorted(feature_names) == sorted(expected) else "other columns"
+        raise DataError(
+            "The feature names should match those that were passed during fit: column "
+            f"{column} (from 0) of the rows is {feature_names[column]!r}, but the model was "
+            f"trained on {expected[column]!r} there ({order}); give the columns of the training "
+            "data in their order"
+        )
 
     # -- files -----------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
+from bigsvm.budget import HELD_SHARE
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.held import HELD_SHARE, HeldRows, hold
+from bigsvm.data.held import HeldRows, hold
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.write import write_store
 

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
-from bigsvm.data import scaled
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.held import HeldRows
 from bigsvm.data.scaled import ScaledRows, in_scale_of
@@ -68,7 +67,7 @@ class TestScaledStoreRows(RowSourceContract):
         return make
 
 
-def test_sparse_rows_whose_zeros_move_become_dense_block_by_block(monkeypatch):
+def test_sparse_rows_whose_zeros_move_become_dense_block_by_block():
     matrix = make_matrix(1000, density=0.05)
     scaler = Scaler("minmax", np.ones(23), np.full(23, 0.5))
     source = ScaledRows(ArrayRows(sp.csr_array(matrix)), scaler)
@@ -79,8 +78,7 @@ def test_sparse_rows_whose_zeros_move_become_dense_block_by_block(monkeypatch):
         assert values.shape[0] <= 100
         np.testing.assert_array_equal(values, expected[start : start + len(values)])
     np.testing.assert_array_equal(source.take(np.array([7, 3])), expected[[7, 3]])
-    monkeypatch.setattr(scaled, "_DASK_BLOCK_BYTES", 300 * 23 * 4)
-    array = source.as_dask()
+    array = source.as_dask(block_bytes=300 * 23 * 4)
     assert array.chunks == ((300, 300, 300, 100), (23,))
     np.testing.assert_array_equal(array.compute(), expected)
     assert source.total_variance() == pytest.approx(expected.astype(float).var(), rel=1e-12)

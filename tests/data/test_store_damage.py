@@ -171,6 +171,13 @@ def test_missing_chunk_of_zeros_is_noticed(tmp_path, small_chunks):
         store.rows.read(0, 1)
 
 
+@pytest.mark.fault("columns-and-order")
+def test_names_of_other_columns(store):
+    edit_attributes(store.path, feature_names=["a"])
+    with pytest.raises(DataCorruptionError, match=r"1 names of 23 columns"):
+        open_store(store.path)
+
+
 def test_metadata_bytes(store):
     before = everything(store)
     rng = random.Random(0)

@@ -47,8 +47,7 @@ from common import (
 from data_sets import DATA_SETS, data_set, is_skipped
 from peers import fit_once
 
-from bigsvm.budget import parse_bytes
-from bigsvm.data.held import HELD_SHARE
+from bigsvm.budget import HELD_SHARE, parse_bytes
 from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:

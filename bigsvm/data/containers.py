@@ -1,0 +1,304 @@
+"""Containers of rows that others made: which they are, and how they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from bigsvm.budget import HELD_SHARE, READER_CHUNKS, show_bytes
+from bigsvm.data.blocks import float_type, is_sparse
+from bigsvm.data.frames import (
+    FrameTable,
+    frame_names,
+    is_arrow,
+    is_dask_frame,
+    is_frame,
+    is_instance,
+    is_pandas,
+    names_of,
+    sparse_columns,
+)
+from bigsvm.data.schema import KEY
+from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
+from bigsvm.data.zarr_chunks import check_chunks
+from bigsvm.errors import DataError, MemoryBudgetError
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import zarr
+
+    from bigsvm.data.tables import Table
+
+LARGEST_SLICE = 32 << 20
+"""Bytes of a slice: larger ones are not read faster."""
+_SLICES = 29
+"""Slices of a budget: a training plan has ten of them in memory, and 1 GB the largest."""
+_SLICES_ONCE = 20
+"""Slices of a budget where each decodes all chunks again, of which few are in memory together."""
+_CHUNKS = 4
+"""Chunks, decoded, of a budget at least: one, and its bytes before, exist beside two slices."""
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_dask_array(X: object) -> TypeGuard[da.Array]:
+    """Whether `X` is a Dask array; nothing is one where nobody has imported Dask."""
+    return is_instance(X, "dask.array", "Array")
+
+
+def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
+    """Whether `X` is a Zarr array; nothing is one where nobody has imported zarr."""
+    return is_instance(X, "zarr", "Array")
+
+
+def is_anndata(X: object) -> TypeGuard[Any]:
+    """Whether `X` is an AnnData."""
+    return is_instance(X, "anndata", "AnnData")
+
+
+def is_lazy(X: object) -> bool:
+    """Whether what a model makes of `X` is a lazy Dask array."""
+    return is_dask_array(X) or is_zarr_array(X) or is_dask_frame(X)
+
+
+def is_streamed(X: Any, memory: int) -> bool:
+    """Whether the rows of `X`, which is not a store, are read in blocks instead of as one array.
+
+    Parameters
+    ----------
+    X
+        As `as_row_source` takes it.
+    memory : int
+        Bytes that a run may take. What is in memory, but would have to be copied, is read in blocks
+        where the copy would take a larger share than `HELD_SHARE`.
+    """
+    return (
+        is_lazy(X)
+        or is_anndata(X)
+        or is_instance(X, "h5py", "Dataset", "Group")
+        or is_instance(X, "zarr", "Group")
+        or is_instance(X, "anndata.abc", "CSRDataset", "CSCDataset")
+        or (_can_be_sliced(X) and copied_bytes(X) > HELD_SHARE * memory)
+    )
+
+
+def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | None:
+    """Table of a container on disk, or of one in memory that is not to be copied; None for others.
+
+    Raises
+    ------
+    DataError
+        It is no matrix of numbers, lacks chunks, or is none whose rows can be read.
+    """
+    if is_zarr_array(X):
+        if not allow_missing:
+            check_chunks(X)
+        return ArrayTable(X, X.chunks)
+    if is_instance(X, "h5py", "Dataset"):
+        _check_open(X)
+        return ArrayTable(X, X.chunks)
+    if is_instance(X, "anndata.abc", "CSCDataset"):
+        raise DataError(
+            "X is a CSCDataset, which is stored by columns; write it as CSR, as with "
+            "anndata.io.write_elem(group, 'X', X.to_memory().tocsr())"
+        )
+    if is_instance(X, "anndata.abc", "CSRDataset"):
+        return _open_group(X.group, allow_missing=allow_missing)
+    if is_instance(X, "zarr", "Group") or is_instance(X, "h5py", "Group"):
+        return _open_group(X, allow_missing=allow_missing)
+    if memory is None or not _can_be_sliced(X) or not is_streamed(X, memory):
+        return None
+    if is_frame(X):
+        return FrameTable(X)
+    return SparseTable(X) if is_sparse(X) else ArrayTable(X)
+
+
+def _check_open(X: Any) -> None:
+    if not X:
+        raise DataError("X is in an HDF5 file that was closed; open it, and keep it open")
+
+
+def _open_group(group: Any, *, allow_missing: bool) -> Table:
+    """Table of a group that is CSR in anndata's encoding."""
+    is_zarr = is_instance(group, "zarr", "Group")
+    if not is_zarr:
+        _check_open(group)
+    encoding = group.attrs.get("encoding-type")
+    if encoding != "csr_matrix":
+        names = sorted(str(name) for name in group)
+        if encoding == "anndata" or "X" in names:
+            way = "give its matrix, X['X']"
+        elif encoding == "csc_matrix":
+            way = "it is stored by columns: write it as CSR"
+        else:
+            way = f"give one of its arrays, as X[{names[0]!r}]" if names else "it is empty"
+        raise DataError(f"X is a group of arrays ({', '.join(names[:5])}), not a matrix; {way}")
+    try:
+        data, indices, indptr = (group[name] for name in ("data", "indices", "indptr"))
+        n_rows, n_columns = group.attrs["shape"]
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(
+            f"X is a group of CSR, but lacks one of data, indices, indptr and shape ({error}); "
+            "write it again"
+        ) from None
+    if is_zarr and not allow_missing:
+        for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
+            check_chunks(array, f"X[{name!r}]")
+    return CsrTable(data, indices, indptr, (int(n_rows), int(n_columns)), "X")
+
+
+def path_of_store(X: Any) -> Path | None:
+    """Path of a store of bigsvm that was opened as a Zarr group; None of what is no such group.
+
+    Raises
+    ------
+    DataError
+        The store is not on a local disk.
+    """
+    if not is_instance(X, "zarr", "Group") or KEY not in X.attrs:
+        return None
+    group: Any = X
+    root = getattr(group.store, "root", None)
+    if not isinstance(root, Path):
+        raise DataError(
+            f"X is a bigsvm store in a {type(group.store).__name__}; copy it to a local folder, "
+            "and give the path of that"
+        )
+    return root / str(group.path)
+
+
+def matrix_of_anndata(X: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Matrix of an AnnData and the names of its columns.
+
+    Raises
+    ------
+    DataError
+        There is none, or it could only be read as a whole.
+    """
+    if X.isbacked and X.is_view:
+        raise DataError(
+            "X is a view of a backed AnnData, which anndata reads as a whole; give "
+            "X.to_memory(), or write the view to a file of its own"
+        )
+    matrix = X.X
+    if matrix is None:
+        raise DataError("X is an AnnData without a matrix X; give one of its layers")
+    return matrix, names_of(map(str, X.var_names))
+
+
+def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
+    """Rows of a table that are read together: whole chunks, where these fit.
+
+    Parameters
+    ----------
+    table : Table
+    memory : int or None
+        Bytes that the run may take.
+    once : bool
+        Whether rows are read in a single pass, for which chunks may be decoded several times.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Not even the smallest slice that makes sense fits in `memory`.
+    """
+    together = table.rows_together
+    target = LARGEST_SLICE if memory is None else min(LARGEST_SLICE, memory // _SLICES)
+    rows = max(1, int(target / table.bytes_per_row))
+    if memory is None or rows >= together:
+        return min(max(1, rows // together) * together, table.n_rows)
+    slice_bytes = together * table.bytes_per_row
+    if fits(slice_bytes, table.n_rows * table.bytes_per_row, memory):
+        return together
+    chunks = f"X is stored in chunks of {table.chunk_shape}"
+    needed = _CHUNKS * table.chunk_bytes
+    if needed > memory:
+        raise MemoryBudgetError(
+            f"{chunks}, of which each is decoded whole ({show_bytes(table.chunk_bytes)}); write it "
+            f"again in chunks of fewer rows, or give at least memory={needed}"
+        )
+    if once:
+        return max(1, int(memory / _SLICES_ONCE / table.bytes_per_row))
+    raise MemoryBudgetError(
+        f"{chunks}, so that its rows are read {together} at a time ({show_bytes(slice_bytes)}), "
+        f"too many for memory={memory}; make a store with bigsvm.write_store(path, X, y), which "
+        "reads them in slices, and use that"
+    )
+
+
+def fits(block_bytes: float, all_bytes: float, memory: int) -> bool:
+    """Whether blocks of rows fit in a run: as `plan_training` counts them, or all of them held."""
+    n_blocks = -(-all_bytes // max(block_bytes, 1))
+    counted = (2 * min(READER_CHUNKS, n_blocks) + min(2, n_blocks)) * block_bytes
+    return all_bytes <= HELD_SHARE * memory or counted <= memory
+
+
+def copied_bytes(X: Any) -> int:
+    """Bytes of the copy that is made of what is in memory, 0 where it is used as it is."""
+    if is_pandas(X):
+        return _copied_of_pandas(X)
+    if is_frame(X):
+        return int(X.num_rows * X.num_columns * 8 if is_arrow(X) else X.height * X.width * 8)
+    if is_sparse(X):
+        if X.format == "csr" and X.dtype in _FLOATS and X.has_canonical_format:
+            return 0
+        return int(X.nnz * 12 + 8 * X.shape[0])
+    if isinstance(X, np.ndarray) and X.dtype.kind in "buif":
+        as_it_is = X.dtype in _FLOATS and X.flags.c_contiguous
+        return 0 if as_it_is else X.size * float_type(X.dtype).itemsize
+    if isinstance(X, list | tuple) and X and hasattr(X[0], "__len__"):
+        return 8 * len(X) * len(X[0])
+    return 0
+
+
+def check_copy(X: Any, memory: int | None) -> None:
+    """Refuse what is in memory, but whose copy in another form takes more than half of a budget.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Naming the form that is not copied.
+    """
+    copied = 0 if memory is None else copied_bytes(X)
+    if memory is None or copied <= memory // 2 or _can_be_sliced(X):
+        return
+    if is_sparse(X):
+        what, way = f"a {X.format.upper()} matrix", "X.tocsr()"
+        if X.format == "csr":
+            what, way = "CSR, but not in order", "it after X.sum_duplicates()"
+    elif is_pandas(X):
+        what, way = "a frame of sparse columns", "X.sparse.to_coo().tocsr()"
+    else:
+        what, way = f"a {type(X).__name__}", "numpy.asarray(X, dtype=float)"
+    raise MemoryBudgetError(
+        f"X is {what}, of which a copy would take {show_bytes(copied)} of memory={memory}; give "
+        f"{way}"
+    )
+
+
+def names_of_columns(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a container, None where it has none."""
+    return matrix_of_anndata(X)[1] if is_anndata(X) else frame_names(X)
+
+
+def _can_be_sliced(X: Any) -> bool:
+    """Whether rows of what is in memory can be converted a slice at a time."""
+    if is_pandas(X):
+        return not sparse_columns(X)
+    if is_sparse(X):
+        return bool(X.format == "csr" and X.dtype.kind in "buif")
+    return is_frame(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "buif")
+
+
+def _copied_of_pandas(X: Any) -> int:
+    n_rows, n_columns = map(int, X.shape)
+    kinds = set(X.dtypes)
+    if kinds and sparse_columns(X):
+        return int(sum(X.iloc[:, i].sparse.npoints for i in range(n_columns)) * 28)
+    if len(kinds) == 1 and next(iter(kinds)) in _FLOATS and n_rows > 1:
+        # Rows of one block of memory are views, of which two are the same memory.
+        some, again = X.iloc[:2].to_numpy(), X.iloc[:2].to_numpy()
+        if np.shares_memory(some, again) and some.flags.c_contiguous:
+            return 0
+    return n_rows * n_columns * 8

@@ -1,0 +1,255 @@
+"""Data frames of pandas, Polars and Arrow, none of which bigsvm imports."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+
+from bigsvm.data.blocked import check_shape
+from bigsvm.data.blocks import float_type
+from bigsvm.data.tables import Table
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def is_instance(X: object, module: str, *names: str) -> bool:
+    """Whether `X` is an instance of a class of a module; it is not where none has imported it."""
+    found = sys.modules.get(module)
+    kinds = tuple(kind for name in names if (kind := getattr(found, name, None)) is not None)
+    return isinstance(X, kinds)
+
+
+def is_pandas(X: object) -> TypeGuard[Any]:
+    """Whether `X` is a DataFrame of pandas."""
+    return is_instance(X, "pandas", "DataFrame")
+
+
+def is_polars(X: object) -> TypeGuard[Any]:
+    """Whether `X` is a DataFrame of Polars."""
+    return is_instance(X, "polars", "DataFrame")
+
+
+def is_arrow(X: object) -> TypeGuard[Any]:
+    """Whether `X` is a Table or RecordBatch of Arrow."""
+    return is_instance(X, "pyarrow", "Table", "RecordBatch")
+
+
+def is_frame(X: object) -> bool:
+    """Whether `X` is a data frame in memory."""
+    return is_pandas(X) or is_polars(X) or is_arrow(X)
+
+
+def is_dask_frame(X: object) -> TypeGuard[Any]:
+    """Whether `X` is a DataFrame of Dask."""
+    return is_instance(X, "dask.dataframe", "DataFrame")
+
+
+def names_of(columns: Iterable[Any]) -> tuple[str, ...] | None:
+    """Names of columns as scikit-learn takes them: None unless all are text.
+
+    Raises
+    ------
+    DataError
+        Some are text, others not.
+    """
+    names = tuple(columns)
+    kinds = sorted({type(name).__name__ for name in names})
+    if kinds == ["str"]:
+        return names
+    if "str" in kinds:
+        raise DataError(
+            f"X has column names of types {', '.join(kinds)}; make all of them text, as with "
+            "X.columns = X.columns.astype(str)"
+        )
+    return None
+
+
+def frame_names(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a frame, None where they are no text or `X` is no frame."""
+    if is_arrow(X):
+        return names_of(X.column_names if hasattr(X, "column_names") else X.schema.names)
+    if is_frame(X) or is_dask_frame(X):
+        return names_of(X.columns)
+    return None
+
+
+def sparse_columns(X: Any) -> bool:
+    """Whether all columns of a pandas frame are sparse and fill with 0."""
+    kinds = set(X.dtypes)
+    return bool(kinds) and all(
+        type(kind).__name__ == "SparseDtype" and kind.fill_value == 0 for kind in kinds
+    )
+
+
+class FrameTable(Table):
+    """A data frame, converted a slice at a time; missing values become NaN.
+
+    Parameters
+    ----------
+    X : pandas.DataFrame, polars.DataFrame, pyarrow.Table or pyarrow.RecordBatch
+
+    Raises
+    ------
+    DataError
+        A column does not hold numbers; names it.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.n_rows, self.n_columns = map(int, X.shape)
+        check_shape(self.n_rows, self.n_columns)
+        self.feature_names = frame_names(X)
+        self.dtype = frame_type(X)
+        _, self._slice = _reader(X)
+        self.bytes_per_row = float(self.n_columns * self.dtype.itemsize)
+        self._frame = X
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows ``start … stop - 1``."""
+        return self._slice(self._frame, start, stop, self.dtype)
+
+
+def frame_values(X: Any, dtype: np.dtype[Any]) -> Any:
+    """All values of a pandas frame, (n, d)."""
+    return _pandas_slice(X, 0, len(X), dtype)
+
+
+def frame_type(X: Any) -> np.dtype[Any]:
+    """Type that values of a frame, which may have no rows, are kept in.
+
+    Raises
+    ------
+    DataError
+        A column does not hold numbers; names it.
+    """
+    types, _ = _reader(X)
+    found: np.dtype[Any] = np.result_type(*{_number_type(name, kind) for name, kind in types})
+    return float_type(found)
+
+
+def check_numbers(X: Any) -> None:
+    """Refuse a frame in memory with a column that does not hold numbers; others pass.
+
+    Raises
+    ------
+    DataError
+        Naming the column.
+    """
+    if not is_frame(X):
+        return
+    dtype = frame_type(X)
+    if is_pandas(X):
+        texts = [i for i, kind in enumerate(X.dtypes) if not _holds_numbers(kind)]
+        if texts:
+            _pandas_slice(X.iloc[:, texts], 0, len(X), dtype)
+
+
+def _holds_numbers(kind: Any) -> bool:
+    return getattr(kind, "kind", "O") in "buif"
+
+
+def _reader(X: Any) -> tuple[list[tuple[Any, Any]], Callable[[Any, int, int, Any], Any]]:
+    """Name and type of each column, None for one of no numbers, and how to slice the frame."""
+    if is_polars(X):
+        return [(n, _polars_type(t)) for n, t in X.schema.items()], _polars_slice
+    if is_arrow(X):
+        return [(f.name, _arrow_type(f.type)) for f in X.schema], _arrow_slice
+    return [(n, _pandas_type(t)) for n, t in X.dtypes.items()], _pandas_slice
+
+
+def _number_type(name: Any, kind: Any) -> np.dtype[Any]:
+    """NumPy's type for the numbers of a column.
+
+    Raises
+    ------
+    DataError
+        It holds none.
+    """
+    if not isinstance(kind, np.dtype) or kind.kind not in "buif":
+        raise _no_numbers(name, kind)
+    return kind
+
+
+def _no_numbers(name: Any, found: Any) -> DataError:
+    return DataError(
+        f"column {name!r} of X holds {found}, not numbers; encode it as numbers first, as with "
+        "pandas.get_dummies(X), or leave it out"
+    )
+
+
+def _pandas_type(kind: Any) -> Any:
+    if isinstance(kind, np.dtype) and kind.kind != "O":
+        return kind
+    # Of nullable and Arrow types; of sparse ones; of categories, which may be numbers.
+    for inner in ("numpy_dtype", "subtype"):
+        found = getattr(kind, inner, None)
+        if isinstance(found, np.dtype) and found.kind in "buif":
+            return found
+    if type(kind).__name__ == "CategoricalDtype":
+        return _pandas_type(kind.categories.dtype) if kind.categories is not None else kind
+    # Objects and text may be numbers, as scikit-learn takes them; slices tell.
+    is_text = isinstance(kind, np.dtype) or type(kind).__name__ == "StringDtype"
+    return np.dtype(np.float64) if is_text else kind
+
+
+def _pandas_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
+    part = X.iloc[start:stop]
+    try:
+        return part.to_numpy(dtype, na_value=np.nan)
+    except (TypeError, ValueError):
+        for place, (name, kind) in enumerate(part.dtypes.items()):
+            try:
+                part.iloc[:, place].to_numpy(dtype, na_value=np.nan)
+            except (TypeError, ValueError) as error:
+                raise _no_numbers(name, f"type {kind} ({error})") from None
+        raise
+
+
+def _polars_type(kind: Any) -> Any:
+    name = str(kind).lower()
+    if name == "boolean":
+        return np.dtype(bool)
+    if not kind.is_numeric():
+        return kind
+    # Decimals and integers of 128 bits have no type of NumPy's.
+    return np.dtype(name) if name in _NUMBERS else np.dtype(np.float64)
+
+
+def _polars_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
+    import polars
+
+    return (
+        X.slice(start, stop - start)
+        .cast(polars.Float32 if dtype == np.float32 else polars.Float64)
+        .to_numpy()
+    )
+
+
+def _arrow_type(kind: Any) -> Any:
+    name = {"bool": "bool", "halffloat": "float16", "float": "float32", "double": "float64"}.get(
+        str(kind), str(kind)
+    )
+    if name.startswith("decimal"):
+        return np.dtype(np.float64)
+    return np.dtype(name) if name in _NUMBERS else kind
+
+
+def _arrow_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
+    import pyarrow
+
+    part = X.slice(start, stop - start)
+    kind = pyarrow.float32() if dtype == np.float32 else pyarrow.float64()
+    out = np.empty((stop - start, part.num_columns), dtype)
+    for place, column in enumerate(part.columns):
+        # Missing values become NaN.
+        out[:, place] = column.cast(kind).to_numpy(zero_copy_only=False)
+    return out
+
+
+_NUMBERS = frozenset(
+    ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
+    + [f"float{bits}" for bits in (16, 32, 64)]
+)

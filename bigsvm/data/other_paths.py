@@ -1,0 +1,55 @@
+"""What stands at a path that is not a store, and what to give instead."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bigsvm.data.signatures import HEAD_BYTES, other_format
+from bigsvm.files import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_BYTES = 1 << 20
+"""Of the metadata of an array or group; more is not read to tell what it is."""
+
+
+def not_a_store(path: Path) -> str:
+    """Sentence that says what is at `path` and what to give instead."""
+    kind = _zarr_kind(path)
+    if kind is not None:
+        return (
+            f"{path}: a Zarr {kind}, but not a bigsvm store; give zarr.open_{kind}({str(path)!r}), "
+            "or make a store of that with bigsvm.write_store"
+        )
+    if path.is_dir():
+        return f"{path}: not a store (no zarr.json); make one with `bigsvm convert`"
+    if not path.exists():
+        return f"{path}: no such folder; check the path"
+    try:
+        with open_regular(path, follow_links=True) as file:
+            found = other_format(file.read(HEAD_BYTES))
+    except OSError as error:
+        return f"{path}: not a store, and cannot be read ({error.strerror or error})"
+    if found is not None:
+        what, remedy = found
+        return f"{path}: this is {what}, not a store; {remedy}"
+    return (
+        f"{path}: a file, and a store is a folder; make one of LIBSVM text with `bigsvm convert` "
+        "or `bigsvm.convert`, and of arrays with `bigsvm.write_store`"
+    )
+
+
+def _zarr_kind(path: Path) -> str | None:
+    """Tell whether a folder is an array or a group of Zarr, of either format."""
+    for name, kind in ((".zarray", "array"), (".zgroup", "group")):
+        if (path / name).is_file():
+            return kind
+    try:
+        with open_regular(path / "zarr.json", follow_links=True) as file:
+            content = json.loads(file.read(_MOST_BYTES))
+        kind = content["node_type"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return kind if kind in ("array", "group") else None

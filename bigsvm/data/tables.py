@@ -1,0 +1,264 @@
+"""Tables: containers of rows that others made, on disk or in memory, read a slice at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.data.blocked import BlockedRows, check_shape
+from bigsvm.data.blocks import as_csr, float_type, is_sparse, make_csr
+from bigsvm.data.rows import DASK_BLOCK_BYTES
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+_DECODED_AT_ONCE = 8 << 20
+"""Bytes of chunks that are decoded together where slices do not end where chunks do."""
+
+
+class Table(ABC):
+    """A matrix of which rows are read by their numbers.
+
+    Attributes
+    ----------
+    n_rows, n_columns : int
+    dtype : numpy.dtype
+        float32 or float64: what rows are converted to.
+    is_sparse : bool
+        Whether slices are CSR.
+    bytes_per_row : float
+        Mean bytes of a row as `dtype`.
+    feature_names : tuple of str or None
+        Names of the columns.
+    rows_together : int
+        Rows that cost as much to read as one of them: those of a chunk.
+    chunk_bytes : int
+        Decoded bytes of the largest chunk, 0 where there are none.
+    chunk_shape : tuple of int or None
+        For messages.
+    """
+
+    n_rows: int
+    n_columns: int
+    dtype: np.dtype[Any]
+    is_sparse: bool = False
+    bytes_per_row: float
+    feature_names: tuple[str, ...] | None = None
+    rows_together: int = 1
+    chunk_bytes: int = 0
+    chunk_shape: tuple[int, ...] | None = None
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows ``start … stop - 1``, (m, n_columns), an array or a scipy.sparse matrix."""
+
+    def edges(self, step: int) -> NDArray[np.int64]:
+        """First rows of blocks of at most `step` rows, then the number of rows."""
+        return np.append(np.arange(0, self.n_rows, step, dtype=np.int64), self.n_rows)
+
+
+class ArrayTable(Table):
+    """A dense array that is sliced like NumPy's: of NumPy, h5py or Zarr.
+
+    Parameters
+    ----------
+    array : array, (n_rows, n_columns)
+    chunks : tuple of int, optional
+        Shape of its chunks.
+    """
+
+    def __init__(self, array: Any, chunks: tuple[int, ...] | None = None) -> None:
+        if array.ndim != 2:
+            raise DataError(f"X has {array.ndim} dimensions; it must have two: rows and columns")
+        self.n_rows, self.n_columns = map(int, array.shape)
+        check_shape(self.n_rows, self.n_columns)
+        self.dtype = float_type(array.dtype)
+        self.bytes_per_row = float(self.n_columns * self.dtype.itemsize)
+        self._array = array
+        if chunks is not None:
+            self.chunk_shape = tuple(map(int, chunks))
+            self.rows_together = min(self.chunk_shape[0], self.n_rows)
+            self.chunk_bytes = prod(self.chunk_shape) * array.dtype.itemsize
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows ``start … stop - 1``; of narrow chunks a bounded number is decoded together."""
+        if self.chunk_shape is None or stop - start >= self.rows_together:
+            return self._array[start:stop]
+        width = self.chunk_shape[1] * max(1, _DECODED_AT_ONCE // max(2 * self.chunk_bytes, 1))
+        out = np.empty((stop - start, self.n_columns), self.dtype)
+        for first in range(0, self.n_columns, width):
+            out[:, first : first + width] = self._array[start:stop, first : first + width]
+        return out
+
+
+class SparseTable(Table):
+    """A CSR matrix in memory, of any type of number.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse CSR, (n_rows, n_columns)
+    """
+
+    is_sparse = True
+
+    def __init__(self, matrix: Any) -> None:
+        self.n_rows, self.n_columns = map(int, matrix.shape)
+        check_shape(self.n_rows, self.n_columns)
+        self.dtype = float_type(matrix.dtype)
+        self._indptr = matrix.indptr
+        self._matrix = matrix
+        self._entry_bytes = self.dtype.itemsize + matrix.indices.itemsize
+        self.bytes_per_row = matrix.nnz / self.n_rows * self._entry_bytes + 8
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows ``start … stop - 1``."""
+        return self._matrix[start:stop]
+
+    def edges(self, step: int) -> NDArray[np.int64]:
+        """First rows of blocks of about the bytes of `step` mean rows."""
+        return edges_of(self._indptr, step, self.bytes_per_row, self._entry_bytes)
+
+
+class CsrTable(Table):
+    """CSR in a group of arrays on disk, in anndata's encoding.
+
+    Parameters
+    ----------
+    data, indices : array, (n_entries,)
+        Of h5py or Zarr.
+    indptr : (n_rows + 1,) array
+        Kept in memory, 8 bytes a row.
+    shape : tuple of int
+    where : str
+        What to call it.
+
+    Raises
+    ------
+    DataError
+        `indptr` does not ascend from 0 to the number of entries.
+    """
+
+    is_sparse = True
+
+    def __init__(
+        self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], where: str
+    ) -> None:
+        self.n_rows, self.n_columns = map(int, shape)
+        check_shape(self.n_rows, self.n_columns)
+        self._data, self._indices, self._where = data, indices, where
+        self._indptr = np.asarray(indptr[...]).astype(np.int64, copy=False)
+        n_entries = int(data.shape[0])
+        ends = (self._indptr[[0, -1]] if len(self._indptr) else np.empty(0)).tolist()
+        if (
+            len(self._indptr) != self.n_rows + 1
+            or ends != [0, n_entries]
+            or indices.shape != data.shape
+            or (np.diff(self._indptr) < 0).any()
+        ):
+            raise DataError(f"{where}: its indptr is none of {self.n_rows} rows; write it again")
+        self.dtype = float_type(data.dtype)
+        self._entry_bytes = self.dtype.itemsize + 4
+        per_row = n_entries / self.n_rows
+        self.bytes_per_row = per_row * self._entry_bytes + 8
+        chunks = [int(a.chunks[0]) if a.chunks else 1 for a in (data, indices)]
+        if max(chunks) > 1:
+            self.chunk_shape = (max(chunks),)
+            self.chunk_bytes = sum(
+                n * a.dtype.itemsize for n, a in zip(chunks, (data, indices), strict=True)
+            )
+            self.rows_together = max(1, min(int(max(chunks) / max(per_row, 1e-9)), self.n_rows))
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows ``start … stop - 1``.
+
+        Raises
+        ------
+        DataError
+            An index is none of a column.
+        """
+        indptr = self._indptr[start : stop + 1]
+        first, last = int(indptr[0]), int(indptr[-1])
+        indices = np.asarray(self._indices[first:last])
+        if len(indices) and not (0 <= indices.min() and indices.max() < self.n_columns):
+            raise DataError(
+                f"{self._where}: an index of the rows {start} to {stop - 1} is none of its "
+                f"{self.n_columns} columns; write it again"
+            )
+        data = np.asarray(self._data[first:last])
+        return make_csr(data, indices.astype(np.int32, copy=False), indptr - first, self.n_columns)
+
+    def edges(self, step: int) -> NDArray[np.int64]:
+        """First rows of blocks of about the bytes of `step` mean rows."""
+        return edges_of(self._indptr, step, self.bytes_per_row, self._entry_bytes)
+
+
+def edges_of(
+    indptr: NDArray[Any], step: int, bytes_per_row: float, entry_bytes: int
+) -> NDArray[np.int64]:
+    """First rows of blocks of CSR rows, none of more than `step` rows or a quarter more bytes."""
+    n_rows, limit = len(indptr) - 1, 1.25 * step * bytes_per_row
+    edges = [0]
+    while edges[-1] < n_rows:
+        start = edges[-1]
+        entries = int((limit - 8 * step) / entry_bytes)
+        end = int(np.searchsorted(indptr, int(indptr[start]) + max(entries, 0), side="right")) - 1
+        edges.append(min(start + step, max(end, start + 1), n_rows))
+    return np.array(edges, np.int64)
+
+
+class TableRows(BlockedRows):
+    """Rows of a table, a slice at a time.
+
+    Parameters
+    ----------
+    table : Table
+    step : int
+        Rows of a slice.
+    """
+
+    def __init__(self, table: Table, step: int) -> None:
+        self._table = table
+        super().__init__(
+            n_columns=table.n_columns,
+            dtype=table.dtype,
+            edges=table.edges(step),
+            is_sparse=table.is_sparse,
+            bytes_per_row=table.bytes_per_row,
+        )
+        self.feature_names = table.feature_names
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows as a Dask array, each block of which is one slice of the table."""
+        # 13 MB that rows in memory do without.
+        import dask.array as da
+
+        meta: Any = np.empty((0, self.n_columns), self.dtype)
+        return da.map_blocks(
+            _read_slice,
+            self._table,
+            chunks=(tuple(np.diff(self._edges).tolist()), (self.n_columns,)),
+            dtype=self.dtype,
+            meta=as_csr(meta, self.dtype) if self.is_sparse else meta,
+        )
+
+    def _load(self, i: int) -> Any:
+        start, stop = int(self._edges[i]), int(self._edges[i + 1])
+        try:
+            return self._table.rows(start, stop)
+        except OSError as error:
+            raise DataError(
+                f"rows {start} to {stop - 1} of X cannot be read ({error}); check its source"
+            ) from error
+
+
+def _read_slice(table: Table, block_info: dict[Any, Any]) -> Any:
+    start, stop = block_info[None]["array-location"][0]
+    rows = table.rows(start, stop)
+    if table.is_sparse:
+        return as_csr(rows, table.dtype)
+    return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=table.dtype)
