@@ -33,8 +33,13 @@ _CALLED = {
     "max_seconds (max_time)": "--max-time",
 }
 """Parameters of Python that options have other names for."""
-_OF_CONVERT = {"dtype": "--dtype", "layout": "--layout", "n_features": "--features"}
-"""Parameters that other commands have no options for: text is to be converted with them."""
+_ELSEWHERE = {
+    "dtype": ("--dtype", "convert"),
+    "layout": ("--layout", "convert"),
+    "n_features": ("--features", "convert"),
+    "range_file": ("--range", "predict"),
+}
+"""Parameters that most commands have no options for, and the command that has one."""
 
 
 @contextmanager
@@ -102,14 +107,16 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     options : mapping
         Options by the names that Python has for them, as `options_of` gives them.
     """
-    names = _OF_CONVERT | dict(options)
+    names = {name: found for name, (found, _) in _ELSEWHERE.items()} | dict(options)
     # The longest first: "seed (random_state)" before "seed".
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     alone = r"(?<![\w./'-])"
 
     def option(name: str, value: str = "") -> str:
         found = f"{names[name]} {value}".strip()
-        return found if names[name] in options.values() else f"{found} of `bigsvm convert`"
+        if names[name] in options.values():
+            return found
+        return f"{found} of `bigsvm {_ELSEWHERE[name][1]}`"
 
     def with_value(match: re.Match[str]) -> str:
         value = match[2].strip("'")

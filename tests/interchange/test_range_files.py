@@ -254,3 +254,8 @@ def test_a_store_is_scaled_like_a_file(text, scaled, tmp_path):
     if not text:
         words = error_of("scale", rows, tmp_path / "other", "--like", tmp_path / "far")
         assert "99 to 99 are scaled" in words
+
+
+def test_other_commands_name_the_command_that_has_the_option(scaled, tmp_path):
+    m = copied(scaled, tmp_path, "m")
+    assert "put it there, or name it (--range of `bigsvm predict`)" in error_of("info", m)
