@@ -18,7 +18,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.interchange import to_onnx, to_scikit_learn, write_libsvm_model
 from bigsvm.models import KernelExpansion
-from bigsvm.models.doubt import most_doubtful
+from bigsvm.models.doubt import label_distribution, label_doubt, most_doubtful
 from bigsvm.models.files import _digest
 from bigsvm.report.describe import model_lines, model_record
 from bigsvm.report.text import as_columns, as_json
@@ -52,6 +52,8 @@ def use(path, rows, folder):
         for export in (
             lambda: model.decide(rows),
             lambda: model.doubt,
+            lambda: label_distribution(model),
+            lambda: label_doubt(model),
             lambda: to_scikit_learn(model),
             lambda: write_libsvm_model(model, folder / "exported"),
             lambda: to_onnx(model),

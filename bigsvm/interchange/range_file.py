@@ -34,8 +34,8 @@ STARTS = (b"x\n", b"y\n", b"x\r\n", b"y\r\n")
 """How these files begin."""
 _MOST_LINE_BYTES = 4096
 """Three numbers take a hundred."""
-_MOST_COLUMNS = 1 << 26
-"""A scaler has two numbers for each column, a gigabyte for these."""
+_MOST_COLUMNS = 1 << 20
+"""A scaler has numbers for each column, and few bytes of a file may ask for many columns."""
 
 
 class Range(NamedTuple):
