@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bigsvm.cli.inputs import watched
-from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased, local
+from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased, is_given, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
@@ -34,6 +34,7 @@ class DType(StrEnum):
 
 
 def command(
+    context: typer.Context,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -106,6 +107,8 @@ def command(
     """
     if dense + sparse + (layout is not Layout.AUTO) > 1:
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
+    if is_given(context, "seed") and not shuffle:
+        raise typer.BadParameter("--seed is of the random order, which --no-shuffle does without")
     wanted = Layout.DENSE if dense else Layout.SPARSE if sparse else layout
     started = time.monotonic()
     counts: list[TextCounts] = []

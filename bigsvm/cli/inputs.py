@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bigsvm.cli.options import ZeroBased
-from bigsvm.errors import BigsvmError, DataError, ModelError
+from bigsvm.cli.options import ZeroBased, is_given
+from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
 from bigsvm.files import LIBSVM_MODEL, local_path, open_regular, try_lock
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import typer
 
     from bigsvm.cli.signals import Interruption
     from bigsvm.data.convert import ConversionProgress, OnProgress
@@ -116,6 +118,29 @@ def numbered_like(given: ZeroBased, first_index: int | None) -> ZeroBased:
     if given is not ZeroBased.AUTO or first_index is None:
         return given
     return ZeroBased.YES if first_index == 0 else ZeroBased.NO
+
+
+def check_text_options(context: typer.Context, source: str, *more: str) -> None:
+    """Refuse options that are for LIBSVM text only where a store was given.
+
+    Parameters
+    ----------
+    context : Context
+        Of the command.
+    source : str
+    more : str
+        Options that are for text only in this command, beside ``zero_based``.
+
+    Raises
+    ------
+    ParameterError
+    """
+    for option in ("zero_based", *more):
+        if is_given(context, option) and not is_text(source):
+            raise ParameterError(
+                f"--{option.replace('_', '-')} is for LIBSVM text, and {source} is a store; leave "
+                "it out"
+            )
 
 
 @contextmanager

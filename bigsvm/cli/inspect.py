@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import check_order, load_model, numbered_like, opened
+from bigsvm.cli.inputs import check_order, check_text_options, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    context: typer.Context,
     model: Annotated[
         Path,
         typer.Argument(
@@ -87,6 +88,9 @@ def command(
       bigsvm inspect model.safetensors train.zarr --doubtful 100 --json
     """
     check_order(store, model, "bigsvm inspect MODEL STORE")
+    check_text_options(context, store, "memory", "cache_dir")
+    if side is not None and json and image is None:
+        raise typer.BadParameter("--side is for drawing; --json without --image draws nothing")
     if image is not None:
         check_image_path(image, source=store, model=model)
     with Interruption() as interruption, Display(quiet=quiet) as display:

@@ -136,3 +136,9 @@ def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:
                 "one for each label"
             )
     return weights
+
+
+def is_given(context: typer.Context, option: str) -> bool:
+    """Whether an option was on the command line."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import check_order, load_model, numbered_like, opened
+from bigsvm.budget import BLOCK_SHARE, parse_bytes, show_bytes
+from bigsvm.cli.inputs import check_order, check_text_options, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -18,11 +18,12 @@ from bigsvm.cli.options import (
     Threads,
     ZeroBased,
     ZeroBasedText,
+    is_given,
     local,
 )
 from bigsvm.cli.outputs import predictions_path, say
 from bigsvm.cli.signals import Interruption
-from bigsvm.errors import ModelError
+from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
 from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display, RowsProgress
@@ -36,8 +37,12 @@ if TYPE_CHECKING:
 
     from bigsvm.models import KernelExpansion
 
+ROW_BYTES = 32
+"""Of each row for the whole run: its class, its value, its label and its number in the input."""
+
 
 def command(
+    context: typer.Context,
     store: Annotated[
         str,
         typer.Argument(
@@ -104,8 +109,8 @@ def command(
 
     A model that `bigsvm export` wrote in LIBSVM's format scales rows by the .range file beside it.
 
-    Rows are streamed: in memory are the model, some blocks of rows, and 32 bytes for each row.
-    --memory bounds the conversion of LIBSVM text only, which takes at least 32 MiB.
+    Rows are streamed: in memory are the model, some blocks of rows, and 32 bytes for each row;
+    where that is more than --memory, it is refused. A conversion of LIBSVM text takes 32 MiB.
 
     \b
     Examples:
@@ -118,6 +123,10 @@ def command(
         raise typer.BadParameter("--probability needs --output, and no --decision-function")
     started = time.monotonic()
     check_order(store, model, "bigsvm predict STORE MODEL")
+    check_text_options(context, store, "cache_dir")
+    budget = parse_bytes(memory)
+    if decision_function and output is None:
+        raise typer.BadParameter("--decision-function needs --output")
     if output is not None:
         beside = Path(f"{model}.range") if range_file is None else range_file
         output = predictions_path(output, (store, model, beside))
@@ -132,7 +141,7 @@ def command(
         with (
             opened(
                 store,
-                memory=parse_bytes(memory),
+                memory=budget,
                 cache_dir=cache_dir,
                 zero_based=numbered_like(zero_based, trained.first_index),
                 display=display,
@@ -149,8 +158,12 @@ def command(
                 # A kernel matrix in LIBSVM's text has a number in front.
                 numbered = trained.kernel.name == "precomputed" and rows.rows.first_index == 0
                 trained = widened(trained, rows.rows.n_columns - numbered)
+            if is_given(context, "memory"):
+                _check_fits(trained, rows.rows.n_rows, budget)
             names = [-1.0, 1.0] if trained.kind == "one-class" else trained.classes
             labels = rows.labels()
+            from bigsvm.models.expansion import PREDICTION_BLOCKS
+
             with _room_for_values(
                 trained, rows.rows.n_rows, output if decision_function else None
             ) as values:
@@ -158,6 +171,7 @@ def command(
                     rows.rows,
                     keep=None if values is None else values.__setitem__,
                     threads=threads or default_threads(),
+                    block_bytes=min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE))),
                     on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
                 )
                 is_regression = trained.formulation in ("eps-svr", "nu-svr")
@@ -187,6 +201,26 @@ def command(
         json=json,
         on_error=output is not None and descriptor_of(output) == 1,
     )
+
+
+def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
+    """Refuse predictions that take more memory than was asked for.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+    import numpy as np
+
+    vectors: Any = model.support_vectors
+    of_model = vectors.nbytes if isinstance(vectors, np.ndarray) else vectors.data.nbytes
+    needed = of_model + ROW_BYTES * n_rows
+    if needed > budget * (1 - BLOCK_SHARE):
+        raise MemoryBudgetError(
+            f"the model takes {show_bytes(of_model)} and the predictions of {count(n_rows)} rows "
+            f"{show_bytes(ROW_BYTES * n_rows)}, and blocks of rows need some more; give memory "
+            f"{show_bytes(int(needed / (1 - BLOCK_SHARE)))}"
+        )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import load_model, numbered_like, opened, watched
+from bigsvm.cli.inputs import check_text_options, load_model, numbered_like, opened, watched
 from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
@@ -31,6 +31,7 @@ class Method(StrEnum):
 
 
 def command(
+    context: typer.Context,
     store: Annotated[
         str,
         typer.Argument(
@@ -88,6 +89,7 @@ def command(
       bigsvm scale test.zarr test-scaled.zarr --like svmguide1.range
     """
     started = time.monotonic()
+    check_text_options(context, store, "cache_dir")
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.scaling import scale_store
 

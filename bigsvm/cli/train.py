@@ -19,6 +19,7 @@ from bigsvm.cli.options import (
     Threads,
     ZeroBased,
     ZeroBasedText,
+    is_given,
     local,
     parse_class_weight,
     parse_gamma,
@@ -41,7 +42,6 @@ from bigsvm.cli.training_options import (
     Subproblem,
     WorkingSet,
     check_used,
-    is_given,
 )
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
@@ -283,7 +283,7 @@ def command(
         run = Run(source=absolute(store), model=os.path.abspath(model)).updated(values)
     if checkpoint is not None:
         check_is_read_again(run.source)
-    check_used(context, run.parameters.get("formulation", FormulationName.C_SVC))
+    check_used(context, run, checkpoint)
     told = partial(in_options, options=options_of(context.command))
     names_model = resume is None
     raise typer.Exit(_train(run, checkpoint, told, names_model=names_model, json=json, quiet=quiet))

@@ -1,9 +1,13 @@
 """What ``bigsvm train`` can be told: words of its options, and which of these mean something."""
 
 from enum import StrEnum
+from pathlib import Path
 
 import typer
 
+from bigsvm.cli.inputs import check_text_options
+from bigsvm.cli.options import is_given
+from bigsvm.cli.runs import Run
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.names import USED_IN
 
@@ -136,17 +140,39 @@ USED_BY = {
 """Formulations in which an option means something."""
 
 
-def check_used(context: typer.Context, formulation: str) -> None:
-    """Refuse options that this formulation would ignore; LIBSVM does, and nobody notices."""
-    for option, formulations in USED_BY.items():
-        if is_given(context, option) and formulation not in formulations:
-            raise ParameterError(
-                f"--{PARAMETERS[option].replace('_', '-')} is for {', '.join(formulations)}, and "
-                f"means nothing for {formulation}; leave it out"
-            )
+USED_WITH = {
+    "gamma": ("rbf", "poly", "sigmoid", "laplacian"),
+    "degree": ("poly",),
+    "coef0": ("poly", "sigmoid"),
+}
+"""Kernels in which an option means something."""
 
 
-def is_given(context: typer.Context, option: str) -> bool:
-    """Whether an option was on the command line."""
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
+def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> None:
+    """Refuse options that this run would ignore; LIBSVM does, and nobody notices.
+
+    Raises
+    ------
+    ParameterError
+    """
+    parameters = run.parameters
+    for used, what in (
+        (USED_BY, parameters["formulation"]),
+        (USED_WITH, parameters.get("kernel", "rbf")),
+    ):
+        for option, names in used.items():
+            if is_given(context, option) and what not in names:
+                raise ParameterError(
+                    f"--{PARAMETERS[option].replace('_', '-')} is for {', '.join(names)}, and "
+                    f"means nothing for {what}; leave it out"
+                )
+    if is_given(context, "checkpoint_every") and checkpoint is None:
+        raise ParameterError(
+            "--checkpoint-every is the time between two saves; name a --checkpoint to save to"
+        )
+    if is_given(context, "selection") and not parameters.get("certify", True):
+        raise ParameterError(
+            "--selection is for pair steps, and with --no-certify there are none; leave it out"
+        )
+    has_rows_on_disk = str(parameters.get("disk_cache", 0)) != "0"
+    check_text_options(context, run.source, *(() if has_rows_on_disk else ("cache_dir",)))

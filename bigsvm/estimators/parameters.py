@@ -17,7 +17,7 @@ from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.duals.simplex import Cooling, RowSolver
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.names import CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
+from bigsvm.estimators.names import BALLS, CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
 from bigsvm.files import local_path
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import default_threads
@@ -126,11 +126,11 @@ class TrainingParameters:
         Cooling.from_name(self.cooling)
         check_sampling(self.sampling)
         parse_bytes(self.memory)
-        self.disk_cache_bytes()
         if self.working_set not in WORKING_SETS:
             raise ParameterError(
                 f"working_set is {self.working_set!r}; it must be one of {', '.join(WORKING_SETS)}"
             )
+        self._check_disk_cache()
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
             ("loss", self.loss, LOSSES),
@@ -203,6 +203,21 @@ class TrainingParameters:
                     raise ParameterError(
                         f"class_weight of {label!r} is {weight!r}; it must be a number"
                     )
+
+    def _check_disk_cache(self) -> None:
+        """Refuse room for kernel rows that no run would use."""
+        if not self.disk_cache_bytes():
+            return
+        if self.working_set != "all":
+            raise ParameterError(
+                "disk_cache keeps the kernel rows of working_set='all'; give that too, or leave "
+                "disk_cache out"
+            )
+        if self.formulation in BALLS and not self.certify:
+            raise ParameterError(
+                "disk_cache keeps kernel rows that sweeps ask for, and without a certificate "
+                "there are none; leave disk_cache out"
+            )
 
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""

@@ -118,7 +118,8 @@ def test_large_labels_that_are_numbers_of_float64_are_kept(tmp_path, label):
 
 
 class TestKilled:
-    TRAINING = (*OPTIONS, "--checkpoint-every", "0.2s", "--quiet", "--json")
+    TRAINING = (*OPTIONS, "--quiet", "--json")
+    SAVED = ("--checkpoint-every", "0.2s", "--checkpoint")
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -134,7 +135,7 @@ class TestKilled:
     def test_it_loses_an_interval_at_most_and_ends_at_the_same_bits(self, store, tmp_path):
         finish(start("train", store, tmp_path / "whole", *self.TRAINING))
         run = tmp_path / "run"
-        command = ("train", store, tmp_path / "model", *self.TRAINING, "--checkpoint", run)
+        command = ("train", store, tmp_path / "model", *self.TRAINING, *self.SAVED, run)
         saved, seconds, kills = 0, 0.0, 0
         for pause in (0.1, 0.35):
             child = start(*command)

@@ -17,9 +17,10 @@ from bigsvm.errors import StoreError
 N_ROWS = 10_000
 TRAINING = (
     *("--C", "1", "--gamma", "0.05", "--memory", "18MB", "--threads", "1"),
-    *("--checkpoint-every", "0.1s", "--quiet", "--json"),
+    *("--quiet", "--json"),
 )
 """Keeps one thread busy for some seconds, with a score of sweeps."""
+SAVED = ("--checkpoint-every", "0.1s", "--checkpoint")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ class TestKilled:
         self, store, uninterrupted, tmp_path, times, seed
     ):
         run = tmp_path / "run"
-        command = ("train", store, tmp_path / "model", *TRAINING, "--checkpoint", run)
+        command = ("train", store, tmp_path / "model", *TRAINING, *SAVED, run)
         assert kill_again_and_again(command, run, times=times, seed=seed) >= 1
         record = json.loads(finish(start(*command))[0])
         assert record["converged"]
@@ -100,7 +101,7 @@ class TestKilled:
         options = (*TRAINING, "--calibration", "sigmoid")
         run_here("train", store, tmp_path / "whole", *options)
         run = tmp_path / "run"
-        command = ("train", store, tmp_path / "model", *options, "--checkpoint", run)
+        command = ("train", store, tmp_path / "model", *options, *SAVED, run)
         assert kill_again_and_again(command, run, times=1, seed=3) == 1
         finish(start(*command))
         model, whole = (KernelExpansion.load(tmp_path / name) for name in ("model", "whole"))
@@ -110,7 +111,7 @@ class TestKilled:
 
     def test_the_directory_alone_is_enough(self, store, uninterrupted, tmp_path):
         run = tmp_path / "run"
-        options = (*TRAINING, "--checkpoint", "run")
+        options = (*TRAINING, *SAVED, "run")
         child = start("train", os.path.relpath(store, tmp_path), "model", *options, cwd=tmp_path)
         assert wait_for_checkpoint(child, run, after=0)
         child.kill()
@@ -127,7 +128,7 @@ class TestKilled:
         run_here("convert", run_here_text, tmp_path / "store", "--sparse")
         run_here("train", tmp_path / "store", tmp_path / "whole", *TRAINING)
         run = tmp_path / "run"
-        command = ("train", tmp_path / "store", tmp_path / "model", *TRAINING, "--checkpoint", run)
+        command = ("train", tmp_path / "store", tmp_path / "model", *TRAINING, *SAVED, run)
         assert kill_again_and_again(command, run, times=4, seed=2) >= 1
         finish(start(*command))
         model, whole = (KernelExpansion.load(tmp_path / name) for name in ("model", "whole"))
@@ -136,7 +137,7 @@ class TestKilled:
 
     def test_a_second_process_on_the_same_directory_is_refused(self, store, tmp_path):
         run = tmp_path / "run"
-        command = ("train", store, tmp_path / "model", *TRAINING, "--checkpoint", run)
+        command = ("train", store, tmp_path / "model", *TRAINING, *SAVED, run)
         child = start(*command)
         try:
             assert wait_for_checkpoint(child, run, after=0)
@@ -158,7 +159,7 @@ class TestSignals:
     ):
         run, path = tmp_path / "run", tmp_path / "model"
         began = time.monotonic()
-        child = start("train", store, path, *TRAINING, "--checkpoint", run)
+        child = start("train", store, path, *TRAINING, *SAVED, run)
         assert wait_for_checkpoint(child, run, after=0)
         child.send_signal(signum)
         sent = time.monotonic()
@@ -176,7 +177,7 @@ class TestSignals:
 
     def test_a_signal_leaves_no_time_for_a_calibration(self, store, tmp_path):
         run, path = tmp_path / "run", tmp_path / "model"
-        options = (*TRAINING, "--calibration", "sigmoid", "--checkpoint", run)
+        options = (*TRAINING, "--calibration", "sigmoid", *SAVED, run)
         child = start("train", store, path, *options)
         assert wait_for_checkpoint(child, run, after=0)
         child.send_signal(signal.SIGTERM)
@@ -191,7 +192,7 @@ class TestSignals:
     def test_a_second_signal_ends_it_at_once(self, store, tmp_path):
         run = tmp_path / "run"
         began = time.monotonic()
-        child = start("train", store, tmp_path / "model", *TRAINING, "--checkpoint", run)
+        child = start("train", store, tmp_path / "model", *TRAINING, *SAVED, run)
         assert wait_for_checkpoint(child, run, after=0)
         child.send_signal(signal.SIGTERM)
         time.sleep(0.001)

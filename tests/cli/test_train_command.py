@@ -42,6 +42,7 @@ class TestTrain:
             *("--coef0", "1.5", "--tol", "0.01", "--class-weight", "-1:2", "--class-weight", "1:3"),
             *("--selection", "second-order", "--memory", "100MB", "--threads", "1", "--seed", "7"),
             *("--max-iter", "1000000", "--max-time", "2h", "--checkpoint-every", "5m"),
+            *("--checkpoint", tmp_path / "run"),
         )
         run_here("train", data / "train.zarr", tmp_path / "m", *options)
         model = KernelExpansion.load(tmp_path / "m")

@@ -1,0 +1,207 @@
+"""No option is ignored in silence: it changes something, or is refused in one sentence."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import typer
+from command_line import error_of, run_here
+
+import bigsvm
+from bigsvm.cli import app
+from bigsvm.cli.training_options import PARAMETERS
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.names import BALLS, FORMULATIONS
+from bigsvm.models import KernelExpansion
+
+COMMANDS = typer.main.get_command(app).commands
+CHANGES = {
+    "loss": "squared_hinge", "c": "7", "nu": "0.3", "epsilon": "0.3", "solver": "cvm",
+    "sampling": "7", "ball_tol": "0.3", "certify": None, "subproblem": "fixed-point",
+    "cooling": "none", "fit_intercept": None, "gamma": "2", "kernel": "linear", "degree": "2",
+    "coef0": "0.7", "tol": "0.5", "class_weight": "balanced", "multiclass": "ovr",
+    "calibration": "sigmoid", "selection": "mvp", "working_set": "all", "seed": "5",
+    "memory": "9MB", "max_iter": "1", "disk_cache": "9MB", "cache_dir": "cache",
+    "checkpoint_every": "1s", "zero_based": "yes",
+}  # fmt: skip
+"""Another value of each option of `train` that may change a model."""
+LIMITS = {"threads", "max_time", "formulation"}
+"""A number of threads and a time bind whatever is trained; the formulation is walked over."""
+SPELLED = {"certify": "--no-certify", "fit_intercept": "--fit-intercept", "c": "--C"}
+AT_SIZE = ("seed", "working_set", "selection")
+"""They matter where rows do not all fit, and are looked at there."""
+STORES = {"eps-svr": "values", "nu-svr": "values", "crammer-singer": "three"}
+
+
+def option(name):
+    return SPELLED.get(name, f"--{name.replace('_', '-')}")
+
+
+def write(folder, n_rows):
+    """Stores of two and three classes and of values, of the same rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 6)).astype(np.float32)
+    values = X[:, 0] + 0.7 * rng.normal(size=n_rows)
+    bigsvm.write_store(folder / "two.zarr", X, np.where(values > 0, 1.0, -1.0))
+    bigsvm.write_store(folder / "three.zarr", X, np.digitize(values, [-0.5, 0.5]).astype(float))
+    bigsvm.write_store(folder / "values.zarr", X, values)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("small"), 240)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("large"), 2500)
+
+
+def trained(store, *arguments):
+    """What a run makes and shows, without times; or the sentence it is refused with."""
+    model = store.parent / "model"
+    ended = run_here("train", store, model, "--threads", "1", *arguments, code=None)
+    if ended.exit_code == 2:
+        [*_, line] = ended.stderr.splitlines()
+        return line
+    assert ended.exit_code == 0, ended.stderr
+    made = KernelExpansion.load(model)
+    parts = (made.support, made.coefficients, made.intercept)
+    parts = [p.toarray() if sp.issparse(p) else np.asarray(p) for p in parts]
+    certificate = dict(made.certificate)
+    for name in ("seconds", "cpu_idle", "bytes_read"):
+        certificate.pop(name, None)
+    shown = re.sub(r"[\d.]+ s\b|threads idle.*", "", ended.stderr)
+    return (
+        *((part.shape, part.tobytes()) for part in parts),
+        json.dumps(certificate, default=str),
+        made.rule,
+        made.calibration,
+        shown,
+    )
+
+
+def is_refused(outcome):
+    return isinstance(outcome, str) and outcome.startswith("bigsvm: error: ")
+
+
+def walked(folder, formulation, name, *context):
+    """Outcomes without and with an option, or None where `context` has it already."""
+    store = folder / f"{STORES.get(formulation, 'two')}.zarr"
+    if name == "multiclass" and formulation in ("c-svc", "nu-svc", "l2-svc"):
+        store = folder / "three.zarr"
+    base = ("--formulation", formulation, *context)
+    value = CHANGES[name]
+    given = [option(name)] if value is None else [option(name), value]
+    return trained(store, *base), trained(store, *base, *given)
+
+
+def test_the_walk_knows_every_option_of_training():
+    assert set(CHANGES) | LIMITS == set(PARAMETERS)
+
+
+@pytest.mark.fault("dropped-parameters")
+@pytest.mark.parametrize(
+    "context",
+    [
+        (),
+        pytest.param(("--kernel", "poly"), marks=pytest.mark.slow),
+        pytest.param(("--working-set", "all"), marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_an_option_of_training_changes_something_or_is_refused(
+    small, formulation, context, monkeypatch
+):
+    monkeypatch.chdir(small)
+    for name in CHANGES:
+        if name in AT_SIZE or option(name) in context:
+            continue
+        if name == "disk_cache" and formulation in BALLS:
+            continue  # of rows that a search leaves to pair steps: tests/estimators/test_l2_svc.py
+        without, having = walked(small, formulation, name, *context)
+        assert not is_refused(without)
+        assert is_refused(having) or having != without, (name, "is ignored")
+
+
+@pytest.mark.fault("dropped-parameters")
+@pytest.mark.parametrize("formulation", ["c-svc", "nu-svr", "l2-svc", "crammer-singer"])
+def test_no_option_is_ignored_beside_a_linear_kernel(small, formulation):
+    for name in ("gamma", "degree", "coef0"):
+        without, having = walked(small, formulation, name, "--kernel", "linear")
+        assert not is_refused(without)
+        assert is_refused(having)
+        assert f"--{name} is for " in having
+        assert "means nothing for linear" in having
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_options_for_rows_that_do_not_all_fit(large, formulation):
+    for name in AT_SIZE:
+        without, having = walked(large, formulation, name, "--memory", "6MB")
+        assert not is_refused(without)
+        assert is_refused(having) or having != without, (name, "is ignored")
+
+
+@pytest.mark.fault("dropped-parameters")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("train", "S", "m", "--disk-cache", "1MB"), "kernel rows of --working-set all"),
+        (
+            ("train", "S", "m", "--disk-cache", "1MB", "--working-set", "all", "--formulation",
+             "l2-svc", "--no-certify"),
+            "leave --disk-cache out",
+        ),
+        (("train", "S", "m", "--checkpoint-every", "5s"), "name a --checkpoint"),
+        (("train", "S", "m", "--zero-based", "no"), "--zero-based is for LIBSVM text, and"),
+        (("train", "S", "m", "--cache-dir", "c"), "--cache-dir is for LIBSVM text, and"),
+        (
+            ("train", "S", "m", "--selection", "mvp", "--formulation", "l2-svc", "--no-certify"),
+            "with --no-certify there are none",
+        ),
+        (("predict", "S", "M", "--memory", "5kB"), "and blocks of rows need some more; give"),
+        (("predict", "S", "M", "--cache-dir", "c"), "--cache-dir is for LIBSVM text"),
+        (("predict", "S", "M", "--zero-based", "auto"), "--zero-based is for LIBSVM text"),
+        (("predict", "S", "M", "--decision-function"), "--decision-function needs --output"),
+        (("predict", "S", "M", "--probability"), "--probability needs --output"),
+        (("scale", "S", "o.zarr", "--cache-dir", "c"), "--cache-dir is for LIBSVM text"),
+        (("scale", "S", "o.zarr", "--zero-based", "no"), "--zero-based is for LIBSVM text"),
+        (("scale", "S", "o.zarr", "--method", "standard", "--lower", "0"), "limits of minmax"),
+        (("inspect", "M", "S", "--memory", "64MB"), "--memory is for LIBSVM text"),
+        (("inspect", "M", "S", "--side", "2", "--json"), "draws nothing"),
+        (("convert", "T", "o.zarr", "--no-shuffle", "--seed", "3"), "--no-shuffle does without"),
+        (("convert", "T", "o.zarr", "--dense", "--sparse"), "give one of --dense"),
+    ],
+)  # fmt: skip
+def test_an_option_beside_others_that_leave_it_nothing_is_refused(
+    data, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.chdir(tmp_path)
+    names = {"S": data / "test.zarr", "M": data / "model", "T": data / "test.libsvm"}
+    assert words in error_of(*(names.get(word, word) for word in arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.fault("dropped-parameters")
+@pytest.mark.parametrize("estimator", [bigsvm.SVC, bigsvm.NuSVR, bigsvm.CrammerSingerSVC])
+def test_python_refuses_room_for_kernel_rows_that_nobody_keeps(rows, estimator):
+    with pytest.raises(ParameterError, match="disk_cache keeps the kernel rows of working_set="):
+        estimator(disk_cache="1MB").fit(*rows)
+    estimator(disk_cache=0).fit(*rows)
+
+
+def test_python_is_as_silent_as_scikit_learn(rows):
+    bigsvm.SVC(kernel="linear", degree=5, coef0=2.0, gamma=3.0).fit(*rows)
+
+
+def test_the_words_beside_text_are_taken(data, tmp_path):
+    """The same options, where there is text."""
+    more = ("--cache-dir", tmp_path / "c", "--zero-based", "no", "--memory", "64MB")
+    run_here("train", data / "train.libsvm", tmp_path / "m", *more)
+    run_here("predict", data / "test.libsvm", tmp_path / "m", *more)
+    run_here("scale", data / "test.libsvm", tmp_path / "s.zarr", *more)
