@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Order: TypeAlias = Literal["input", "store"]
 
+OWN = "leave it out to use the store's own, or "
+
 
 @dataclass(frozen=True, eq=False)
 class RowValues:
@@ -52,8 +54,17 @@ def put_in_order(store: Store, values: Any, order: Order) -> RowValues:
     return RowValues(array[store.original_rows()] if order == "input" else array, _order_of(store))
 
 
-def in_order_of(store: Store, values: Any, name: str) -> NDArray[Any]:
-    """Values beside the rows of a store as an array; `name` is that of the argument.
+def in_order_of(store: Store, values: Any, name: str, *, instead: str = OWN) -> NDArray[Any]:
+    """Values beside the rows of a store as an array.
+
+    Parameters
+    ----------
+    store : Store
+    values : RowValues, or where the store is not shuffled (n_rows,) array
+    name : str
+        Of the argument, for the message.
+    instead : str
+        What else can be done, for the message.
 
     Raises
     ------
@@ -65,8 +76,8 @@ def in_order_of(store: Store, values: Any, name: str) -> NDArray[Any]:
         if store.attributes.shuffled:
             raise DataError(
                 f"{name} is given beside a shuffled store, whose rows have another order than its "
-                "input; leave it out to use the store's own, or say which order it has: "
-                f"store.row_values({name}, order='input'), or order='store'"
+                f"input; {instead}say which order it has: store.row_values({name}, "
+                "order='input'), or order='store'"
             )
         return np.asarray(values)
     if values.order != _order_of(store):

@@ -20,9 +20,10 @@ from bigsvm.data.convert import (
     memory_bytes,
     write_spool,
 )
+from bigsvm.data.row_values import in_order_of
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import MAX_FILES, Spool, shuffle_keys
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.data.sources import ArrayRows, as_row_source, as_store
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
@@ -64,10 +65,11 @@ def write_store(
         of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's encoding; an
         AnnData. What is not in memory as an array is read block by block. The store keeps the names
         of columns, and what the rows of a scaled store were scaled by.
-    y : (n_rows,) array
-        Labels; numbers, stored as float64.
-    sample_weight : (n_rows,) array, optional
-        Not negative.
+    y : (n_rows,) array or RowValues
+        Labels; numbers, stored as float64. Beside a shuffled store `Store.row_values` says their
+        order.
+    sample_weight : (n_rows,) array or RowValues, optional
+        Not negative; beside a shuffled store as `y`.
     dtype : {"float32", "float64"}, optional
         Without it, that of X; float32 for bool, float16 and integers of 8 or 16 bits, else
         float64.
@@ -101,6 +103,11 @@ def write_store(
     """
     target = local_path(path, "path")
     check_seed(seed)
+    store = as_store(X)
+    if store is not None:
+        y = in_order_of(store, y, "y", instead="")
+        if sample_weight is not None:
+            sample_weight = in_order_of(store, sample_weight, "sample_weight", instead="")
     if layout not in ("auto", "dense", "sparse"):
         raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
     if dtype not in (None, "float32", "float64"):

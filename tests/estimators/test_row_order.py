@@ -130,3 +130,20 @@ def test_they_are_arrays_to_numpy(stores):
     assert isinstance(values, RowValues)
     assert len(values) == 120
     assert np.asarray(values, np.float32).dtype == np.float32
+
+
+@pytest.mark.fault("columns-and-order")
+@pytest.mark.parametrize("form", ["store", "path"])
+def test_a_store_of_a_shuffled_store_needs_the_order_too(form, stores, tmp_path):
+    source = stores["shuffled"]
+    given = source if form == "store" else source.path
+    y, weights = (source.row_values(one, order="input") for one in (Y, WEIGHTS))
+    for name, wrong in {"y": (Y, weights), "sample_weight": (y, WEIGHTS)}.items():
+        with refused(name):
+            bigsvm.write_store(tmp_path / "again", given, *wrong)
+    again = bigsvm.write_store(tmp_path / "again", given, y, weights)
+    rows = again.rows.read(0, 120)
+    order = np.array([np.flatnonzero((row == X).all(axis=1))[0] for row in rows])
+    np.testing.assert_array_equal(again.labels(), Y[order])
+    np.testing.assert_array_equal(again.sample_weight(), WEIGHTS[order])
+    bigsvm.write_store(tmp_path / "plain", stores["in order"], Y)
