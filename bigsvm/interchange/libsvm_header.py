@@ -47,6 +47,8 @@ SCALED_BY = "bigsvm-scaled-by"
 """Word behind SV, before the hash of the file by which svm-scale must scale rows."""
 MOST_LINES, MOST_BYTES = 64, 1 << 27
 """A thousand classes have half a million pairs, with up to three numbers each."""
+PIECE_BYTES = 1 << 16
+"""Of a line, looked at before more is read."""
 MOST_MARK_BYTES = 4096
 """Of a value or a mark that is a few words."""
 _MEANT = {int: "whole number", float: "number", str: "word"}
@@ -83,6 +85,25 @@ class Header:
     counts: NDArray[np.int64]
     calibration: Calibration | None
     scaled_by: str | None
+
+
+def read_line(file: BinaryIO, most: int, path: object) -> bytes:
+    """Read a line of at most `most` bytes, in pieces: a hole in a file is no text.
+
+    Raises
+    ------
+    ModelError
+        It has a NUL byte.
+    """
+    pieces = []
+    while most > 0 and (piece := file.readline(min(most, PIECE_BYTES))):
+        if b"\0" in piece:
+            raise ModelError(f"{path}: NUL byte; this is not a LIBSVM model")
+        pieces.append(piece)
+        most -= len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return b"".join(pieces)
 
 
 def read_header(file: BinaryIO, path: object) -> Header:
@@ -167,7 +188,7 @@ class _Lines:
         self._path = path
         left = MOST_BYTES
         for number in range(1, MOST_LINES + 1):
-            line = file.readline(left)
+            line = read_line(file, left, path)
             left -= len(line)
             name, _, rest = line.strip().partition(b" ")
             if not line.endswith(b"\n"):

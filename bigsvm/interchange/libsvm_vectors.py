@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from bigsvm.core.text import Problem
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError
+from bigsvm.interchange.libsvm_header import read_line
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -75,7 +76,9 @@ def _some_lines(file: BinaryIO, path: object, most: int) -> list[bytes]:
     """Read some lines that are not blank; of a file that ends within one, none."""
     lines: list[bytes] = []
     size = 0
-    while len(lines) < most and size < CHUNK_BYTES and (line := file.readline(MAX_LINE_BYTES)):
+    while (
+        len(lines) < most and size < CHUNK_BYTES and (line := read_line(file, MAX_LINE_BYTES, path))
+    ):
         if len(line) == MAX_LINE_BYTES:
             raise ModelError(f"{path}: a line is longer than {MAX_LINE_BYTES} bytes")
         if not line.endswith(b"\n"):

@@ -148,6 +148,20 @@ def test_sizes_that_the_file_has_not_take_no_memory(old, new, tmp_path):
         tracemalloc.stop()
 
 
+@pytest.mark.fault("bombs")
+@pytest.mark.parametrize("text", [WHOLE, WHOLE[:40], WHOLE + "1 1:", ""])
+def test_a_hole_is_no_line(text, tmp_path):
+    path = written(tmp_path, text)
+    os.truncate(path, 1 << 33)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelError, match="NUL byte"):
+            read_libsvm_model(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.fault("links-and-pipes")
 def test_a_pipe_is_no_model(tmp_path):
     os.mkfifo(tmp_path / "pipe")
