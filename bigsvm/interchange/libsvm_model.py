@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from bigsvm.interchange.libsvm_header import Header
     from bigsvm.interchange.range_file import Range
 
+CENTRED_COLUMNS = 1 << 20
+"""A centre has 8 bytes for each column, and one index of a few bytes may ask for 2**31 of them."""
+
 
 def write_libsvm_model(
     model: KernelExpansion | BaseEstimator, path: str | os.PathLike[str]
@@ -260,7 +263,8 @@ def read_libsvm_model(
     )
     # Any centre will do, and without one float32 distances of rows far from the origin are noise.
     centre = None
-    if kernel.is_shift_invariant and len(coefficients):
+    few = width <= CENTRED_COLUMNS
+    if kernel.is_shift_invariant and len(coefficients) and few:
         centre = np.asarray(vectors.mean(axis=0), np.float64).ravel()
     return KernelExpansion(
         kernel=kernel,

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from command_line import run_here
+from command_line import answer, run_here
 from sklearn.datasets import make_moons
 
 import bigsvm
@@ -146,6 +146,21 @@ def test_sizes_that_the_file_has_not_take_no_memory(old, new, tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.fault("bombs")
+@pytest.mark.parametrize("index", [30_000_000, 2_147_483_646])
+def test_an_index_far_away_takes_no_memory(index, tmp_path):
+    path = written(tmp_path, WHOLE.replace("3:1e-3", f"{index}:1e-3"))
+    assert answer("info", path)["n_features"] == index
+    tracemalloc.start()
+    try:
+        model = read_libsvm_model(path)
+        model.save(tmp_path / "saved")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert model.support_vectors.nnz == 3
 
 
 @pytest.mark.fault("bombs")
