@@ -40,7 +40,7 @@ from bigsvm.estimators.names import FORMULATIONS, USED_IN, gap_name
 from bigsvm.estimators.parameters import Hooks, TrainingParameters, takes_kernel_matrix
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
-from bigsvm.processors import available_processors, count_threads
+from bigsvm.processors import count_threads
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
@@ -304,8 +304,11 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if store is not None:
             rows = store.rows
             model.check_columns(rows.n_columns, rows.first_index, rows.feature_names)
-            # As many blocks as there are processors are computed at once.
-            share = memory // (4 * available_processors())
+            # 13 MB that rows in memory do without.
+            from dask.system import CPU_COUNT
+
+            # Dask computes so many blocks at once, whatever limits the threads of a fit.
+            share = memory // (4 * CPU_COUNT)
             block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
             array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
             # Blocks no longer know whether they are scaled.
