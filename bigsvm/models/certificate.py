@@ -114,7 +114,7 @@ def check_certificate(found: Any, *, n_classes: int) -> None:  # noqa: ANN401 (a
     _check_fields("certificate", found)
     if "least_sure" in found:
         one = found["least_sure"]
-        _check_fields("least_sure", one)
+        _check_fields("least_sure", one, required=("gap", "rho"))
         _check_places([one["class"]], n_classes)
     counts = found.get("n_support_of_classes")
     if counts is not None and not (
@@ -136,18 +136,27 @@ def _check_pairs(found: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON h
     if not isinstance(worst, list) or not worst:
         raise ValueError("it has pairs, but not the worst of them")
     for one in worst:
-        _check_fields("a pair", one, ignored=("stop_reason",))
+        _check_fields("a pair", one, required=("gap", "n_support"), ignored=("stop_reason",))
         if one["stop_reason"] is not None and not _is_reason(one["stop_reason"]):
             raise ValueError("the stop_reason of a pair is unknown")
         _check_places(one["classes"], n_classes, 2)
     if "least_sure" in found:
         one = found["least_sure"]
-        _check_fields("least_sure", one)
+        _check_fields("least_sure", one, required=("gap", "rho"))
         _check_places(one["classes"], n_classes, 2)
 
 
-def _check_fields(name: str, found: Any, *, ignored: Sequence[str] = ()) -> None:  # noqa: ANN401 (as JSON has it)
+def _check_fields(
+    name: str,
+    found: Any,  # noqa: ANN401 (as JSON has it)
+    *,
+    required: Sequence[str] = (),
+    ignored: Sequence[str] = (),
+) -> None:
     check_plain(name, found)
+    for field in required:
+        if field not in found:
+            raise ValueError(f"{name} has no {field}")
     for field, value in found.items():
         check = None if field in ignored else _FIELDS.get(field)
         if check is not None and not check(value):
