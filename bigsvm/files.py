@@ -27,6 +27,11 @@ LIBSVM_MODEL = b"svm_type "
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_PART_SUFFIX = ".part"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_RENAME_SWAP = 2
+"""Constants of Linux's renameat2 and of macOS's renamex_np."""
 _MOST_LINKS = 40
 """Links that Linux follows one after the other before it gives up."""
 
@@ -140,6 +145,39 @@ def parse_json(data: bytes | str) -> object:
         raise ValueError("nested too deeply") from None
 
 
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange what two names on one file system stand for, in one step.
+
+    Returns
+    -------
+    bool
+        False where the system or the file system has no such step; then nothing is changed.
+
+    Raises
+    ------
+    OSError
+    """
+    # Few need it.
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(other)
+    if hasattr(library, "renameat2"):  # Linux
+        failed = library.renameat2(
+            _AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE)
+        )
+    elif hasattr(library, "renamex_np"):  # macOS
+        failed = library.renamex_np(*names, ctypes.c_uint(_RENAME_SWAP))
+    else:
+        return False
+    error = ctypes.get_errno() if failed else 0
+    if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+        return False
+    if error:
+        raise OSError(error, os.strerror(error), str(one), None, str(other))
+    return True
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     handle = os.open(path, os.O_RDONLY)
@@ -226,28 +264,45 @@ def part_of(path: Path) -> Iterator[Path]:
     """
     path = replaceable(path)
     _remove_left(path)
-    prefix, suffix = f".{path.name}.", ".part"
-    with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=path.parent) as name:
-        folder = Path(name)
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            # Where there are no locks, nothing is removed either: there `_remove_left` gets none.
-            with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield folder / path.name
-            sync_tree(folder)
-            os.replace(folder / path.name, path)
-        finally:
-            os.close(lock)
+    folder, lock = _make_part_folder(path)
+    try:
+        yield folder / path.name
+        sync_tree(folder)
+        os.replace(folder / path.name, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
     sync_directory(path.parent)
+
+
+def _make_part_folder(path: Path) -> tuple[Path, int]:
+    """Make a folder beside a file, and lock it where the file system has locks."""
+    while True:
+        folder = Path(
+            tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART_SUFFIX, dir=path.parent)
+        )
+        # Another process may remove the folder before it is locked; then the next name is taken.
+        with suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_ours = True
+            except BlockingIOError:
+                is_ours = False
+            except OSError:
+                # Without locks nothing is removed either: `_remove_left` gets none.
+                is_ours = True
+            if is_ours and folder.exists():
+                return folder, lock
+            os.close(lock)
 
 
 def _remove_left(path: Path) -> None:
     """Remove what `part_of` made for a file in processes that ended before it could remove it.
 
-    It has something in it, which is never so before it is locked, and the lock is free.
+    Its lock is free. A folder that was just made and is not locked yet may be removed as well.
     """
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part")
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(_PART_SUFFIX)}")
     with os.scandir(path.parent) as entries:
         found = [e.path for e in entries if ours.fullmatch(e.name) and not e.is_symlink()]
     for folder in found:
@@ -257,8 +312,7 @@ def _remove_left(path: Path) -> None:
             continue  # no folder, just removed, or somebody else's
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.listdir(lock):
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
         except OSError:
             continue  # being written, or on a file system without locks
         finally:

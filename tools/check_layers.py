@@ -22,6 +22,7 @@ ORDER = (
     "votes",
     "calibration",
     "files",
+    "folders",
     "allocator",
     "processors",
     "budget",

@@ -30,8 +30,10 @@ def command(
       bigsvm info model.safetensors --json
       bigsvm info run
     """
+    from bigsvm.data.workspace import put_back
     from bigsvm.report import describe
 
+    put_back(path)
     if path.is_file():
         model = load_model(path)
         record, lines = describe.model_record(model, path), describe.model_lines(model, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from bigsvm.cli.options import ZeroBased, is_given
 from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
-from bigsvm.files import LIBSVM_MODEL, local_path, open_regular, try_lock
+from bigsvm.files import LIBSVM_MODEL, local_path, open_regular
+from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -176,13 +176,17 @@ def opened(
         Of the temporary store.
     """
     from bigsvm.data.store import open_store
+    from bigsvm.data.workspace import put_back
 
     if "://" in source and source.rstrip("/").endswith(".zarr"):
         local_path(source, "the path of a store")
+    is_local = not is_standard_input(source) and "://" not in source
+    if is_local:
+        put_back(Path(source))
     if not is_text(source):
         yield open_store(source)
         return
-    if not is_standard_input(source) and "://" not in source and not Path(source).exists():
+    if is_local and not Path(source).exists():
         raise DataError(f"{source}: no such store or file; check the path")
     # Reading text and writing stores take 0.4 MB, which opening a store does without.
     from bigsvm.data.convert import convert
@@ -249,29 +253,26 @@ def temporary_folder(parent: Path | None) -> Iterator[Path]:
     where = Path(tempfile.gettempdir()) if parent is None else parent
     try:
         where.mkdir(parents=True, exist_ok=True)
-        for left in where.glob(f"{_PREFIX}*"):
+        for left in folders_like(where, _PREFIX):
             _remove_if_left(left)
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
-        lock = try_lock(folder / "lock")
+        folder, lock = make_folder(where, _PREFIX)
     except OSError as error:
         raise DataError(
             f"{where}: cannot be written ({error.strerror}); use --cache-dir"
         ) from error
-    if lock is None:
-        raise DataError(f"{folder}: another process just removed it; try again")
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         os.close(lock)
 
 
 def _remove_if_left(folder: Path) -> None:
     """Remove the folder of a process that was killed; one whose lock is held is in use."""
     try:
-        lock = try_lock(folder / "lock", create=False)
+        lock = lock_left(folder, _PREFIX)
     except OSError:
-        return  # somebody else's, or just being made
+        return  # somebody else's, or just removed
     if lock is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         os.close(lock)

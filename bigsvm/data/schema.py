@@ -80,8 +80,8 @@ class ArraySpec(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunk_rows: int
-    least: float | None
-    largest: float | None
+    least: float | None = None
+    largest: float | None = None
     chunks_per_shard: int = 1
 
     @property

@@ -30,6 +30,7 @@ from bigsvm.data.schema import (
     array_specs,
 )
 from bigsvm.data.statistics import Statistics
+from bigsvm.data.workspace import put_back
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
 from bigsvm.files import local_path
 
@@ -377,6 +378,8 @@ def _reopen_rows(path: str, fingerprint: str) -> RowSource:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open a store: its attributes and the metadata of its arrays are read and checked, no data.
 
+    A store gets its name back first if a process was killed that had begun to replace it.
+
     Raises
     ------
     ParameterError
@@ -388,6 +391,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """
     # Rows are read later, when the process may be in another directory.
     root = local_path(path, "the path of a store").absolute()
+    put_back(root)
     try:
         attributes = read_attributes(root)
         check_files(root)

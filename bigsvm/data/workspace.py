@@ -3,24 +3,28 @@
 ``.NAME.partial-PID-XXXX/`` holds ``lock``, ``store`` and whatever else the work needs. The lock is
 held while the work is going on; a folder whose lock is free belongs to a process that died, and is
 removed by the next one that makes the same store. The finished store is flushed to the disk and
-renamed into place, so that a name never stands for half a store.
+renamed into place, so that a name never stands for half a store. It is exchanged with a store that
+it replaces. Where a file system cannot do that in one step, the old one is renamed to ``old`` in
+the folder first, and gets its name back if all ends before the new one has it.
 """
 
 from __future__ import annotations
 
-import glob
 import os
-import secrets
-import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bigsvm.data.metadata import is_store
 from bigsvm.errors import StoreError
-from bigsvm.files import sync_directory, sync_tree, try_lock
+from bigsvm.files import exchange, sync_directory, sync_tree
+from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+
+_OLD = "old"
+_REMOVED = "removed"
 
 
 class Workspace:
@@ -53,28 +57,17 @@ class Workspace:
         self._overwrite = overwrite
 
     def __enter__(self) -> Workspace:
-        prefix = f".{self.target.name}.partial-"
         try:
             parent = self.target.parent
             if not parent.is_dir():
                 raise StoreError(f"{parent}: no such directory; make it first")
-            for left in sorted(parent.glob(f"{glob.escape(prefix)}*")):
+            for left in folders_like(parent, _prefix(self.target)):
                 self._discard(left)
             self._check_target()
-            # Named before it is made, so that a signal that comes in between can remove it.
-            self.path = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
+            self.path, self._descriptor = make_folder(parent, _prefix(self.target))
             self.store = self.path / "store"
-            try:
-                self.path.mkdir(mode=0o700)
-                lock = try_lock(self.path / "lock")
-            except BaseException:
-                shutil.rmtree(self.path, ignore_errors=True)
-                raise
         except OSError as error:
             raise StoreError(f"{self.target}: cannot be written ({error.strerror})") from error
-        if lock is None:
-            raise StoreError(f"{self.target}: another process just began to make it")
-        self._descriptor = lock
         return self
 
     def __exit__(
@@ -84,11 +77,11 @@ class Workspace:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            self._clear(self.path)
+            _clear(self.path, self.target)
         except OSError as failure:
             raise StoreError(
                 f"{self.target}: could not be replaced, nor put back ({failure.strerror}); it is "
-                f"whole in {self.path / 'old'}: move it back"
+                f"whole in {self.path / _OLD}: move it back"
             ) from (error or failure)
         finally:
             os.close(self._descriptor)
@@ -102,10 +95,12 @@ class Workspace:
         """Put the finished store in its place."""
         sync_tree(self.store)
         self._check_target()
-        if self.target.exists():
-            # Put back by `_clear` if all ends between the two renames.
-            self.target.rename(self.path / "old")
-        self.store.rename(self.target)
+        if not self.target.exists():
+            self.store.rename(self.target)
+        elif not exchange(self.store, self.target):
+            # Put back by `_clear` or `put_back` if all ends between the two renames.
+            self.target.rename(self.path / _OLD)
+            self.store.rename(self.target)
         sync_directory(self.target.parent)
 
     def _check_target(self) -> None:
@@ -129,8 +124,8 @@ class Workspace:
     def _discard(self, left: Path) -> None:
         """Remove what a dead process left; StoreError if the process lives."""
         try:
-            lock = try_lock(left / "lock")
-        except (FileNotFoundError, NotADirectoryError):
+            lock = lock_left(left, _prefix(self.target))
+        except FileNotFoundError:
             return
         if lock is None:
             pid = left.name.rpartition("partial-")[2].split("-")[0]
@@ -138,13 +133,49 @@ class Workspace:
                 f"{self.target}: process {pid} is making it in {left.name}; wait for it, or stop it"
             )
         try:
-            self._clear(left)
+            _clear(left, self.target)
         finally:
             os.close(lock)
 
-    def _clear(self, folder: Path) -> None:
-        """Remove a work folder, but never the only copy of the store that was to be replaced."""
-        old = folder / "old"
-        if old.exists() and not self.target.exists():
-            old.rename(self.target)
-        shutil.rmtree(folder, ignore_errors=True)
+
+def _prefix(target: Path) -> str:
+    """How the names of folders begin in which this store is made."""
+    return f".{target.name}.partial-"
+
+
+def _clear(folder: Path, target: Path) -> None:
+    """Remove a work folder, but never the only copy of the store that was to be replaced."""
+    old = folder / _OLD
+    if old.is_dir() and not old.is_symlink():
+        # What is under the first name is whole, so what is to be removed gets another one.
+        old.rename(folder / _REMOVED if os.path.lexists(target) else target)
+    remove_folder(folder)
+
+
+def put_back(target: Path) -> None:
+    """Give a store its name again if a process was killed that had begun to replace it.
+
+    Raises
+    ------
+    StoreError
+        It cannot be renamed.
+    """
+    if os.path.lexists(target) or not target.parent.is_dir():
+        return
+    with suppress(PermissionError):
+        for left in folders_like(target.parent, _prefix(target)):
+            if not (left / _OLD).is_dir():
+                continue
+            try:
+                lock = lock_left(left, _prefix(target))
+                if lock is None:
+                    continue
+                try:
+                    _clear(left, target)
+                finally:
+                    os.close(lock)
+            except OSError as error:
+                raise StoreError(
+                    f"{target}: a process was killed that replaced it, and it cannot be put back "
+                    f"({error.strerror}); it is whole in {left / _OLD}: move it back"
+                ) from error

@@ -99,9 +99,7 @@ def rewrite_array(path, name, values):
     chunk_rows = zarr.open_array(path / name, mode="r").chunks[0]
     shutil.rmtree(path / name)
     values = np.asarray(values)
-    spec = schema.ArraySpec(
-        values.shape, values.dtype, max(1, min(chunk_rows, len(values))), None, None
-    )
+    spec = schema.ArraySpec(values.shape, values.dtype, max(1, min(chunk_rows, len(values))))
     array = ArrayWriter(
         zarr.open_group(path, mode="r+"), name, spec, shard_bytes=8 * spec.chunk_bytes
     )

@@ -1,19 +1,22 @@
 """Files that are whole or absent."""
 
+import fcntl
 import os
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import REPOSITORY, two_clouds
+from killing import killed_at_every_step
 
 import bigsvm
 from bigsvm.errors import DataError, ModelError, ParameterError
-from bigsvm.files import local_path, open_regular, parse_json, replace_synced
+from bigsvm.files import exchange, local_path, open_regular, parse_json, replace_synced
 from bigsvm.report.predictions import write_values
 
 
@@ -113,8 +116,7 @@ class TestWhatIsLeft:
         assert sorted(os.listdir(tmp_path)) == ["model", "other"]
 
     def test_nothing_else_is_removed(self, tmp_path):
-        """Not even where it looks alike: a folder just made, a file, a link, another name."""
-        (tmp_path / ".model.abcdefgh.part").mkdir()
+        """Not even where it looks alike: a file, a link, another name."""
         (tmp_path / ".model.abcdefg1.part").touch()
         for name in ("own", ".model.abc.part", ".model.abcdefgh", ".model.range.abcdefgh.part"):
             (tmp_path / name).mkdir()
@@ -123,6 +125,51 @@ class TestWhatIsLeft:
         before = sorted(tmp_path.rglob("*"))
         replace_synced(tmp_path / "model", b"new")
         assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "model"])
+
+    @pytest.mark.fault("leftovers")
+    def test_nothing_is_left_whenever_a_process_is_killed(self, tmp_path):
+        file = tmp_path / "model"
+        file.write_bytes(b"old")
+        seen = set()
+        for _ in killed_at_every_step(lambda: replace_synced(file, b"new")):
+            seen.add(file.read_bytes())
+            replace_synced(file, b"old")
+            assert os.listdir(tmp_path) == ["model"]
+        assert seen == {b"old", b"new"}
+
+    @pytest.mark.fault("leftovers")
+    @pytest.mark.parametrize("locked", [True, False])
+    def test_a_folder_that_another_process_removes_gets_another_name(
+        self, tmp_path, monkeypatch, locked
+    ):
+        """It was just made, and is not locked yet."""
+        make, made = tempfile.mkdtemp, []
+
+        def sweep(**options):
+            made.append(Path(make(**options)))
+            if len(made) == 1 and locked:
+                lock = os.open(made[0], os.O_RDONLY)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            elif len(made) == 1:
+                made[0].rmdir()
+            return str(made[-1])
+
+        monkeypatch.setattr(tempfile, "mkdtemp", sweep)
+        replace_synced(tmp_path / "model", b"new")
+        assert len(made) == 2
+        assert (tmp_path / "model").read_bytes() == b"new"
+
+
+@pytest.mark.fault("leftovers")
+def test_two_names_are_exchanged_in_one_step(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    if exchange(tmp_path / "one", tmp_path / "other"):
+        assert os.listdir(tmp_path / "one") == ["other"]
+        assert os.listdir(tmp_path / "other") == ["one"]
+        with pytest.raises(FileNotFoundError):
+            exchange(tmp_path / "one", tmp_path / "nothing")
 
 
 @pytest.mark.fault("local-paths")

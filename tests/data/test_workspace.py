@@ -1,8 +1,10 @@
 """The folder a store is made in: whole or not there, whatever ends the conversion."""
 
+import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +13,17 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import answer, run_here
+from killing import killed_at_every_step
 from stores import assert_holds, folder_digest
 
+from bigsvm.cli.inputs import temporary_folder
+from bigsvm.data import schema, workspace
 from bigsvm.data.convert import convert
 from bigsvm.data.store import open_store
+from bigsvm.data.workspace import Workspace, put_back
 from bigsvm.errors import ParseError, StoreError
+from bigsvm.folders import lock_left, make_folder, remove_folder
 
 
 def test_existing_store_is_kept_until_the_new_one_is_whole(text, tmp_path):
@@ -105,6 +113,173 @@ def test_killed_conversion_is_forgotten(text, tmp_path, n_events):
         assert sorted(os.listdir(tmp_path)) == ["expected.zarr", "s.zarr", "x.libsvm"]
 
 
+def make_small_store(path, name):
+    """Make what looks like a store, of two files in two folders."""
+    (path / "y").mkdir(parents=True)
+    (path / "y" / "zarr.json").write_text(name)
+    attributes = {schema.KEY: {"sources": [name]}}
+    (path / "zarr.json").write_text(json.dumps({"node_type": "group", "attributes": attributes}))
+    return folder_digest(path)
+
+
+def replace(target, name):
+    """Make a store, or replace another one."""
+    with Workspace(target, overwrite=True) as work:
+        make_small_store(work.store, name)
+        work.commit()
+
+
+@pytest.mark.fault("leftovers")
+@pytest.mark.parametrize("in_one_step", [True, False])
+def test_a_store_stands_under_its_name_whenever_its_replacement_is_killed(
+    tmp_path, monkeypatch, in_one_step
+):
+    folder = tmp_path / "folder"
+    digests = {make_small_store(tmp_path / name, name) for name in ("old", "new")}
+    make_small_store(folder / "s.zarr", "old")
+    if in_one_step:
+        in_one_step = workspace.exchange(tmp_path / "old", tmp_path / "new")
+    else:
+        monkeypatch.setattr(workspace, "exchange", lambda one, other: False)
+    seen, n_put_back = set(), 0
+    steps = killed_at_every_step(
+        lambda: replace(folder / "s.zarr", "new"), also=[(workspace, "exchange")]
+    )
+    for _ in steps:
+        n_put_back += not (folder / "s.zarr").exists()
+        put_back(folder / "s.zarr")
+        seen.add(folder_digest(folder / "s.zarr"))
+        replace(folder / "s.zarr", "old")
+        assert os.listdir(folder) == ["s.zarr"]
+    assert seen == digests
+    assert n_put_back == (not in_one_step)
+
+
+@pytest.mark.fault("leftovers")
+def test_a_new_store_is_whole_or_not_there_whenever_its_making_is_killed(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    whole = make_small_store(tmp_path / "new", "new")
+    for _ in killed_at_every_step(lambda: replace(folder / "s.zarr", "new")):
+        put_back(folder / "s.zarr")
+        if (folder / "s.zarr").exists():
+            assert folder_digest(folder / "s.zarr") == whole
+        replace(folder / "s.zarr", "new")
+        assert os.listdir(folder) == ["s.zarr"]
+        shutil.rmtree(folder / "s.zarr")
+
+
+READERS = {
+    "open_store": open_store,
+    "info": lambda path: answer("info", path),
+    "train": lambda path: run_here("train", path, path.parent / "model", "--quiet"),
+}
+
+
+@pytest.mark.fault("leftovers")
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_puts_a_store_back_whose_replacement_was_killed(text, tmp_path, reader):
+    left = tmp_path / ".s.zarr.partial-1-0123456789abcdef"
+    left.mkdir()
+    (left / "lock").touch()
+    convert(text(n_rows=50), left / "old")
+    READERS[reader](tmp_path / "s.zarr")
+    assert open_store(tmp_path / "s.zarr").rows.n_rows == 50
+    assert not left.exists()
+
+
+@pytest.mark.fault("leftovers")
+def test_a_store_that_is_being_replaced_is_not_put_back(text, tmp_path):
+    folder, lock = make_folder(tmp_path, ".s.zarr.partial-")
+    convert(text(n_rows=5), folder / "old")
+    with pytest.raises(StoreError, match="no such folder"):
+        open_store(tmp_path / "s.zarr")
+    assert (folder / "old").exists()
+    os.close(lock)
+    assert open_store(tmp_path / "s.zarr").rows.n_rows == 5
+
+
+@pytest.mark.fault("leftovers")
+def test_nothing_is_left_of_a_folder_whose_removal_is_killed(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def work():
+        with temporary_folder(folder) as made:
+            (made / "data.zarr" / "y").mkdir(parents=True)
+            (made / "data.zarr" / "y" / "0").write_bytes(b"0")
+
+    n_left = 0
+    for _ in killed_at_every_step(work):
+        n_left += len(os.listdir(folder))
+        work()
+        assert os.listdir(folder) == []
+    assert n_left > 5
+
+
+@pytest.mark.fault("leftovers")
+def test_a_folder_that_is_swept_before_it_is_locked_gets_another_name(tmp_path, monkeypatch):
+    make = Path.mkdir
+    swept = []
+
+    def sweep(self, **options):
+        make(self, **options)
+        if len(swept) < 3:
+            swept.append(self)
+            lock = lock_left(self, "work-")
+            remove_folder(self)
+            os.close(lock)
+
+    monkeypatch.setattr(Path, "mkdir", sweep)
+    folder, lock = make_folder(tmp_path, "work-")
+    assert os.listdir(tmp_path) == [folder.name]
+    assert folder not in swept
+    assert lock_left(folder, "work-") is None
+    os.close(lock)
+
+
+@pytest.mark.fault("links-and-pipes")
+@pytest.mark.parametrize("place", ["folder", "lock", "old"])
+def test_links_that_look_like_leftovers_are_not_followed(text, tmp_path, place):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("mine")
+    left = tmp_path / ".s.zarr.partial-1-0123456789abcdef"
+    if place == "folder":
+        left.symlink_to(elsewhere)
+    else:
+        left.mkdir()
+        (left / place).symlink_to(elsewhere / "new" if place == "lock" else elsewhere)
+    path = text(n_rows=5)
+    if place == "lock":
+        with pytest.raises(StoreError, match="cannot be written"):
+            convert(path, tmp_path / "s.zarr")
+    else:
+        assert convert(path, tmp_path / "s.zarr").path == tmp_path / "s.zarr"
+    assert os.listdir(elsewhere) == ["file"]
+    assert (elsewhere / "file").read_text() == "mine"
+
+
+def test_a_store_that_cannot_be_put_back_is_named(text, tmp_path, monkeypatch):
+    target = tmp_path / "s.zarr"
+    left = tmp_path / ".s.zarr.partial-1-abc"
+    left.mkdir()
+    (left / "lock").touch()
+    convert(text(n_rows=5), left / "old")
+
+    def fail(self, to):
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        with pytest.raises(
+            StoreError, match=r"put back \(Read-only.* whole in .*old: move it back"
+        ):
+            open_store(target)
+    assert open_store(target).rows.n_rows == 5
+    assert not left.exists()
+
+
 def test_killed_between_the_two_renames(text, tmp_path):
     path = text()
     target = tmp_path / "s.zarr"
@@ -124,6 +299,7 @@ def test_stopped_between_the_two_renames(text, tmp_path, monkeypatch, error):
     target = tmp_path / "s.zarr"
     before = convert(text(), target).attributes
     rename = Path.rename
+    monkeypatch.setattr(workspace, "exchange", lambda one, other: False)
 
     def stop(self, to):
         if self.name == "store":
@@ -141,6 +317,7 @@ def test_store_that_cannot_be_put_back_is_not_removed(text, tmp_path, monkeypatc
     target = tmp_path / "s.zarr"
     before = convert(text(), target).attributes
     rename = Path.rename
+    monkeypatch.setattr(workspace, "exchange", lambda one, other: False)
 
     def fail(self, to):
         if self.name in ("store", "old"):

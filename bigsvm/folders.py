@@ -1,0 +1,102 @@
+"""Folders that a process works in, and what is left of them where it was killed.
+
+A folder holds a file ``lock``, which is locked while the process lives and is removed last. A
+folder whose lock is free, or that has none yet, belongs to a process that died: the next one that
+works at the same place removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from bigsvm.files import remove, try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_LOCK = "lock"
+
+
+def make_folder(parent: Path, prefix: str) -> tuple[Path, int]:
+    """Make and lock a folder that only this user can enter.
+
+    Returns
+    -------
+    folder : Path
+    lock : int
+        Descriptor, to be closed once the folder is removed.
+
+    Raises
+    ------
+    OSError
+    """
+    while True:
+        # Named before it is made, so that a signal that comes in between can remove it.
+        folder = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            folder.mkdir(mode=0o700)
+            # Another process may remove it before it is locked; then the next name is taken.
+            with suppress(FileNotFoundError):
+                lock = _lock(folder, create=True)
+                if lock is not None:
+                    return folder, lock
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def folders_like(parent: Path, prefix: str) -> Iterator[Path]:
+    """Folders, not links, whose names begin like this, in the order of their names."""
+    with os.scandir(parent) as entries:
+        found = [
+            e.name for e in entries if e.name.startswith(prefix) and e.is_dir(follow_symlinks=False)
+        ]
+    return (parent / name for name in sorted(found))
+
+
+def lock_left(folder: Path, prefix: str) -> int | None:
+    """Lock a folder whose process has ended; None where it lives.
+
+    Raises
+    ------
+    OSError
+        It is no folder of `make_folder`, has just been removed, or may not be entered.
+    """
+    # Only a name of `make_folder` is enough to tell that a folder without a lock is one.
+    made = re.fullmatch(rf"{re.escape(prefix)}\d+-[0-9a-f]{{16}}", folder.name)
+    return _lock(folder, create=made is not None)
+
+
+def _lock(folder: Path, *, create: bool) -> int | None:
+    """Lock a folder; None where another process has locked it.
+
+    Raises
+    ------
+    FileNotFoundError
+        It has been removed meanwhile.
+    OSError
+    """
+    lock = try_lock(folder / _LOCK, create=create)
+    if lock is not None and os.fstat(lock).st_nlink == 0:
+        os.close(lock)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+    return lock
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a locked folder as far as possible, its lock last."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name != _LOCK:
+                with suppress(OSError):
+                    remove(folder / name)
+        if os.listdir(folder) == [_LOCK]:
+            os.unlink(folder / _LOCK)
+        os.rmdir(folder)
