@@ -332,6 +332,13 @@ def _number_of(values: dict[str, Any], name: str) -> float | None:
     return float(value) if -MOST_SHOWN < value < MOST_SHOWN else None
 
 
+def _gap(value: float | None, *, of_pairs: bool) -> str:
+    """Show the gap that was known last."""
+    if value is None:
+        return "not known: no sweep over all rows has ended"
+    return f"{number(value, 4)} {'at most, of the pairs' if of_pairs else 'at the last sweep'}"
+
+
 def run_lines(directory: Path) -> Lines:
     """Describe a checkpoint directory to a person."""
     record = run_record(directory)
@@ -357,7 +364,7 @@ def run_lines(directory: Path) -> Lines:
             ("checkpoint", f"generation {progress['generation']}"),
             ("pairs of classes", pairs),
             ("sweeps", f"{progress['n_sweeps']} complete"),
-            (gap, f"{number(progress['gap'], 4)} (the best of complete sweeps)"),
+            (gap, _gap(progress["gap"], of_pairs=pairs is not None)),
             ("dual objective", number(progress["objective"], 10)),
             ("trained for", None if seconds is None else duration(seconds)),
         ]

@@ -211,16 +211,19 @@ class Checkpoint:
         except OSError as error:
             with contextlib.suppress(OSError):
                 remove(part)
-            raise CheckpointError(self._why_not_saved(error)) from error
+            raise self.not_saved(error) from error
         return number
 
-    def _why_not_saved(self, error: OSError) -> str:
+    def not_saved(self, error: OSError) -> CheckpointError:
+        """Make the error of a save that the system has refused."""
         if not self.directory.is_dir():
-            return (
+            return CheckpointError(
                 f"cannot write a checkpoint: the directory {self.directory} was removed while the "
                 "run was using it; start the run again"
             )
-        return f"cannot write a checkpoint to {self.directory}: {error}; the one before is intact"
+        return CheckpointError(
+            f"cannot write a checkpoint to {self.directory}: {error}; the one before is intact"
+        )
 
     def latest(self, content: Content | None = None) -> Generation | None:
         """Read the newest generation that is whole; None where there is none at all.

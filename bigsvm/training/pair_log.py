@@ -253,9 +253,7 @@ class PairLog:
             try:
                 self._append()
             except OSError as error:
-                raise CheckpointError(
-                    f"cannot write to {self._path}: {error}; what was saved before is intact"
-                ) from error
+                raise self._checkpoint.not_saved(error) from error
             if state is not None:
                 self._open[number] = state
             try:

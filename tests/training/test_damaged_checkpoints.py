@@ -13,6 +13,7 @@ from bigsvm.errors import CheckpointError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.training.checkpoint import Checkpoint, newest_manifest
+from bigsvm.training.pair_log import PairLog
 from bigsvm.training.saved import ROW_STATE, SEARCH_STATE
 from bigsvm.training.state import RowState, SearchState
 from tests.training.forged import (
@@ -358,3 +359,18 @@ def test_a_folder_that_is_removed_in_mid_run_is_one_error(name, tmp_path, monkey
     with pytest.raises(CheckpointError, match="was removed while the run was using it"):
         train(name, folder, checkpoint_every=1e-9)
     assert not folder.exists()
+
+
+@pytest.mark.fault("surroundings")
+def test_a_log_that_is_removed_in_mid_run_is_the_same_error(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    append = PairLog._append
+
+    def remove(self):
+        if self._pending:
+            shutil.rmtree(folder)
+        append(self)
+
+    monkeypatch.setattr(PairLog, "_append", remove)
+    with pytest.raises(CheckpointError, match="was removed while the run was using it"):
+        train("pairs", folder)
