@@ -31,7 +31,7 @@ def bytes_on_disk(folder: Path) -> int:
     for parent, _, names in os.walk(folder):  # passes over folders that go away meanwhile
         for name in names:
             try:
-                status = os.stat(os.path.join(parent, name))
+                status = os.lstat(os.path.join(parent, name))
             except FileNotFoundError:
                 continue  # removed meanwhile by a run that is under way
             total += status.st_size if stat.S_ISREG(status.st_mode) else 0

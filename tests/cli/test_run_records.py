@@ -171,6 +171,22 @@ def test_a_folder_that_is_removed_in_mid_run_is_one_line(many, tmp_path, monkeyp
     assert sorted(path.name for path in tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault("surroundings")
+def test_a_disk_that_is_full_at_a_save_is_one_line_and_leaves_nothing_half(
+    many, tmp_path, monkeypatch
+):
+    def full(path, data):
+        path.write_bytes(bytes(data)[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bigsvm.training.checkpoint.write_synced", full)
+    folder = tmp_path / "run"
+    words = ("train", many / "many.zarr", tmp_path / "m", *LITTLE, "--checkpoint", folder)
+    assert "No space left on device" in error_of(*words)
+    assert not (tmp_path / "m").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "run.json"]
+
+
 class TestOfPython:
     """Folders that an estimator has saved to, which no command has begun."""
 
