@@ -289,7 +289,7 @@ class Checkpoint:
         if content is not None:
             content.check_outline(outlines, values)
         arrays = {
-            name: _array(path / f"{name}.bin", outline, manifest["arrays"][name]["xxh3"])
+            name: _array(path / f"{name}.bin", outline, manifest["arrays"][name].get("xxh3"))
             for name, outline in outlines.items()
         }
         if content is not None:

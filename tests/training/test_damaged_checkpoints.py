@@ -230,6 +230,8 @@ def test_sizes_that_a_manifest_promises_are_checked_before_they_are_read(stopped
     folder = stopped("c-svc")
     manifest = manifest_of(newest(folder))
     manifest["arrays"]["alpha"] |= entry
+    if entry == {"xxh3": None}:
+        del manifest["arrays"]["alpha"]["xxh3"]
     write_manifest(newest(folder), manifest)
     with pytest.raises(CheckpointError, match="no whole checkpoint"):
         train("c-svc", folder)
