@@ -28,12 +28,6 @@ class DiskCache:
         self._folder, self._capacity = folder, capacity_bytes
         self._fingerprint = dict(fingerprint)
         self._decision: Decision | None = None
-        self._begun_before: bool | None = None
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether rows may be those of an earlier process; known once there is a tier."""
-        return bool(self._begun_before)
 
     def above(self, below: RowTier, *, n_variables: int) -> DiskRows:
         """Put the disk tier above another one; whether it keeps rows is measured the first time."""
@@ -46,6 +40,4 @@ class DiskCache:
             decision=self._decision,
         )
         self._decision = tier.decision
-        if self._begun_before is None:
-            self._begun_before = tier.has_earlier_rows
         return tier

@@ -157,6 +157,7 @@ class Decomposition:
         )  # fmt: skip
         self._start = start
         self._are_own = saved is None  # the outputs
+        self._inherits: bool | None = None  # kernel rows on disk
         if saved is None:
             self.count.scope = self._first_scope()
 
@@ -240,7 +241,7 @@ class Decomposition:
             if self._saver.keeps_ends:
                 self._save()
             at = self._at = self._certify()
-            if at.gap > self.tol and self._disk is not None and self._disk.is_inherited:
+            if at.gap > self.tol and self._inherits:
                 # Rows that an earlier process has left may be the reason.
                 self._disk = None
         count.judge(at)
@@ -380,7 +381,9 @@ class Decomposition:
         if self._disk is None:
             return computed
         tier = self._disk.above(computed, n_variables=self.source.n_rows)
-        self._are_own &= not self._disk.is_inherited
+        if self._inherits is None:
+            self._inherits = tier.has_earlier_rows
+        self._are_own &= not self._inherits
         self.count.disk_tier = tier.decision.reason
         self.listener(events.TierChosen(tier.decision.reason))
         return tier
