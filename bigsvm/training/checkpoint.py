@@ -116,12 +116,12 @@ class Checkpoint:
         self.directory = Path(directory)
         self._fingerprint = dict(fingerprint)
         self._told: set[str] = set()
-        if (self.directory / "zarr.json").exists():
-            raise CheckpointError(
-                f"{self.directory} is a store, in which a checkpoint has no place; give another "
-                "directory"
-            )
         try:
+            if (self.directory / "zarr.json").exists():
+                raise CheckpointError(
+                    f"{self.directory} is a store, in which a checkpoint has no place; give "
+                    "another directory"
+                )
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = self._own(self.directory / "lock")
             for litter in self.directory.glob(".generation-*"):
