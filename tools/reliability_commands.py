@@ -57,6 +57,8 @@ WORDS = (
     *("balanced", "1:2", "-1:0.5", "1:nan", "1:1:1", ":", "all", "scale", "mean-distance", "0.1"),
     *("\udcff", "https://", "NULL", "@train", "~", "$HOME", "*"),
 )
+OFTEN = {"train": 4, "predict": 2, "convert": 2, "scale": 2}
+"""Commands of which more lines are made up, as there is more in them."""
 INPUTS = (
     *("train", "test", "test.gz", "zeros", "two.zarr", "three.zarr", "values.zarr", "model"),
     *("many", "regression", "libsvm", "run", "wide", "scaled.zarr", "scaled-model"),
@@ -143,7 +145,7 @@ class Writer:
     def line(self, number: int) -> list[str]:
         """Give the words of one line, always the same."""
         chance = random.Random(f"{self._seed} {number}")
-        name = chance.choice(sorted(self._commands))
+        name = chance.choice([n for n in sorted(self._commands) for _ in range(OFTEN.get(n, 1))])
         parameters = self._commands[name]
         arguments = [p for p in parameters if not p.flags]
         options = [p for p in parameters if p.flags]
@@ -200,6 +202,8 @@ class Writer:
             return chance.choice([path for path in pool if not (waits and path in KEPT_OPEN)])
         if is_output:
             return chance.choice(("out", "out.zarr"))
+        if name == "inspect" and parameter.name in ("model", "store"):
+            return "many" if parameter.name == "model" else chance.choice(("three.zarr", "three"))
         return chance.choice(
             {
                 "model": ("model", "many", "regression", "libsvm", "scaled-model"),
