@@ -145,6 +145,7 @@ def test_a_flipped_bit_anywhere_is_refused(model, tmp_path):
             KernelExpansion.load(path)
 
 
+@pytest.mark.fault("truncation")
 @pytest.mark.parametrize("size", [0, 1, 8, 100, -1])
 def test_a_truncated_file_is_refused(model, tmp_path, size):
     path = tmp_path / "m.safetensors"
