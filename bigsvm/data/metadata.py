@@ -38,9 +38,9 @@ _MAX_ROOT_JSON = 64 << 20
 _MAX_ARRAY_JSON = 1 << 16
 _MAX_BRACKETS = 1 << 16
 """Lists and objects of a file: `MAX_LABEL_COUNTS` pairs, and a few more."""
-_LEAST_BYTES_OF_ITEMS = 16
-"""A list of hashes has more bytes an item than this. Shorter items take many times the memory of
-their text."""
+_LEAST_BYTES_OF_ITEMS = 12
+"""A list of hashes or of names of columns has more bytes an item than this, as Zarr indents it.
+Shorter items take many times the memory of their text."""
 
 
 def _read_json(path: Path, limit: int) -> dict[str, Any]:

@@ -235,6 +235,7 @@ HARMLESS = {
     "label_counts": [None],
     "first_index": [None],
     "scaler": [None],
+    "feature_names": [None],
     "shuffled": [True],
     "sources": [[]],
 }
@@ -247,7 +248,7 @@ WRONG = [None, True, -1, 2**64, 2.5, float("inf"), float("nan"), 10**400, "7", "
     [
         *("format_version", "n_rows", "n_columns", "n_nonzero", "dtype", "layout", "shuffled"),
         *("seed", "label_counts", "mean", "variance", "sources", "first_index", "manifest"),
-        *("fingerprint", "rows_fingerprint", "scaler"),
+        *("fingerprint", "rows_fingerprint", "scaler", "feature_names"),
     ],
 )
 def test_no_attribute_is_believed(store, name):
