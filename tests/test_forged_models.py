@@ -6,6 +6,7 @@ import struct
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors
 import safetensors.numpy
@@ -86,6 +87,7 @@ def models(tmp_path_factory):
         "crammer-singer": bigsvm.CrammerSingerSVC().fit(k, many),
         "regression": bigsvm.SVR().fit(X, y),
         "one-class": bigsvm.OneClassSVM(nu=0.3).fit(X),
+        "names": bigsvm.SVC().fit(pd.DataFrame(X, columns=list("abcdef")), y),
         "poly": bigsvm.SVC(kernel="poly", coef0=1).fit(X, y),
         "kernel matrix": bigsvm.SVC(kernel="precomputed").fit(X @ X.T, y),
     }
@@ -99,7 +101,7 @@ def models(tmp_path_factory):
 
 KINDS = (
     "dense", "sparse", "scaled", "sigmoid", "isotonic", "ovo", "ovr", "crammer-singer",
-    "regression", "one-class", "poly", "kernel matrix",
+    "regression", "one-class", "names", "poly", "kernel matrix",
 )  # fmt: skip
 
 
@@ -190,7 +192,7 @@ def test_fields(kind, models, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.fault("forged-files")
-@pytest.mark.parametrize("kind", ["dense", "ovo", "ovr", "crammer-singer"])
+@pytest.mark.parametrize("kind", ["names", "ovo", "ovr", "crammer-singer"])
 def test_fields_of_certificate_and_provenance(kind, models, tmp_path):
     def is_of_them(place):
         return place[:1] in (("certificate",), ("provenance",)) and (

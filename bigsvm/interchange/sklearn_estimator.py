@@ -102,7 +102,12 @@ def to_scikit_learn(
         estimator.class_weight_ = np.ones(len(model.classes))
     if name == "one-class":
         estimator.offset_ = -estimator.intercept_
-    return estimator if model.scaler is None else _behind(model.scaler, estimator)
+    made = estimator if model.scaler is None else _behind(model.scaler, estimator)
+    if model.feature_names is not None:
+        # Of a pipeline the first step alone is given rows with names.
+        first = estimator if model.scaler is None else made[0]
+        first.feature_names_in_ = np.array(model.feature_names, object)
+    return made
 
 
 def _lay_out(

@@ -1,6 +1,7 @@
 """One model in all its forms: fitted, saved, exported from either; all predict the same."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import make_blobs
@@ -139,6 +140,23 @@ def test_scikit_learn_keeps_the_shape_of_an_estimator(shape):
         estimator.decision_function(rows),
         atol=1e-9,
     )
+
+
+@pytest.mark.fault("model-forms")
+@pytest.mark.parametrize("scaled", [False, True])
+def test_scikit_learn_knows_the_names_of_columns(scaled, tmp_path):
+    X, y, rows = data(2)
+    frame, other = (pd.DataFrame(given, columns=list("abcd")) for given in (X, rows))
+    if scaled:
+        bigsvm.scale_store(bigsvm.write_store(tmp_path / "s", frame, y), tmp_path / "t")
+        estimator = bigsvm.SVC().fit(tmp_path / "t")
+    else:
+        estimator = bigsvm.SVC().fit(frame, y)
+    estimator.model_.save(tmp_path / "m")
+    exported = to_scikit_learn(KernelExpansion.load(tmp_path / "m"))
+    np.testing.assert_array_equal(exported.predict(other), estimator.predict(other))
+    with pytest.raises(ValueError, match="feature names should match"):
+        exported.predict(other[list("badc")])
 
 
 @pytest.mark.parametrize("export", [to_onnx, to_scikit_learn, lambda m: write_libsvm_model(m, "m")])
