@@ -179,12 +179,12 @@ def test_a_newer_format_is_refused(model, tmp_path, monkeypatch):
     plain = json.dumps
 
     def newer(header, **options):
-        return plain({**header, "format_version": 3}, **options)
+        return plain({**header, "format_version": 4}, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr("bigsvm.models.files.json.dumps", newer)
         model.save(tmp_path / "m")
-    with pytest.raises(ModelError, match="format 3, newer than 2"):
+    with pytest.raises(ModelError, match="format 4, newer than 3"):
         KernelExpansion.load(tmp_path / "m")
 
 

@@ -10,7 +10,7 @@ import xxhash
 
 from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, stack_rows
 from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.statistics import ColumnStatistics, Statistics
+from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -139,6 +139,14 @@ class BlockedRows(RowSource):
         rows_taken: Rows = found[back]
         return rows_taken
 
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur, where only such are kept."""
+        return (
+            self._survey()[0].columns
+            if may_be_listed(self.n_columns, sparse=self.is_sparse)
+            else None
+        )
+
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column; reads every block once, together with all that needs it."""
         return self._survey()[0].mean
@@ -171,7 +179,8 @@ class BlockedRows(RowSource):
 
     def _survey(self) -> tuple[Statistics, str]:
         if self._survey_result is None:
-            statistics, digest = ColumnStatistics(self.n_columns), Digest()
+            digest = Digest()
+            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
             for i in range(len(self._edges) - 1):
                 block = self._block(i)
                 check_finite(block, int(self._edges[i]))

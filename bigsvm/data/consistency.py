@@ -98,7 +98,10 @@ def check_statistics(
     Of each column ``minimum ≤ mean ≤ maximum`` and ``0 ≤ variance ≤ (maximum - minimum)² / 4``
     (Popoviciu's inequality). They are read a chunk at a time.
     """
-    n, step = attributes.n_columns, arrays["statistics/mean"].spec.chunk_rows
+    spec = arrays["statistics/mean"].spec
+    # Those of listed columns alone: the others are 0 in every row.
+    n, step = spec.shape[0], spec.chunk_rows
+    absent = attributes.n_columns - n
     spans = [(start, min(start + step, n)) for start in range(0, n, step)]
     largest, means, variances = 0.0, 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -121,14 +124,15 @@ def check_statistics(
             means, variances = means + float(mean.sum()), variances + float(variance.sum())
         if largest >= _OVERFLOWS_FROM:
             return
-        total_mean, between = means / n, 0.0
+        total_mean = means / attributes.n_columns
+        between = absent * total_mean**2
         for start, stop in spans:
             between += float(
                 ((arrays["statistics/mean"].read(start, stop) - total_mean) ** 2).sum()
             )
     for name, found, slack_of_all in (
         ("mean", total_mean, _ROUNDING * largest),
-        ("variance", (variances + between) / n, (_ROUNDING * largest) ** 2),
+        ("variance", (variances + between) / attributes.n_columns, (_ROUNDING * largest) ** 2),
     ):
         given: float = getattr(attributes, name)
         if not math.isclose(given, found, rel_tol=_ROUNDING, abs_tol=slack_of_all):

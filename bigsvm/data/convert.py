@@ -12,8 +12,9 @@ import numpy as np
 from bigsvm.budget import parse_bytes
 from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
-from bigsvm.data.schema import CSR, DENSE
+from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
 from bigsvm.data.shuffle import MAX_FILES, Spool
+from bigsvm.data.statistics import DENSE_BYTES
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.streams import Source, is_compressed, source_name, source_size
 from bigsvm.data.workspace import Workspace
@@ -219,7 +220,7 @@ def write_spool(
 
     `first_index` is that of the column that becomes column 0, None where the rows are no text's.
     """
-    check_columns(n_columns, budget)
+    check_columns(n_columns, layout, budget)
     writer = StoreWriter(
         path,
         n_rows=spool.n_rows,
@@ -230,6 +231,7 @@ def write_spool(
         weights=weights,
         scaler=scaler,
         memory_bytes=budget // 4,
+        statistics_bytes=budget // 4,
     )
     done = 0
     for batch in spool.batches(n_columns, first_index or 0):
@@ -245,13 +247,25 @@ def write_spool(
     )
 
 
-def check_columns(n_columns: int, budget: int) -> None:
-    """Refuse columns whose statistics alone, ten float64 arrays at the peak, exceed a quarter."""
-    needed = 80 * n_columns
+def check_columns(n_columns: int, layout: str, budget: int) -> None:
+    """Refuse more columns than a store can have, or that statistics of all have no room for.
+
+    Raises
+    ------
+    DataError, MemoryBudgetError
+    """
+    if layout == CSR:
+        if n_columns > MOST_COLUMNS:
+            raise DataError(
+                f"X has {n_columns} columns, but a store {MOST_COLUMNS} at most; renumber the "
+                "features, or hash them into fewer"
+            )
+        return
+    needed = DENSE_BYTES * n_columns
     if needed > budget // 4:
         raise MemoryBudgetError(
             f"{n_columns} columns: their statistics take {needed} bytes, more than a quarter of "
-            f"memory={budget}; use memory={4 * needed}, or renumber the features"
+            f"memory={budget}; use memory={4 * needed}, or the sparse layout"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import HELD_SHARE
 from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
@@ -45,6 +45,20 @@ class HeldRows(RowSource):
     def scaler(self) -> Scaler | None:
         """What the rows of the source have been scaled by."""
         return self._source.scaler
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the data, with those that never occur and were left out."""
+        return self._source.n_features
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that the source keeps in memory for its own work."""
+        return self._source.kept_bytes
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur in the source, where only such are kept."""
+        return self._source.occurring_columns()
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; a view, if they are dense."""

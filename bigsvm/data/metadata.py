@@ -14,6 +14,7 @@ from bigsvm.data.schema import (
     DENSE,
     FORMAT_VERSION,
     KEY,
+    MOST_COLUMNS,
     REMEDY,
     ArraySpec,
     StoreAttributes,
@@ -230,6 +231,8 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         rows_fingerprint=_field(record, "rows_fingerprint", str),
         scaler=_field(record, "scaler", str, optional=True),
         feature_names=None if names is None else _list(record, "feature_names"),
+        listed_columns=_field(record, "listed_columns", int, optional=True),
+        scaler_columns=_field(record, "scaler_columns", int, optional=True),
     )
     if a.dtype not in {"float32", "float64"} or a.layout not in {DENSE, CSR}:
         raise ValueError(
@@ -239,8 +242,14 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         raise ValueError(
             f"{a.n_rows} rows of {a.n_columns} columns with {a.n_nonzero} values other than 0"
         )
-    if max(a.n_rows * a.n_columns, a.n_nonzero) * 8 >= 2**63:
+    n_values = a.n_rows * a.n_columns if a.layout == DENSE else max(a.n_rows, a.n_nonzero)
+    if n_values * 8 >= 2**63 or (a.layout == CSR and a.n_columns > MOST_COLUMNS):
         raise ValueError(f"{a.n_rows} rows of {a.n_columns} columns are too many")
+    for listed in (a.listed_columns, a.scaler_columns):
+        if listed is not None and not (a.layout == CSR and listed <= a.n_columns):
+            raise ValueError(f"{listed} of {a.n_columns} columns are listed")
+    if a.scaler is None and a.scaler_columns is not None:
+        raise ValueError("columns of a scaler are listed, but there is none")
     if a.feature_names is not None and len(a.feature_names) != a.n_columns:
         raise ValueError(f"{len(a.feature_names)} names of {a.n_columns} columns")
     if a.first_index not in (None, 0, 1):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -92,6 +92,23 @@ class RowSource(ABC):
         """What the rows have been scaled by, None where they have not, or do not know."""
         return None
 
+    @property
+    def n_features(self) -> int:
+        """Columns of the data: `n_columns`, and those that never occur and were left out."""
+        return self.n_columns
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that the source keeps in memory for its own work, whatever the rows take."""
+        return 0
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur, (m,) ascending, where only such are kept of very many.
+
+        None where something is kept of every column; see `bigsvm.data.statistics.is_listed`.
+        """
+        return None
+
     @abstractmethod
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``; verified, where the source has checksums."""
@@ -111,7 +128,10 @@ class RowSource(ABC):
 
     @abstractmethod
     def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column, (n_columns,) float64; zeros of sparse rows count."""
+        """Mean of each column, (n_columns,) float64; zeros of sparse rows count.
+
+        Of `occurring_columns`, (m,), where there are such.
+        """
 
     @abstractmethod
     def total_variance(self) -> float:

@@ -10,7 +10,7 @@ import xxhash
 
 from bigsvm.data.blocks import place_not_finite
 from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.statistics import ColumnStatistics, Statistics
+from bigsvm.data.statistics import Statistics, statistics_of
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class ScaledRows(RowSource):
         """What the rows are scaled by."""
         return self._scaler
 
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur in the source, where only such are kept."""
+        return self._source.occurring_columns() if self.is_sparse else None
+
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``.
 
@@ -92,6 +96,8 @@ class ScaledRows(RowSource):
         """Hash of the source's and of the scaler."""
         hasher = xxhash.xxh3_128(self._source.fingerprint().encode())
         hasher.update(self._scaler.offset.tobytes() + self._scaler.factor.tobytes())
+        if self._scaler.columns is not None:
+            hasher.update(self._scaler.columns.tobytes())
         return hasher.hexdigest()
 
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
@@ -117,7 +123,7 @@ class ScaledRows(RowSource):
 
     def _survey(self) -> Statistics:
         if self._statistics is None:
-            statistics = ColumnStatistics(self.n_columns)
+            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
             for block in self.blocks(_PASS_BYTES):
                 statistics.add(block.values)
             self._statistics = statistics.result()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.blocks import is_sparse
+from bigsvm.data.blocks import ascend_below, is_sparse
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -39,8 +41,12 @@ class Scaler:
     ----------
     method : str
         How it was chosen: "minmax", "standard" or "maxabs".
-    offset, factor : (d,) float64
+    offset, factor : (m,) float64
         Finite; the offset of a column with factor 0 does not matter.
+    columns : (m,) integers or None
+        The columns that these are of, ascending; all others have factor 0. None for all columns.
+    width : int or None
+        Number of all columns, with `columns` only.
 
     Raises
     ------
@@ -51,6 +57,8 @@ class Scaler:
     method: str
     offset: NDArray[np.float64]
     factor: NDArray[np.float64]
+    columns: NDArray[np.integer[Any]] | None = None
+    width: int | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -62,29 +70,71 @@ class Scaler:
             raise DataError(
                 f"{len(self.offset)} offsets and {len(self.factor)} factors of a scaler"
             )
+        if (self.columns is None) != (self.width is None):
+            raise DataError("a scaler lists columns but not how many there are, or the opposite")
+        if self.columns is not None and not (
+            self.columns.shape == self.offset.shape and ascend_below(self.columns, self.width or 0)
+        ):
+            raise DataError(f"a scaler's columns do not ascend from 0 to {self.width}")
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Scaler)
-            and np.array_equal(self.offset, other.offset)
-            and np.array_equal(self.factor, other.factor)
-        )
+        if not isinstance(other, Scaler) or self.n_columns != other.n_columns:
+            return False
+        if (self.columns is None) == (other.columns is None):
+            mine: tuple[Any, ...] = (self.columns, self.offset, self.factor)
+            others: tuple[Any, ...] = (other.columns, other.offset, other.factor)
+        else:
+            mine, others = self._used(), other._used()
+        return all(map(np.array_equal, mine, others))
 
     __hash__ = None  # type: ignore[assignment]  # equal arrays have no hash; mypy wants a method
 
     @property
     def n_columns(self) -> int:
         """Columns of the rows it scales."""
-        return len(self.offset)
+        return len(self.offset) if self.width is None else self.width
 
     @property
     def ignored_columns(self) -> int:
         """Columns that become 0."""
-        return int(np.count_nonzero(self.factor == 0))
+        return self.n_columns - int(np.count_nonzero(self.factor))
 
     def moved_columns(self) -> NDArray[np.int64]:
         """Columns in which 0 does not stay 0, (m,) int64."""
-        return np.flatnonzero((self.offset != 0) & (self.factor != 0))
+        columns, offset, _ = self._used()
+        moved: NDArray[np.int64] = columns[offset != 0]
+        return moved
+
+    def _used(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Columns whose factor is not 0, their offsets and factors."""
+        places = np.flatnonzero(self.factor)
+        columns = places if self.columns is None else self.columns[places].astype(np.int64)
+        return columns, self.offset[places], self.factor[places]
+
+    def used(self) -> Iterator[tuple[int, float, float]]:
+        """Columns whose factor is not 0, ascending, with offset and factor."""
+        columns, offset, factor = self._used()
+        return zip(columns.tolist(), offset.tolist(), factor.tolist(), strict=True)
+
+    def of_all_columns(self) -> Scaler:
+        """Make the same with offsets and factors of all columns, 16 bytes each."""
+        if self.columns is None:
+            return self
+        offset, factor = np.zeros(self.n_columns), np.zeros(self.n_columns)
+        offset[self.columns], factor[self.columns] = self.offset, self.factor
+        return Scaler(self.method, offset, factor)
+
+    def _factors(self, columns: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Factors of columns, in any order."""
+        if self.columns is None:
+            every: NDArray[np.float64] = self.factor[columns]
+            return every
+        if not len(self.columns):
+            return np.zeros(len(columns))
+        places = np.minimum(np.searchsorted(self.columns, columns), len(self.columns) - 1)
+        factors: NDArray[np.float64] = self.factor[places]
+        factors[self.columns[places] != columns] = 0.0
+        return factors
 
     def apply(self, rows: Rows) -> Rows:
         """Scale rows, in float64.
@@ -105,14 +155,15 @@ class Scaler:
                 data = np.empty_like(given.data)
                 for start in range(0, len(data), _VALUES_AT_ONCE):
                     part = slice(start, start + _VALUES_AT_ONCE)
-                    data[part] = given.data[part] * self.factor[given.indices[part]]
+                    data[part] = given.data[part] * self._factors(given.indices[part])
                 return sp.csr_array((data, given.indices, given.indptr), shape=given.shape)
+            every = self.of_all_columns()
             out = np.empty(given.shape, given.dtype)
             step = max(1, _VALUES_AT_ONCE // max(self.n_columns, 1))
             for start in range(0, len(out), step):
                 part = slice(start, start + step)
                 some = given[part].toarray() if is_sparse(given) else given[part]
-                out[part] = (some - self.offset) * self.factor
+                out[part] = (some - every.offset) * every.factor
         return out
 
 
@@ -165,9 +216,13 @@ def choose_scaler(
         usable &= np.isfinite(low - offset) & np.isfinite(high - offset)
     wrong = np.flatnonzero(varies & ~usable)
     if len(wrong):
-        column = int(wrong[0])
+        place = int(wrong[0])
+        column = place if statistics.columns is None else int(statistics.columns[place])
         raise DataError(
-            f"column {column} (from 0) has values from {low[column]} to {high[column]}, which "
+            f"column {column} (from 0) has values from {low[place]} to {high[place]}, which "
             f"{method} cannot scale in double precision; remove it, or give it in another unit"
         )
-    return Scaler(method, np.where(varies, offset, 0.0), np.where(varies, factor, 0.0))
+    offset, factor = np.where(varies, offset, 0.0), np.where(varies, factor, 0.0)
+    if statistics.columns is None:
+        return Scaler(method, offset, factor)
+    return Scaler(method, offset, factor, statistics.columns, statistics.n_columns)

@@ -88,7 +88,7 @@ def scale_store(
         )
     if lies_in(target.absolute().parent, store.path):
         raise ParameterError(f"path is {str(path)!r}, which lies in the store; give another")
-    check_columns(attributes.n_columns, budget)
+    check_columns(attributes.n_columns, attributes.layout, budget)
     if like is None:
         scaler = choose_scaler(store.statistics, method or "minmax", lower=lower, upper=upper)
     elif (method, lower, upper) == (None, None, None):
@@ -116,6 +116,7 @@ def scale_store(
             weights=attributes.has_weights,
             scaler=scaler,
             memory_bytes=budget // 4,
+            statistics_bytes=budget // 4,
         )
         for start, values in rows.blocks(budget // 8):
             stop = start + values.shape[0]

@@ -13,6 +13,9 @@ A store is a directory, a Zarr v3 group::
                            count, the variance is the population's
     scaler/                offset, factor: (d,) float64, by which X was scaled; optional
 
+Where few of very many columns occur, `statistics` are of those, (m,), and their numbers are another
+array, ``column``, (m,) int32, ascending; so with `scaler`.
+
 Every array is cut along its first axis into chunks (units of reading) inside shards (files), each
 chunk compressed with zstd and its checksum. The manifest holds a hash (xxh3, 64 bits) of the
 decoded values of each chunk, so that a chunk that is missing, old, or in another's place is found
@@ -34,9 +37,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 2
-"""Read up to this; 2 has a scaler, without which a store is written as 1: who reads no more than 1
-would train models on scaled rows that do not know it."""
+FORMAT_VERSION = 3
+"""Read up to this, and written as low as possible. 2 has a scaler: who reads no more than 1 would
+train models on scaled rows that do not know it. 3 lists columns: who reads no more than 2 would
+look for those of all."""
 KEY = "bigsvm"
 DENSE, CSR = "dense", "csr"
 
@@ -59,6 +63,10 @@ ZSTD_LEVEL = 1
 EXTREMES = ("minimum", "maximum")
 STATISTICS = (*EXTREMES, "mean", "variance")
 SCALER = ("offset", "factor")
+COLUMN = "column"
+"""Array beside these of the columns that they are of, where they are not of all."""
+MOST_COLUMNS = 2**31 - 1
+"""Of sparse rows, whose column numbers are int32."""
 REMEDY = "convert the data again"
 
 
@@ -136,6 +144,8 @@ class StoreAttributes:
     feature_names : tuple of str or None
         Names of the columns. Left out where there are none; readers of earlier versions ignore
         them, and read the same rows.
+    listed_columns, scaler_columns : int or None
+        Columns that the statistics, and the scaler, are of; None for all, and then left out.
     """
 
     format_version: int
@@ -156,6 +166,8 @@ class StoreAttributes:
     rows_fingerprint: str
     scaler: str | None = None
     feature_names: tuple[str, ...] | None = None
+    listed_columns: int | None = None
+    scaler_columns: int | None = None
 
     @property
     def has_weights(self) -> bool:
@@ -177,8 +189,12 @@ def array_specs(
     layout: str,
     weights: bool,
     scaled: bool = False,
+    listed_columns: int | None = None,
+    scaler_columns: int | None = None,
 ) -> dict[str, ArraySpec]:
     """Arrays of a store of this size, with the chunks that a new one gets.
+
+    The last two are as `StoreAttributes` has them.
 
     The chunks depend on shape and type alone, so that the manifest does not depend on the memory,
     threads or order of the conversion.
@@ -218,14 +234,20 @@ def array_specs(
     specs["row"] = vector(n_rows, int64, 0, n_rows - 1)
     if weights:
         specs["sample_weight"] = vector(n_rows, float64, 0, finite64)
+    size = n_columns if listed_columns is None else listed_columns
     for name in STATISTICS:
         # Means and variances of very large values overflow; they are compared with the others.
         limit = finite64 if name in EXTREMES else None
         least = None if limit is None else -limit
-        specs[f"statistics/{name}"] = vector(n_columns, float64, least, limit)
+        specs[f"statistics/{name}"] = vector(size, float64, least, limit)
+    if listed_columns is not None:
+        specs[f"statistics/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1)
     if scaled:
-        specs["scaler/offset"] = vector(n_columns, float64, -finite64, finite64)
-        specs["scaler/factor"] = vector(n_columns, float64, 0, finite64)
+        size = n_columns if scaler_columns is None else scaler_columns
+        specs["scaler/offset"] = vector(size, float64, -finite64, finite64)
+        specs["scaler/factor"] = vector(size, float64, 0, finite64)
+        if scaler_columns is not None:
+            specs[f"scaler/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1)
     return specs
 
 
@@ -260,6 +282,7 @@ def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
     """Return the record under `KEY`, with its checksum and ``complete``, which makes it a store."""
     # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
     record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
-    if attributes.feature_names is None:
-        del record["feature_names"]
+    for name in ("feature_names", "listed_columns", "scaler_columns"):
+        if record[name] is None:
+            del record[name]
     return {**record, "checksum": checksum(record), "complete": True}

@@ -32,7 +32,7 @@ from bigsvm.data.frames import (
     sparse_columns,
 )
 from bigsvm.data.rows import DASK_BLOCK_BYTES, RowsAt, RowSource
-from bigsvm.data.statistics import ColumnStatistics, Statistics
+from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.tables import TableRows
 from bigsvm.data.zarr_chunks import arrays_below, check_chunks
@@ -121,6 +121,12 @@ class ArrayRows(RowSource):
         look()
         return RowsAt(self._rows, indices)
 
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur, where only such are kept."""
+        return (
+            self._survey().columns if may_be_listed(self.n_columns, sparse=self.is_sparse) else None
+        )
+
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column."""
         return self._survey().mean
@@ -156,7 +162,7 @@ class ArrayRows(RowSource):
 
     def _survey(self) -> Statistics:
         if self._statistics is None:
-            statistics = ColumnStatistics(self.n_columns)
+            statistics = statistics_of(self.n_columns, sparse=self.is_sparse, dtype=self.dtype)
             for start in range(0, self.n_rows, self._step()):
                 rows = self.read(start, min(start + self._step(), self.n_rows))
                 check_finite(rows, start)

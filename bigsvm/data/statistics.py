@@ -1,4 +1,8 @@
-"""Column statistics in one pass, merged block by block in float64."""
+"""Column statistics in one pass, in float64: of all columns, or of those that occur.
+
+Of sparse rows with more than `MOST_DENSE` columns, half of which or more never occur, only the
+columns that occur are listed: what is kept of the columns takes memory in proportion to these.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.core import wide
 from bigsvm.data.blocks import is_sparse
+from bigsvm.errors import MemoryBudgetError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,21 +23,90 @@ _BLOCK_VALUES = 1 << 17
 """Values looked at together: 1 MiB of float64, which stays in the L2 cache between the passes."""
 
 
+MOST_DENSE = 1 << 16
+"""Columns up to which there are statistics of each: they then take less than a quarter of the
+smallest memory that a conversion accepts."""
+DENSE_BYTES = 80
+"""Of a column while statistics of each are taken: ten float64 arrays at the peak."""
+LISTED_BYTES = 48
+"""Of a column that occurs, while only such are listed: its number and moments 36, its place in a
+table up to 11."""
+
+
 class Statistics(NamedTuple):
-    """Of each column, (n_columns,) float64; zeros of sparse rows count; population variance."""
+    """Of each column, or of those listed, (m,) float64; zeros count; population variance.
+
+    `columns` are the listed ones, (m,) integers, ascending; all others are 0 in every row. None
+    where all n_columns columns are there.
+    """
 
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
+    n_columns: int
+    columns: NDArray[np.integer[Any]] | None = None
+
+    @property
+    def _n_absent(self) -> int:
+        return self.n_columns - len(self.mean)
+
+    def smallest(self) -> float:
+        """Return the smallest entry of X."""
+        return float(min(self.minimum.min(initial=np.inf), 0.0 if self._n_absent else np.inf))
+
+    def largest(self) -> float:
+        """Return the largest entry of X."""
+        return float(max(self.maximum.max(initial=-np.inf), 0.0 if self._n_absent else -np.inf))
+
+    def n_constant(self) -> int:
+        """Count the columns that have one value in all rows."""
+        return int(np.count_nonzero(self.minimum == self.maximum)) + self._n_absent
 
     def total_mean(self) -> float:
         """Mean of all entries of X."""
-        return float(self.mean.mean())
+        return float(self.mean.sum()) / self.n_columns
 
     def total_variance(self) -> float:
         """Return the population variance of all entries: within the columns plus between them."""
-        return float((self.variance + (self.mean - self.mean.mean()) ** 2).mean())
+        total_mean = self.mean.sum() / self.n_columns
+        sums = (self.variance + (self.mean - total_mean) ** 2).sum()
+        sums += self._n_absent * total_mean**2
+        return float(sums / self.n_columns)
+
+
+def may_be_listed(n_columns: int, *, sparse: bool) -> bool:
+    """Whether it matters which columns occur: rows are sparse, and columns are many."""
+    return sparse and n_columns > MOST_DENSE
+
+
+def is_listed(n_occurring: int, n_columns: int) -> bool:
+    """Whether only the columns of sparse rows that occur are to be kept."""
+    return n_columns > MOST_DENSE and n_occurring <= n_columns // 2
+
+
+def statistics_of(
+    n_columns: int,
+    *,
+    sparse: bool,
+    dtype: np.dtype[Any] | type = np.float64,
+    most_bytes: float = float("inf"),
+) -> ColumnStatistics | ListedStatistics:
+    """Start to take the statistics of rows.
+
+    Parameters
+    ----------
+    n_columns : int
+    sparse : bool
+        Whether rows come as CSR.
+    dtype : numpy.dtype
+        Of the rows; float64 holds any.
+    most_bytes : float
+        That they may take; only sparse rows are refused.
+    """
+    if not may_be_listed(n_columns, sparse=sparse):
+        return ColumnStatistics(n_columns)
+    return ListedStatistics(n_columns, np.dtype(dtype), most_bytes=most_bytes)
 
 
 class ColumnStatistics:
@@ -97,10 +172,105 @@ class ColumnStatistics:
     def result(self) -> Statistics:
         """Return the statistics; of no rows, all NaN but for the infinite extremes."""
         variance = self._deviations / self._n if self._n else np.full_like(self._mean, np.nan)
-        return Statistics(self._minimum, self._maximum, self._mean, variance)
+        return Statistics(self._minimum, self._maximum, self._mean, variance, len(variance))
 
 
-def far_columns(mean: NDArray[np.float64], total_variance: float) -> NDArray[np.float64]:
+class ListedStatistics:
+    """Statistics of the sparse rows added so far, of the columns that occur.
+
+    Parameters
+    ----------
+    n_columns : int
+    dtype : numpy.dtype
+        float32 or float64, of the rows.
+    most_bytes : float
+        That they may take.
+    """
+
+    _SMALLEST = 1 << 10
+    """Columns for which there is room at first."""
+
+    def __init__(self, n_columns: int, dtype: np.dtype[Any], *, most_bytes: float) -> None:
+        self.n_nonzero = 0
+        self._n_columns, self._most_bytes = n_columns, most_bytes
+        self._n_rows = self._n = 0
+        number: type = np.int32 if n_columns <= 2**31 else np.int64
+        self._columns: NDArray[Any] = np.empty(0, number)
+        self._counts = np.empty(0, np.int64)
+        self._means, self._deviations = np.empty(0), np.empty(0)
+        self._minima: NDArray[Any] = np.empty(0, dtype)
+        self._maxima: NDArray[Any] = np.empty(0, dtype)
+        self._table = np.zeros(1, np.int32)
+
+    def add(self, rows: Any) -> None:
+        """Add CSR rows, (m, n_columns)."""
+        self.n_nonzero += rows.nnz
+        self._n_rows += rows.shape[0]
+        for start in range(0, rows.nnz, _BLOCK_VALUES):
+            part = slice(start, min(start + _BLOCK_VALUES, rows.nnz))
+            self._make_room(part.stop - part.start)
+            self._n = wide.add_moments(
+                rows.indices[part], rows.data[part], self._table, self._shift, self._columns,
+                self._counts, self._means, self._deviations, self._minima, self._maxima, self._n,
+            )  # fmt: skip
+            if self._n * LISTED_BYTES > self._most_bytes:
+                raise MemoryBudgetError(
+                    f"{self._n} of {self._n_columns} columns have occurred so far; their "
+                    f"statistics take {self._n * LISTED_BYTES} bytes, more than a quarter of the "
+                    "memory given: give more, or hash the features into fewer columns"
+                )
+
+    @property
+    def _shift(self) -> int:
+        return 65 - len(self._table).bit_length()
+
+    def _make_room(self, more: int) -> None:
+        """Make room for `more` new columns; room that is not used takes no memory."""
+        needed = min(self._n + more, self._n_columns)
+        if needed > len(self._columns):
+            room = min(max(needed, 2 * len(self._columns), self._SMALLEST), self._n_columns)
+            for name in ("_columns", "_counts", "_means", "_deviations", "_minima", "_maxima"):
+                held = getattr(self, name)
+                grown = np.empty(room, held.dtype)
+                grown[: self._n] = held[: self._n]
+                setattr(self, name, grown)
+        if 4 * needed > 3 * len(self._table):
+            self._table = np.zeros(1 << (4 * needed // 3).bit_length(), np.int32)
+            wide.fill_table(self._columns, self._n, self._table, self._shift)
+
+    def result(self) -> Statistics:
+        """Return the statistics; nothing can be added afterwards.
+
+        Of all columns where more than half of them occur.
+        """
+        self._table = np.zeros(0, np.int32)
+        moments: list[NDArray[Any]] = [
+            array[: self._n]
+            for array in (self._minima, self._maxima, self._means, self._deviations)
+        ]
+        minima, maxima, means, variances = moments
+        wide.add_zeros(self._counts[: self._n], means, variances, minima, maxima, self._n_rows)
+        self._counts = np.empty(0, np.int64)
+        columns = self._columns[: self._n]
+        if is_listed(self._n, self._n_columns):
+            order = np.argsort(columns)
+            minimum, maximum, mean, variance = (
+                array[order].astype(np.float64, copy=False) for array in moments
+            )
+            columns = columns[order]
+            return Statistics(minimum, maximum, mean, variance, self._n_columns, columns)
+        minimum, maximum, mean, variance = (self._of_all(columns, values) for values in moments)
+        return Statistics(minimum, maximum, mean, variance, self._n_columns)
+
+    def _of_all(self, columns: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float64]:
+        every = np.zeros(self._n_columns)
+        every[columns] = values
+        return every
+
+
+def far_columns(
+    mean: NDArray[np.float64], total_variance: float, n_columns: int
+) -> NDArray[np.float64]:
     """Give the centre that sparse rows may be given: their mean, in few columns, else 0.
 
     In those where the square of the mean exceeds all variance there is, three times: they are what
@@ -110,13 +280,17 @@ def far_columns(mean: NDArray[np.float64], total_variance: float) -> NDArray[np.
 
     Parameters
     ----------
-    mean : (n_columns,) float64
-        Of each column.
+    mean : (m,) float64
+        Of each column, or of those listed.
     total_variance : float
         Of all entries together.
+    n_columns : int
+        With those that are not listed.
     """
     squares = mean**2
-    within = len(mean) * (total_variance - float(np.var(mean)))
+    total_mean = mean.sum() / n_columns
+    between = ((mean - total_mean) ** 2).sum() + (n_columns - len(mean)) * total_mean**2
+    within = n_columns * (total_variance - float(between / n_columns))
     # Far enough from 0 the difference is nothing but rounding, and may be anything.
     within = max(within, 1e-9 * float(squares.sum()))
     return np.where(squares >= 3 * within, mean, 0.0)

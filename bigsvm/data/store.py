@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.arrays import VerifiedArray
-from bigsvm.data.blocks import make_csr, stack_rows
+from bigsvm.data.blocks import ascend_below, make_csr, stack_rows
 from bigsvm.data.consistency import (
     check_columns_ascend,
     check_indptr,
@@ -22,6 +22,7 @@ from bigsvm.data.row_values import put_in_order
 from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
+    COLUMN,
     CSR,
     REMEDY,
     SCALER,
@@ -131,7 +132,7 @@ class Store:
 
     @property
     def statistics(self) -> Statistics:
-        """Minimum, maximum, mean and variance of each column.
+        """Minimum, maximum, mean and variance of each column, or of those that occur.
 
         Raises
         ------
@@ -139,7 +140,9 @@ class Store:
             If they are not what was written, or nothing that rows can have.
         """
         self._rows.check_statistics()
-        return Statistics(*(self._read(f"statistics/{name}") for name in STATISTICS))
+        minimum, maximum, mean, variance = (self._read(f"statistics/{name}") for name in STATISTICS)
+        columns = self.rows.occurring_columns()
+        return Statistics(minimum, maximum, mean, variance, self.attributes.n_columns, columns)
 
     def verify(self) -> None:
         """Read every chunk of every array.
@@ -154,6 +157,7 @@ class Store:
         self.labels()
         self.original_rows()
         self._rows.check_statistics()
+        self._rows.occurring_columns()
         _ = self.scaler
         if self.attributes.layout == CSR:
             for _block in self.rows.blocks(1 << 26):
@@ -209,7 +213,7 @@ class StoreRows(RowSource):
 
     @property
     def scaler(self) -> Scaler | None:
-        """What the rows have been scaled by; read each time, 16 bytes a column.
+        """What the rows have been scaled by; read each time, 16 to 20 bytes a column.
 
         Raises
         ------
@@ -218,11 +222,31 @@ class StoreRows(RowSource):
         """
         if self._attributes.scaler is None:
             return None
-        parts = (self._arrays[f"scaler/{name}"].read(0, self.n_columns) for name in SCALER)
+        offset, factor = (self._whole(f"scaler/{name}") for name in SCALER)
+        columns, width = None, None
+        if self._attributes.scaler_columns is not None:
+            columns, width = self._whole(f"scaler/{COLUMN}"), self.n_columns
         try:
-            return Scaler(self._attributes.scaler, *parts)
+            return Scaler(self._attributes.scaler, offset, factor, columns, width)
         except DataError as error:
             raise DataCorruptionError(f"{self._path}: {error}; {REMEDY}") from error
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur, where only such are kept; read each time, 4 bytes a column.
+
+        Raises
+        ------
+        DataCorruptionError
+            If they are not what was written, or do not ascend.
+        """
+        if self._attributes.listed_columns is None:
+            return None
+        columns = self._whole(f"statistics/{COLUMN}")
+        if not ascend_below(columns, self.n_columns):
+            raise DataCorruptionError(
+                f"{self._path}: array 'statistics/{COLUMN}' makes no sense; {REMEDY}"
+            )
+        return columns
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``.
@@ -290,8 +314,7 @@ class StoreRows(RowSource):
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, from the statistics of the store."""
         self.check_statistics()
-        mean = self._arrays["statistics/mean"]
-        return mean.read(0, self.n_columns)
+        return self._whole("statistics/mean")
 
     def total_variance(self) -> float:
         """Variance of all entries of X, from the statistics of the store."""
@@ -341,6 +364,10 @@ class StoreRows(RowSource):
             meta=meta,
             name=f"bigsvm-{self.fingerprint()}-{rows}",
         )
+
+    def _whole(self, name: str) -> NDArray[Any]:
+        array = self._arrays[name]
+        return array.read(0, array.spec.shape[0])
 
     def indptr(self) -> NDArray[np.int64]:
         """Place of each row in the entries, (n_rows + 1,) int64; only of CSR rows.
@@ -417,4 +444,6 @@ def _expected(attributes: StoreAttributes) -> dict[str, Any]:
         layout=attributes.layout,
         weights=attributes.has_weights,
         scaled=attributes.scaler is not None,
+        listed_columns=attributes.listed_columns,
+        scaler_columns=attributes.scaler_columns,
     )

@@ -126,7 +126,6 @@ def write_store(
         budget=budget,
         report=on_progress or (lambda _: None),
     )
-    check_columns(source.n_columns, budget)
     with Workspace(target, overwrite=overwrite) as work:
         if isinstance(source, ArrayRows):
             writing.from_memory(work.store)
@@ -170,16 +169,19 @@ class _Writing:
             rows = self._converted(rows, start)
             # As they will be stored: conversion turns the smallest numbers into zeros.
             n_entries += rows.nnz if source.is_sparse else int(np.count_nonzero(rows))
+        layout = self._final_layout(n_entries)
+        check_columns(source.n_columns, layout, self._budget)
         writer = StoreWriter(
             path,
             n_rows=source.n_rows,
             n_columns=source.n_columns,
             n_entries=n_entries,
             dtype=self._dtype,
-            layout=self._final_layout(n_entries),
+            layout=layout,
             weights=self._weights is not None,
             scaler=source.scaler,
             memory_bytes=self._budget // 2,
+            statistics_bytes=self._budget // 4,
         )
         order = np.arange(source.n_rows)
         if self._seed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,18 +11,17 @@ import scipy.sparse as sp
 from bigsvm.data.arrays import ArrayWriter, create_group
 from bigsvm.data.blocks import is_sparse, stack_rows
 from bigsvm.data.schema import (
+    COLUMN,
     CSR,
     DENSE,
     KEY,
     MAX_LABEL_COUNTS,
-    SCALER,
-    STATISTICS,
     StoreAttributes,
     array_specs,
     attributes_to_json,
     fingerprints,
 )
-from bigsvm.data.statistics import ColumnStatistics
+from bigsvm.data.statistics import statistics_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,10 @@ _VECTOR_SHARD_BYTES = 16 << 20
 _BLOCK_BYTES = 4 << 20
 """Rows of which statistics are taken together: much more than Python's overhead for a block, and
 little memory. Another size changes the last bits of the statistics, and so the store."""
+
+
+_OF_COLUMNS = ("statistics", "scaler")
+"""Groups of arrays that are written last: how long they are is not known before."""
 
 
 class RowBatch(NamedTuple):
@@ -75,7 +79,14 @@ class StoreWriter:
     scaler : Scaler or None
         What the rows that come have been scaled by.
     memory_bytes : int
-        What the writer may take, about.
+        What the writer may take, about, besides statistics.
+    statistics_bytes : int
+        What the statistics of very many columns may take.
+
+    Raises
+    ------
+    MemoryBudgetError
+        While rows are appended, if more columns occur than the statistics have room for.
     """
 
     def __init__(
@@ -90,13 +101,15 @@ class StoreWriter:
         weights: bool,
         scaler: Scaler | None = None,
         memory_bytes: int,
+        statistics_bytes: int,
     ) -> None:
         self._group = create_group(path)
         self._shape = (n_rows, n_columns)
         self._dtype = dtype
         self._layout = layout
         self._scaler = scaler
-        specs = array_specs(
+        self._sizes = partial(
+            array_specs,
             n_rows,
             n_columns,
             n_entries,
@@ -104,6 +117,7 @@ class StoreWriter:
             layout=layout,
             weights=weights,
             scaled=scaler is not None,
+            scaler_columns=None if scaler is None or scaler.columns is None else len(scaler.factor),
         )
         if layout == CSR:
             self._group.create_group("X").attrs.update(
@@ -118,15 +132,18 @@ class StoreWriter:
             self._group.create_group("scaler")
         # A shard is held decoded, and twice more, compressed, while it is written; CSR has two.
         shard_bytes = min(_SHARD_BYTES, memory_bytes // 4)
-        vector_bytes = min(_VECTOR_SHARD_BYTES, memory_bytes // 32)
+        self._vector_bytes = min(_VECTOR_SHARD_BYTES, memory_bytes // 32)
         self._arrays = {
             name: ArrayWriter(
                 self._group,
                 name,
                 spec,
-                shard_bytes=shard_bytes if name in {"X", "X/data", "X/indices"} else vector_bytes,
+                shard_bytes=shard_bytes
+                if name in {"X", "X/data", "X/indices"}
+                else self._vector_bytes,
             )
-            for name, spec in specs.items()
+            for name, spec in self._sizes().items()
+            if name.split("/")[0] not in _OF_COLUMNS
         }
         # Statistics are taken in blocks of rows that do not depend on how the rows come, so that
         # they are the same to the last bit however the store was made.
@@ -134,7 +151,9 @@ class StoreWriter:
         self._block_rows = max(1, min(int(_BLOCK_BYTES / max(row_bytes, 1)), 1 << 16))
         self._pending: list[RowBatch] = []
         self._n_pending = 0
-        self._statistics = ColumnStatistics(n_columns)
+        self._statistics = statistics_of(
+            n_columns, sparse=layout == CSR, dtype=dtype, most_bytes=statistics_bytes
+        )
         self._n_entries = 0
         self._labels: dict[float, int] | None = {}
         if layout == CSR:
@@ -163,17 +182,21 @@ class StoreWriter:
         if self._n_pending:
             self._write_block()
         statistics = self._statistics.result()
-        for name in STATISTICS:
-            self._arrays[f"statistics/{name}"].append(getattr(statistics, name))
-        if self._scaler is not None:
-            for name in SCALER:
-                self._arrays[f"scaler/{name}"].append(getattr(self._scaler, name))
+        listed = None if statistics.columns is None else len(statistics.columns)
         manifest = {name: array.finish() for name, array in self._arrays.items()}
+        self._arrays.clear()
+        for name, spec in self._sizes(listed_columns=listed).items():
+            group, _, of_group = name.partition("/")
+            if group in _OF_COLUMNS:
+                values = statistics if group == "statistics" else self._scaler
+                array = ArrayWriter(self._group, name, spec, shard_bytes=self._vector_bytes)
+                array.append(getattr(values, "columns" if of_group == COLUMN else of_group))
+                manifest[name] = array.finish()
         n_rows, n_columns = self._shape
         counts = self._labels
         whole, rows_only = fingerprints(n_rows, n_columns, self._dtype.name, self._layout, manifest)
         attributes = StoreAttributes(
-            format_version=1 if self._scaler is None else 2,
+            format_version=self._version(listed),
             n_rows=n_rows,
             n_columns=n_columns,
             n_nonzero=self._statistics.n_nonzero,
@@ -191,8 +214,15 @@ class StoreWriter:
             rows_fingerprint=rows_only,
             scaler=None if self._scaler is None else self._scaler.method,
             feature_names=feature_names,
+            listed_columns=listed,
+            scaler_columns=self._sizes.keywords["scaler_columns"],
         )
         self._group.attrs.put({KEY: attributes_to_json(attributes)})
+
+    def _version(self, listed: int | None) -> int:
+        if listed is not None or self._sizes.keywords["scaler_columns"] is not None:
+            return 3
+        return 1 if self._scaler is None else 2
 
     def _write_block(self) -> None:
         pieces, self._pending, self._n_pending = self._pending, [], 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
+from bigsvm.data.narrow import narrowed
 from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
 from bigsvm.duals.simplex import CrammerSinger
@@ -80,6 +81,26 @@ def train_model(
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
     parameters.check()
+    narrow, numbering = narrowed(source)
+    # Handed over: 8 bytes a row that the budget does not count.
+    last_reference = [labels]
+    del labels
+    model = _train(narrow, last_reference.pop(), sample_weight, parameters, hooks, start)
+    if numbering is None:
+        return model
+    # No centre, which would be as long as there are columns: predictions find their own.
+    return replace(model, support_vectors=numbering.undo(model.support_vectors), centre=None)
+
+
+def _train(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weight: NDArray[np.float64] | None,
+    parameters: TrainingParameters,
+    hooks: Hooks | None,
+    start: KernelExpansion | None,
+) -> KernelExpansion:
+    """Train a model of any formulation, with its columns numbered as those of `source` are."""
     if parameters.formulation in WITH_CLASSES and are_many_classes(labels):
         if start is not None:
             raise ParameterError("a model of many classes starts from no other; leave it out")

@@ -96,6 +96,7 @@ def make_plan(
     if n_outputs > 1:
         # What a sweep adds to some rows, and their values with that, until these are replaced.
         resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
+    resident_bytes += source.kept_bytes
     plan = plan_training(
         parse_bytes(parameters.memory),
         n_rows=n_rows,

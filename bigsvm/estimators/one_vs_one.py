@@ -127,7 +127,7 @@ def train_one_vs_one(
             fault_of=LogCheck(problem, rows, trainer, plan),
         )  # fmt: skip
         hooks.listener(
-            events.Planned(source.n_rows, source.n_columns, plan.working_set, projected, 0)
+            events.Planned(source.n_rows, source.n_features, plan.working_set, projected, 0)
         )
         functions = PairTraining(
             rows,

@@ -227,7 +227,7 @@ def find_kernel(
     centre = source.column_means()
     if not source.is_sparse:
         return kernel, centre
-    centre = far_columns(centre, source.total_variance())
+    centre = far_columns(centre, source.total_variance(), source.n_features)
     return kernel, centre if centre.any() else None
 
 
@@ -256,7 +256,7 @@ def _kernel(
             distance = mean_distance(source, sample_weight, seed=parameters.seed)
         gamma = resolve_gamma(
             parameters.gamma,
-            n_features=source.n_columns,
+            n_features=source.n_features,
             variance=variance,
             mean_distance=distance,
         )

@@ -71,7 +71,10 @@ def weighted_variance(
             mean += delta * share
             deviations += part_deviations + delta**2 * (total * share)
             total += added
-    return float((deviations / total + (mean - mean.mean()) ** 2).mean())
+    total_mean = mean.sum() / source.n_features
+    sums = (deviations / total + (mean - total_mean) ** 2).sum()
+    sums += (source.n_features - len(mean)) * total_mean**2
+    return float(sums / source.n_features)
 
 
 def _parts(block: Rows) -> Iterator[tuple[int, Rows]]:

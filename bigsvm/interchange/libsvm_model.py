@@ -28,6 +28,7 @@ import xxhash
 
 from bigsvm.core.text import MAX_INDEX
 from bigsvm.data.scaler import Scaler
+from bigsvm.data.statistics import may_be_listed
 from bigsvm.errors import DataError, ModelError
 from bigsvm.files import local_path, open_regular, part_of, write_synced
 from bigsvm.interchange.fitted import model_of
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
     from bigsvm.interchange.libsvm_header import Header
     from bigsvm.interchange.range_file import Range
-
-CENTRED_COLUMNS = 1 << 20
-"""A centre has 8 bytes for each column, and one index of a few bytes may ask for 2**31 of them."""
 
 
 def write_libsvm_model(
@@ -160,8 +158,8 @@ def _ranges(scaler: Scaler, first_index: int) -> Iterator[str]:
     Columns that are not listed it leaves out, as is right for those that become 0.
     """
     yield "x\n-1 1\n"
-    for column in np.flatnonzero(scaler.factor).tolist():
-        offset, half = float(scaler.offset[column]), 1 / float(scaler.factor[column])
+    for column, offset, factor in scaler.used():
+        half = 1 / factor
         low, high = offset - half, offset + half
         if not low < high or math.isinf(high - low):
             raise ModelError(
@@ -263,7 +261,7 @@ def read_libsvm_model(
     )
     # Any centre will do, and without one float32 distances of rows far from the origin are noise.
     centre = None
-    few = width <= CENTRED_COLUMNS
+    few = not may_be_listed(width, sparse=True)
     if kernel.is_shift_invariant and len(coefficients) and few:
         centre = np.asarray(vectors.mean(axis=0), np.float64).ravel()
     return KernelExpansion(
@@ -353,9 +351,13 @@ def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
         (vectors.data, vectors.indices, vectors.indptr),
         shape=(vectors.shape[0], vectors.shape[1] + more),
     )
-    centre = None if model.centre is None else np.pad(model.centre, (0, more))
+    centre = None
+    if model.centre is not None and not may_be_listed(vectors.shape[1], sparse=True):
+        centre = np.pad(model.centre, (0, more))
     scaler = model.scaler
-    if scaler is not None:
+    if scaler is not None and scaler.width is not None:
+        scaler = replace(scaler, width=scaler.width + more)
+    elif scaler is not None:
         # As svm-scale does with columns that are not in its file.
         pads = np.zeros(more)
         scaler = Scaler(

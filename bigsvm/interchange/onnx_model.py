@@ -72,9 +72,10 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
     rows = "X"
     if model.scaler is not None:
         # Plain operators: the Scaler of ONNX-ML gives float32 only.
-        offset = constant("scaler_offset", model.scaler.offset[None, :])
+        scaler = model.scaler.of_all_columns()
+        offset = constant("scaler_offset", scaler.offset[None, :])
         moved = apply("Sub", rows, offset, to="moved_rows")
-        factor = constant("scaler_factor", model.scaler.factor[None, :])
+        factor = constant("scaler_factor", scaler.factor[None, :])
         rows = apply("Mul", moved, factor, to="scaled_rows")
     if model.kernel.is_shift_invariant and model.centre is not None:
         dense = dense - model.centre

@@ -19,7 +19,7 @@ import xxhash
 
 from bigsvm.core.text import MAX_INDEX
 from bigsvm.data.scaler import Scaler, choose_scaler
-from bigsvm.data.statistics import Statistics
+from bigsvm.data.statistics import Statistics, is_listed
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.files import local_path, open_regular
 
@@ -34,8 +34,6 @@ STARTS = (b"x\n", b"y\n", b"x\r\n", b"y\r\n")
 """How these files begin."""
 _MOST_LINE_BYTES = 4096
 """Three numbers take a hundred."""
-_MOST_COLUMNS = 1 << 20
-"""A scaler has numbers for each column, and few bytes of a file may ask for many columns."""
 
 
 class Range(NamedTuple):
@@ -78,7 +76,7 @@ class Range(NamedTuple):
         Raises
         ------
         DataError
-            A column that is listed is not there; there are too many.
+            A column that is listed is not there.
         """
         if self.n_columns(first_index) > n_columns or self.indices.min(initial=2**31) < first_index:
             raise DataError(
@@ -86,14 +84,13 @@ class Range(NamedTuple):
                 f"the rows have the indices {first_index} to {first_index + n_columns - 1}; give "
                 f"rows with these columns (--features {self.n_columns(first_index)})"
             )
-        if n_columns > _MOST_COLUMNS:
-            raise DataError(
-                f"{self.path}: {n_columns} columns cannot be scaled; scale the text by svm-scale"
-            )
-        low, high = np.zeros(n_columns), np.zeros(n_columns)
         places = self.indices - first_index
-        low[places], high[places] = self.low, self.high
-        limits = Statistics(low, high, low, low)
+        if is_listed(len(places), n_columns):
+            limits = Statistics(self.low, self.high, self.low, self.low, n_columns, places)
+        else:
+            low, high = np.zeros(n_columns), np.zeros(n_columns)
+            low[places], high[places] = self.low, self.high
+            limits = Statistics(low, high, low, low, n_columns)
         try:
             return choose_scaler(limits, "minmax", lower=self.lower, upper=self.upper)
         except (DataError, ParameterError) as error:

@@ -157,6 +157,7 @@ def _behind(scaler: Scaler, estimator: Any) -> Any:  # noqa: ANN401
     from sklearn.preprocessing import StandardScaler
 
     first = StandardScaler(with_mean=bool(len(scaler.moved_columns())))
+    scaler = scaler.of_all_columns()
     first.n_features_in_ = scaler.n_columns
     first.mean_ = scaler.offset
     # A column divided by infinity is 0.

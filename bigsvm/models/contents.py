@@ -45,8 +45,8 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     ValueError, KeyError, TypeError, BigsvmError
         A field is missing, of another type or out of range.
     """
-    rule = None
-    if header["format_version"] > 1:
+    rule, version = None, header["format_version"]
+    if version > 1 and not (version == 3 and header["rule"] is None):
         rule = one_of("rule", header["rule"], votes.RULES)
     formulation = one_of("formulation", header["formulation"], _FORMULATIONS)
     classes = _classes(header["classes"])
@@ -153,7 +153,10 @@ def _calibration(found: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration
 def _scaler(method: Any, tensors: Mapping[str, NDArray[Any]], d: int) -> Scaler | None:  # noqa: ANN401 (as JSON has it)
     if method is None:
         return None
-    scaler = Scaler(method, tensors["scaler.offset"], tensors["scaler.factor"])
+    columns = tensors.get("scaler.columns")
+    width = None if columns is None else d
+    offset, factor = tensors["scaler.offset"], tensors["scaler.factor"]
+    scaler = Scaler(method, offset, factor, columns, width)
     if scaler.n_columns != d:
         raise ValueError(f"its scaler has {scaler.n_columns} columns instead of {d}")
     return scaler

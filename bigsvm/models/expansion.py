@@ -19,11 +19,11 @@ from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.rows import RowSource
 from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.statistics import ColumnStatistics, far_columns
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.linear import weight_vectors
+from bigsvm.models.narrow import dense_centre, meet
 from bigsvm.models.precision import ENOUGH, rounding
 from bigsvm.processors import count_threads
 from bigsvm.tiles import Columns, KernelTiles
@@ -295,10 +295,15 @@ class KernelExpansion:
         else:
             self.check_columns(source.n_columns, source.first_index, source.feature_names)
             source = in_scale_of(source, self.scaler)
-        vectors, coefficients = self._terms()
-        single = source.dtype == np.float32 and vectors is self.support_vectors
+        given, centre, shifts = self.support_vectors, self.centre, self.kernel.is_shift_invariant
+        if source.is_sparse:
+            # `centre` might fill them.
+            given, source, centre = meet(given, source, is_shift_invariant=shifts)
+        elif shifts and centre is None:
+            centre = dense_centre(given)
+        vectors, coefficients = self._terms(given)
+        single = source.dtype == np.float32 and vectors is given
         kind = np.float32 if single else np.float64
-        centre = self._far_columns() if source.is_sparse else self.centre
         with ExitStack() as stack:
             tiles = KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind)
             stack.enter_context(tiles)
@@ -315,30 +320,21 @@ class KernelExpansion:
                 if on_progress is not None:
                     on_progress(done)
 
-    def _terms(self) -> tuple[Rows, Weights]:
+    def _terms(self, given: Rows) -> tuple[Rows, Weights]:
         """Vectors and coefficients that functions are summed up of.
 
         Of the linear kernel those of each function are one vector, where that is less to do.
         """
-        n, d = self.support_vectors.shape
+        n, d = given.shape
         if (
             self.kernel.code != KernelCode.LINEAR
             or self.n_functions >= n
             or 8 * self.n_functions * d > PREDICTION_BLOCKS
         ):
-            return self.support_vectors, self.coefficients
-        vectors = weight_vectors(self.support_vectors, self.coefficients)
+            return given, self.coefficients
+        vectors = weight_vectors(given, self.coefficients)
         alone = self.rule is None
         return vectors, np.ones(1) if alone else sp.csr_array(sp.eye_array(len(vectors)))
-
-    def _far_columns(self) -> NDArray[np.float64] | None:
-        """Give the centre that sparse rows are to have: `centre` might fill them."""
-        if not self.kernel.is_shift_invariant or not self.support_vectors.shape[0]:
-            return None
-        statistics = ColumnStatistics(self.support_vectors.shape[1])
-        statistics.add(self.support_vectors)
-        found = statistics.result()
-        return far_columns(found.mean, found.total_variance())
 
     @property
     def kind(self) -> str:

@@ -2,7 +2,8 @@
 
 One safetensors file: flat tensors and a JSON text, so that loading cannot run code. The text holds
 a hash of everything, and a file in which any bit has changed is refused. Format 2 is that of models
-with several functions; those with one are in format 1, which earlier versions read too.
+with several functions; those with one are in format 1, which earlier versions read too. Format 3
+has a scaler that lists the columns it is of, with one function or several.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from bigsvm.models.expansion import KernelExpansion
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 DTYPES = ("F32", "F64", "I64")
 """Of tensors, as safetensors calls them."""
 MOST_HEADER_BYTES = 16 << 20
@@ -57,6 +58,8 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
     if model.scaler is not None:
         tensors["scaler.offset"] = model.scaler.offset
         tensors["scaler.factor"] = model.scaler.factor
+        if model.scaler.columns is not None:
+            tensors["scaler.columns"] = model.scaler.columns.astype(np.int64)
     tensors |= _tensors("support_vectors", model.support_vectors)
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     header = {
@@ -71,6 +74,8 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
         "provenance": dict(model.provenance),
     }
     if model.rule is not None:
+        header |= {"format_version": 2, "rule": model.rule}
+    if "scaler.columns" in tensors:
         header |= {"format_version": FORMAT_VERSION, "rule": model.rule}
     text = json.dumps(header, sort_keys=True, default=_plain)
     metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}

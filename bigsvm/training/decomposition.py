@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 MANY_STEPS, MANY_PER_ROW = 10**6, 1000
 """Pair steps of a working set, or for each of its rows, after which it is looked at from outside
 again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
+SPARSE_VALUES = 1 << 16
+"""Columns that a sparse row is counted with at most: a tile has only those that occur in it."""
 LEAST_GAIN = 1e-4
 """Of the objective, by which it must rise for another step of all active rows together."""
 UNCONFIRMED = 0.5
@@ -168,7 +170,7 @@ class Decomposition:
         self.listener(
             events.Planned(
                 self.source.n_rows,
-                self.source.n_columns,
+                self.source.n_features,
                 self.plan.working_set,
                 self.plan.projected,
                 self.count.n_sweeps,
@@ -438,7 +440,10 @@ class Decomposition:
         state, count, columns = self.state, self.count, self._all_columns()
         change = columns.change(state.working, state.working_alpha)
         # Rows that are in memory need no blocks: theirs is for them as partners of all.
-        at_once = self.plan.block_bytes // (4 * self.source.n_columns)
+        values = self.source.n_columns
+        if self.source.is_sparse:
+            values = min(values, SPARSE_VALUES)
+        at_once = max(1, self.plan.block_bytes // (4 * values))
         self._passes.add_by_pieces(change, state.outputs, stop=count.scope, at_once=at_once)
         columns.take_over(state.working, state.working_alpha)
         self.state = state.without_working_set()

@@ -188,7 +188,7 @@ class SampledSearch:
         """Search until a sample has no point outside the ball, or the run is stopped."""
         plan, source = self._plan, self._source
         self._listener(
-            events.Planned(source.n_rows, source.n_columns, self.core.capacity, plan.projected, 0)
+            events.Planned(source.n_rows, source.n_features, self.core.capacity, plan.projected, 0)
         )
         rows = RandomRows(
             source,

@@ -159,8 +159,15 @@ def test_rows_without_entries(tmp_path):
 
 def test_too_many_columns_for_the_memory(tmp_path):
     (tmp_path / "x").write_text("1 2000000000:1\n")
-    with pytest.raises(MemoryBudgetError, match=r"2000000000 columns.*use memory="):
-        convert(tmp_path / "x", tmp_path / "s.zarr")
+    with pytest.raises(MemoryBudgetError, match=r"2000000000 columns.*use memory=.*sparse layout"):
+        convert(tmp_path / "x", tmp_path / "s.zarr", layout="dense")
+    rows = (
+        "1 " + " ".join(f"{9 * j}:1" for j in range(i, i + 1000)) for i in range(1, 200_001, 1000)
+    )
+    (tmp_path / "y").write_text("\n".join(rows))
+    with pytest.raises(MemoryBudgetError, match=r"\d+ of 1800000 columns have occurred so far"):
+        convert(tmp_path / "y", tmp_path / "s.zarr", memory="34MB")
+    assert convert(tmp_path / "y", tmp_path / "s.zarr").attributes.listed_columns == 200_000
 
 
 def test_many_labels_are_not_counted(tmp_path):

@@ -153,7 +153,7 @@ def test_a_value_that_float32_cannot_hold_leaves_nothing_behind(tmp_path):
 
 
 def test_too_many_columns_for_the_memory(tmp_path):
-    store = write_store(tmp_path / "s", sp.csr_array((2, 200_000)), np.zeros(2))
+    store = write_store(tmp_path / "s", np.zeros((2, 200_000)), np.zeros(2))
     with pytest.raises(MemoryBudgetError, match="200000 columns: their statistics"):
         scale_store(store, tmp_path / "out", memory="32MiB")
 

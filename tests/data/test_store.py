@@ -23,7 +23,7 @@ def test_holds_what_was_given(store):
     np.testing.assert_array_equal(weights, rng.random(N_ROWS)[original])
     exact = matrix.astype(np.float64)
     expected = [exact.min(axis=0), exact.max(axis=0), exact.mean(axis=0), exact.var(axis=0)]
-    for ours, theirs in zip(statistics, expected, strict=True):
+    for ours, theirs in zip(statistics[:4], expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
     attributes = store.attributes
     assert attributes.mean == pytest.approx(exact.mean(), rel=1e-12)

@@ -215,8 +215,8 @@ def test_not_complete(store):
 
 
 def test_newer_format(store):
-    edit_attributes(store.path, format_version=3)
-    with pytest.raises(StoreError, match=r"format version 3, .* reads up to 2; install"):
+    edit_attributes(store.path, format_version=4)
+    with pytest.raises(StoreError, match=r"format version 4, .* reads up to 3; install"):
         open_store(store.path)
 
 

@@ -27,7 +27,7 @@ def centre_of(rows):
     statistics = ColumnStatistics(rows.shape[1])
     statistics.add(rows)
     found = statistics.result()
-    return far_columns(found.mean, found.total_variance())
+    return far_columns(found.mean, found.total_variance(), rows.shape[1])
 
 
 @pytest.mark.parametrize("far", [2e3, 2e4, 2e6])

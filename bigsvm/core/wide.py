@@ -1,0 +1,150 @@
+"""Rows of very many columns of which few occur: their moments, and new numbers for the columns.
+
+Nothing here takes memory for a column without entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True)
+def _slot(column: int, columns: Integers, table: NDArray[np.int32], shift: int) -> int:
+    """Place in `table` of a column, or the free one where it belongs (Knuth's linear probing)."""
+    mask = table.shape[0] - 1
+    at = np.int64((np.uint64(column) * _GOLDEN) >> np.uint64(shift))
+    while table[at] != 0 and columns[table[at] - 1] != column:
+        at = (at + 1) & mask
+    return int(at)
+
+
+@njit(cache=True, nogil=True)
+def fill_table(columns: Integers, n: int, table: NDArray[np.int32], shift: int) -> None:
+    """Enter columns 0 … n − 1 into a table of zeros, by their place plus 1.
+
+    table (2**k,) with more than n places; shift 64 − k.
+    """
+    for i in range(n):
+        table[_slot(columns[i], columns, table, shift)] = i + 1
+
+
+@njit(cache=True, nogil=True)
+def add_moments(
+    indices: Integers,
+    values: Floats,
+    table: NDArray[np.int32],
+    shift: int,
+    columns: Integers,
+    counts: NDArray[np.int64],
+    means: NDArray[np.float64],
+    deviations: NDArray[np.float64],
+    minima: Floats,
+    maxima: Floats,
+    n: int,
+) -> int:
+    """Add entries to the moments of their columns; returns how many columns there are then.
+
+    Each column has the number of its entries, their mean, the sum of their squared deviations from
+    it (Welford 1962), the least and the largest; all arrays have room for every new column.
+    """
+    for k in range(indices.shape[0]):
+        column, value = indices[k], values[k]
+        at = _slot(column, columns, table, shift)
+        i = table[at] - 1
+        if i < 0:
+            i = n
+            n += 1
+            table[at] = n
+            columns[i], counts[i], means[i], deviations[i] = column, 0, 0.0, 0.0
+            minima[i], maxima[i] = value, value
+        counts[i] += 1
+        delta = np.float64(value) - means[i]
+        means[i] += delta / counts[i]
+        deviations[i] += delta * (np.float64(value) - means[i])
+        minima[i] = min(minima[i], value)
+        maxima[i] = max(maxima[i], value)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def add_zeros(
+    counts: NDArray[np.int64],
+    means: NDArray[np.float64],
+    deviations: NDArray[np.float64],
+    minima: Floats,
+    maxima: Floats,
+    n_rows: int,
+) -> None:
+    """Add the zeros that are not stored, and make variances of the sums of squared deviations.
+
+    The mean m and the sum M of c entries become, of n rows, ``m c / n`` and
+    ``M + m² c (n − c) / n`` (Chan, Golub, LeVeque 1983, the other part being 0).
+    """
+    zero = minima.dtype.type(0)
+    for i in range(counts.shape[0]):
+        absent = n_rows - counts[i]
+        if absent > 0:
+            share = counts[i] / n_rows
+            deviations[i] += means[i] * means[i] * share * absent
+            means[i] *= share
+            minima[i] = min(minima[i], zero)
+            maxima[i] = max(maxima[i], zero)
+        deviations[i] /= n_rows
+
+
+@njit(cache=True, nogil=True)
+def find_columns(
+    indices: Integers,
+    columns: Integers,
+    starts: NDArray[np.int32],
+    shift: int,
+    out: NDArray[np.int32],
+    spread: int,
+) -> int:
+    """Find column numbers in a list; returns where one is wrong, −1 if none is.
+
+    Parameters
+    ----------
+    indices : (n,) integers
+    columns : (m,) integers
+        Ascending.
+    starts : (b + 1,) int32
+        Place in `columns` of the first whose number shifted right by `shift` is as large.
+    shift : int
+    out : (n,) int32
+        Place p of each number, where it is listed or would be. With `spread` it is ``2 p + 1`` of
+        those that are and ``2 p`` of others: in the same order, and apart from each other.
+    spread : int
+        0 or 1. With 0 a number that is not listed is wrong; a number out of range always is.
+    """
+    for k in range(indices.shape[0]):
+        column = indices[k]
+        bucket = column >> shift
+        if column < 0 or bucket >= starts.shape[0] - 1:
+            return k
+        low, high = starts[bucket], starts[bucket + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if columns[middle] < column:
+                low = middle + 1
+            else:
+                high = middle
+        is_listed = low < columns.shape[0] and columns[low] == column
+        if spread:
+            out[k] = 2 * low + is_listed
+        elif is_listed:
+            out[k] = low
+        else:
+            return k
+    return -1

@@ -1,0 +1,190 @@
+"""NarrowRows: sparse rows of very many columns, numbered by the columns that occur.
+
+What is kept of each column, from scratch memory of products to weights of a linear function, then
+takes memory in proportion to these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.core import wide
+from bigsvm.data.blocks import make_csr
+from bigsvm.data.held import HeldRows
+from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
+from bigsvm.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows
+    from bigsvm.data.scaler import Scaler
+
+
+class Numbering:
+    """New numbers for the columns in a list, by their places in it.
+
+    Parameters
+    ----------
+    columns : (m,) integers
+        Ascending.
+    n_columns : int
+        Of all that rows may have.
+    spread : bool
+        Whether rows may have columns that are not listed: place p becomes ``2 p + 1``, and columns
+        between have ``2 p`` together. Their order stays, and what a row has in them still counts
+        for its length. Without it, such a column is an error.
+    """
+
+    def __init__(
+        self, columns: NDArray[np.integer[Any]], n_columns: int, *, spread: bool = False
+    ) -> None:
+        self.columns, self._n_columns, self._spread = columns, n_columns, spread
+        per_column = n_columns // max(len(columns), 1)
+        # About as many buckets as columns, so that the search in one is short.
+        self._shift = max(0, per_column.bit_length() - 1)
+        edges = np.arange(((n_columns - 1) >> self._shift) + 2, dtype=np.int64) << self._shift
+        self._starts = np.searchsorted(columns, edges).astype(np.int32)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns there are by the new numbers."""
+        return 2 * len(self.columns) + 1 if self._spread else max(len(self.columns), 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it takes."""
+        return self.columns.nbytes + self._starts.nbytes
+
+    def apply(self, rows: Any) -> sp.csr_array:
+        """CSR rows with new numbers; values and the places of rows are shared, not copied.
+
+        Raises
+        ------
+        DataError
+            A column is not listed, or out of range.
+        """
+        places = np.empty(len(rows.indices), np.int32)
+        wrong = wide.find_columns(
+            rows.indices, self.columns, self._starts, self._shift, places, int(self._spread)
+        )
+        if wrong >= 0:
+            row = int(np.searchsorted(rows.indptr, wrong, side="right")) - 1
+            raise DataError(
+                f"row {row} of a block has column {rows.indices[wrong]} (from 0), which is not "
+                f"one of the {len(self.columns)} that were found to occur; the data are damaged, "
+                "or have changed: convert or load them again"
+            )
+        return make_csr(rows.data, places, rows.indptr, self.n_columns)
+
+    def undo(self, rows: Any) -> sp.csr_array:
+        """CSR rows with the numbers they had; not for `spread`."""
+        indices = self.columns[rows.indices] if len(self.columns) else rows.indices
+        return sp.csr_array(
+            (rows.data, indices, rows.indptr), shape=(rows.shape[0], self._n_columns)
+        )
+
+
+class NarrowRows(RowSource):
+    """Sparse rows with new numbers for their columns.
+
+    Parameters
+    ----------
+    source : RowSource
+        Sparse.
+    numbering : Numbering
+    copied_bytes : int
+        Bytes of a copy of the rows' column numbers that is kept.
+    """
+
+    def __init__(self, source: RowSource, numbering: Numbering, *, copied_bytes: int = 0) -> None:
+        self._source, self._numbering = source, numbering
+        self._copied_bytes = copied_bytes
+        self.n_rows, self.n_columns = source.n_rows, numbering.n_columns
+        self.dtype, self.is_sparse = source.dtype, True
+        self.is_shuffled = source.is_shuffled
+        self.bytes_per_row = source.bytes_per_row
+        # 1 would say that all rows are in memory, where their source may be, but not they.
+        self.row_alignment = max(2, source.row_alignment)
+        self.first_index = source.first_index
+        self.feature_names = source.feature_names
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the data, with those that never occur."""
+        return self._source.n_features
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the numbering, and of column numbers that were copied."""
+        of_source = self._source.kept_bytes + self._source.copied_bytes
+        return of_source + self._numbering.nbytes + self._copied_bytes
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows have been scaled by."""
+        return self._source.scaler
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``."""
+        return self._numbering.apply(self._source.read(start, stop))
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        return self._numbering.apply(self._source.take(indices, look=look))
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column that occurs."""
+        return self._source.column_means()
+
+    def total_variance(self) -> float:
+        """Variance of all entries, zeros of all columns among them."""
+        return self._source.total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the content, by the numbers that the columns had."""
+        return self._source.fingerprint()
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows as a Dask array, by the numbers that the columns had."""
+        return self._source.as_dask(block_bytes=block_bytes)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered from outside this process's memory."""
+        return self._source.bytes_read
+
+    def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
+        return self._source._end_of_block(start, stop, max_bytes)
+
+
+def narrowed(source: RowSource) -> tuple[RowSource, Numbering | None]:
+    """Rows to train on: `source` itself, or with numbers of the columns that occur alone.
+
+    Rows in memory get them once, which copies their column numbers but not their values.
+
+    Returns
+    -------
+    RowSource
+    Numbering or None
+        None where the columns have the numbers that they had.
+    """
+    columns = source.occurring_columns()
+    if columns is None:
+        return source, None
+    numbering = Numbering(columns, source.n_columns)
+    if source.row_alignment > 1:
+        return NarrowRows(source, numbering), numbering
+    rows = numbering.apply(source.read(0, source.n_rows))
+    narrow = NarrowRows(source, numbering, copied_bytes=rows.indices.nbytes)
+    return HeldRows(narrow, rows), numbering

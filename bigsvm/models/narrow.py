@@ -1,0 +1,68 @@
+"""Support vectors and rows of very many columns, by the columns that occur in the vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.data.blocks import is_sparse
+from bigsvm.data.narrow import NarrowRows, Numbering
+from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowSource
+
+
+def meet(
+    vectors: Rows, source: RowSource, *, is_shift_invariant: bool
+) -> tuple[Rows, RowSource, NDArray[np.float64] | None]:
+    """Prepare support vectors and sparse rows for their products with each other.
+
+    Of very many columns few occur in the vectors; all others matter for the lengths of rows alone.
+
+    Parameters
+    ----------
+    vectors : (p, d)
+    source : RowSource
+        Sparse rows, (n, d).
+    is_shift_invariant : bool
+        Of the kernel.
+
+    Returns
+    -------
+    vectors : (p, m)
+    source : RowSource
+        (n, m).
+    centre : (m,) float64 or None
+        That sparse rows may be given; see `far_columns`.
+    """
+    n, d = vectors.shape
+    centred = is_shift_invariant and n > 0
+    if not centred and not may_be_listed(d, sparse=is_sparse(vectors)):
+        return vectors, source, None
+    statistics = statistics_of(d, sparse=is_sparse(vectors))
+    statistics.add(vectors)
+    found = statistics.result()
+    centre = None
+    if centred:
+        centre = far_columns(found.mean, found.total_variance(), d)
+    if found.columns is None:
+        return vectors, source, centre
+    numbering = Numbering(found.columns, d, spread=True)
+    if centre is not None:
+        spread = np.zeros(numbering.n_columns)
+        spread[1::2] = centre
+        centre = spread
+    return numbering.apply(vectors), NarrowRows(source, numbering), centre
+
+
+def dense_centre(vectors: Rows) -> NDArray[np.float64] | None:
+    """Give the centre of dense rows, (d,), to sparse vectors that were too wide to have one."""
+    given: Any = vectors
+    n, d = given.shape
+    if n == 0 or not may_be_listed(d, sparse=is_sparse(given)):
+        return None
+    return np.asarray(given.mean(axis=0), np.float64).ravel()
