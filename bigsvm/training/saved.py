@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
+from bigsvm.duals.ball import BallDual
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class RunContent:
     def check_outline(self, outlines: Mapping[str, Outline], values: dict[str, Any]) -> None:
         """Check counters and shapes; ValueError says what is wrong."""
         check_outline(outlines, values, self._sizes)
+        if values["phase"] == Phase.SEARCH and not isinstance(self._dual, BallDual):
+            raise ValueError("it is a search for a ball, which this problem is not")
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
         """Check what the arrays hold, and that the point is one of this problem."""

@@ -171,6 +171,23 @@ def test_a_generation_with_wrong_values_falls_back_on_the_one_before(
     assert "the generation before it is used: generation-99999999" in caplog.text
 
 
+@pytest.mark.fault("damaged-checkpoints")
+@pytest.mark.parametrize("name", ["c-svc", "eps-svr", "each against the rest", "crammer-singer"])
+def test_a_search_is_of_balls_only(stopped, name):
+    folder = stopped(name)
+    arrays = {"core": np.arange(2), "weights": np.full(2, 0.5), "gradient": np.zeros(2)}
+    forge(
+        newest(folder),
+        arrays={**arrays, "parts": np.array([2])},
+        values={"phase": "search", "random_state": {}},
+    )
+    manifest = manifest_of(newest(folder))
+    manifest["arrays"] = {one: manifest["arrays"][one] for one in SEARCH_STATE}
+    write_manifest(newest(folder), manifest)
+    with pytest.raises(CheckpointError, match="a search for a ball, which this problem is not"):
+        train(name, folder)
+
+
 def test_every_array_of_a_state_has_a_line_in_the_table():
     assert tuple(ROW_STATE) == RowState._fields
     assert tuple(SEARCH_STATE) == SearchState._fields
