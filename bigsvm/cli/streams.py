@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
+from bigsvm.report.text import shown
+
 
 class _Tolerant(io.TextIOBase):
     """Standard error that may be full or gone: what it cannot take is dropped.
@@ -67,6 +69,13 @@ def secure_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)
     sys.stderr = _Tolerant(sys.stderr)
+    sys.unraisablehook = _show_unraisable
+
+
+def _show_unraisable(ignored: sys.UnraisableHookArgs) -> None:
+    """Show on one line what failed while an object was removed, as in file systems of fsspec."""
+    what = shown(f"{type(ignored.exc_value).__name__}: {ignored.exc_value}")
+    print(f"bigsvm: warning: ignored at the removal of an object: {what}", file=sys.stderr)
 
 
 def discard_output() -> None:

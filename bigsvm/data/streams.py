@@ -353,5 +353,10 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
         raw = Path(text).open("rb") if place is None else place.open()
     except (OSError, ValueError, ImportError) as error:
         raise _unreadable(text, error) from error
+    except Exception as error:
+        # File systems of fsspec have errors of their own, and a TypeError where a URL lacks a part.
+        if "://" not in text:
+            raise
+        raise _unreadable(text, error) from error
     with raw:
         yield ByteStream(text, raw=raw, memory_bytes=memory_bytes, size=size)

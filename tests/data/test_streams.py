@@ -20,6 +20,7 @@ import zstandard
 
 from bigsvm.data.convert import convert
 from bigsvm.data.libsvm import LibsvmReader
+from bigsvm.data.streams import open_source
 from bigsvm.errors import DataError, ParseError
 
 TEXT = b"".join(b"%d 1:%d 3:0.5\n" % (i, i) for i in range(300))
@@ -180,6 +181,7 @@ def test_large_dictionaries_are_refused_where_memory_is_small(write, tmp_path, p
 DICTIONARY_OF_4_GIB = """
 import lzma, resource, sys
 from bigsvm.data.libsvm import LibsvmReader
+from bigsvm.data.streams import open_source
 from bigsvm.errors import DataError
 import numpy as np
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -227,3 +229,11 @@ def test_xz_streams_with_padding_and_damage(write, kind):
     assert len(labels_of(write(packed + bytes(8) + packed + bytes(4), "x"))) == 600
     with pytest.raises(DataError, match="cannot be read to its end"):
         labels_of(write(packed[:-30], "x"))
+
+
+@pytest.mark.fault("surroundings")
+@pytest.mark.parametrize("url", ["reference://", "sftp://", "data://", "zip://", "nothing://x"])
+def test_a_url_that_no_file_system_can_open_is_named(url):
+    """Each of them has another way to say so: a TypeError, an ImportError, a ValueError."""
+    with pytest.raises(DataError, match="cannot be opened"), open_source(url):
+        pass
