@@ -19,8 +19,12 @@ array, ``column``, (m,) int32, ascending; so with `scaler`.
 Every array is cut along its first axis into chunks (units of reading) inside shards (files), each
 chunk compressed with zstd and its checksum. The manifest holds a hash (xxh3, 64 bits) of the
 decoded values of each chunk, so that a chunk that is missing, old, or in another's place is found
-as well as one with a flipped bit. Fill values are those that no array can hold (NaN, -1): what zarr
+as well as one with a flipped bit. Fill values are those that no array can hold (NaN, -1): what Zarr
 puts in place of a missing chunk never matches.
+
+Hashes do not make values true, as whoever changes a store can change them too. So each array has a
+range of values (`ArraySpec`), and what the arrays say of each other is checked when they are read
+(`bigsvm.data.consistency`).
 """
 
 from __future__ import annotations
@@ -244,8 +248,8 @@ def array_specs(
         specs[f"statistics/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1)
     if scaled:
         size = n_columns if scaler_columns is None else scaler_columns
-        specs["scaler/offset"] = vector(size, float64, -finite64, finite64)
-        specs["scaler/factor"] = vector(size, float64, 0, finite64)
+        for name in SCALER:
+            specs[f"scaler/{name}"] = vector(size, float64, -finite64, finite64)
         if scaler_columns is not None:
             specs[f"scaler/{COLUMN}"] = vector(size, np.dtype(np.int32), 0, n_columns - 1)
     return specs

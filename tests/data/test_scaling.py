@@ -236,7 +236,7 @@ def test_a_forged_scaler_is_refused(scaled):
     values = read_array(scaled.path, "scaler/factor")
     values[3] = np.inf
     rewrite_array(scaled.path, "scaler/factor", values)
-    with pytest.raises(DataCorruptionError, match="holds inf, but its values go from 0"):
+    with pytest.raises(DataCorruptionError, match="holds inf, but its values go from"):
         open_store(scaled.path).scaler  # noqa: B018 (to read it is to check it)
 
 
