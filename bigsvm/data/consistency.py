@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.schema import REMEDY, STATISTICS
+from bigsvm.data.schema import COLUMN, REMEDY, STATISTICS
 from bigsvm.errors import DataCorruptionError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def check_statistics(
     spec = arrays["statistics/mean"].spec
     # Those of listed columns alone: the others are 0 in every row.
     n, step = spec.shape[0], spec.chunk_rows
-    absent = attributes.n_columns - n
+    absent = attributes.n_columns - n if attributes.listed_columns is not None else 0
     spans = [(start, min(start + step, n)) for start in range(0, n, step)]
     largest, means, variances = 0.0, 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -116,9 +116,11 @@ def check_statistics(
             possible &= (variance >= 0) & (variance <= half**2 * (1 + _ROUNDING) + slack**2)
             wrong = np.flatnonzero(~((low <= high) & (possible | (scale >= _OVERFLOWS_FROM))))
             if len(wrong):
+                column = start + int(wrong[0])
+                if absent:
+                    [column] = arrays[f"statistics/{COLUMN}"].read(column, column + 1)
                 raise DataCorruptionError(
-                    f"{where}: no column can have the statistics of column {start + wrong[0]}; "
-                    f"{REMEDY}"
+                    f"{where}: no column can have the statistics of column {column}; {REMEDY}"
                 )
             largest = max(largest, float(scale.max()))
             means, variances = means + float(mean.sum()), variances + float(variance.sum())

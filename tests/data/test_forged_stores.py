@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from stores import N_ROWS, edit_attributes, everything, make_matrix, read_array, rewrite_array
 
 from bigsvm import SVC
@@ -13,7 +14,7 @@ from bigsvm.data.scaled import ScaledRows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
-from bigsvm.errors import DataCorruptionError, StoreError
+from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
 N_COLUMNS = 23
 
@@ -236,9 +237,62 @@ HARMLESS = {
     "first_index": [None],
     "scaler": [None],
     "feature_names": [None],
+    "listed_columns": [None],
+    "scaler_columns": [None],
     "shuffled": [True],
     "sources": [[]],
 }
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """A store of few columns of very many, which are listed."""
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.choice(1 << 20, 40, replace=False))
+    rows = sp.csr_array(make_matrix(60, 40))
+    matrix = sp.csr_array((rows.data, columns[rows.indices], rows.indptr), shape=(60, 1 << 20))
+    return write_store(tmp_path / "wide", matrix, np.arange(60) % 2, layout="sparse")
+
+
+LIST_CHANGES = {
+    "equal twice": lambda columns: np.repeat(columns[::2], 2)[: len(columns)],
+    "descending": lambda columns: columns[::-1].copy(),
+    "negative": lambda columns: -columns - 1,
+    "too large": lambda columns: columns + (1 << 20),
+    "fewer": lambda columns: columns[:-1],
+    "none": lambda columns: columns[:0],
+}
+
+
+@pytest.mark.fault("forged-files")
+@pytest.mark.parametrize("change", LIST_CHANGES)
+def test_lists_of_columns_that_are_none(wide, change):
+    assert wide.attributes.listed_columns is not None
+    columns = read_array(wide.path, "statistics/column")
+    rewrite_array(wide.path, "statistics/column", LIST_CHANGES[change](columns))
+    with pytest.raises(DataCorruptionError):
+        SVC().fit(wide.path)
+    with pytest.raises(DataCorruptionError):
+        open_store(wide.path).verify()
+
+
+@pytest.mark.fault("forged-files")
+def test_a_column_that_occurs_and_is_not_listed(wide):
+    columns = read_array(wide.path, "statistics/column")
+    columns[0] += columns[1] > columns[0] + 1
+    rewrite_array(wide.path, "statistics/column", columns)
+    with pytest.raises(DataError, match=r"not one of the \d+ that were found to occur"):
+        SVC().fit(wide.path)
+
+
+def test_statistics_of_a_listed_column_are_named_by_its_number(wide):
+    columns, means = (read_array(wide.path, f"statistics/{name}") for name in ("column", "mean"))
+    means[7] *= 1e6
+    rewrite_array(wide.path, "statistics/mean", means)
+    with pytest.raises(DataCorruptionError, match=f"the statistics of column {columns[7]};"):
+        open_store(wide.path).rows.column_means()
+
+
 WRONG = [None, True, -1, 2**64, 2.5, float("inf"), float("nan"), 10**400, "7", "", [], [[]], {}]
 
 
@@ -249,6 +303,7 @@ WRONG = [None, True, -1, 2**64, 2.5, float("inf"), float("nan"), 10**400, "7", "
         *("format_version", "n_rows", "n_columns", "n_nonzero", "dtype", "layout", "shuffled"),
         *("seed", "label_counts", "mean", "variance", "sources", "first_index", "manifest"),
         *("fingerprint", "rows_fingerprint", "scaler", "feature_names"),
+        *("listed_columns", "scaler_columns"),
     ],
 )
 def test_no_attribute_is_believed(store, name):
