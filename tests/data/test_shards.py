@@ -168,6 +168,15 @@ def test_rows_whose_labels_alone_exceed_the_memory(store, tmp_path):
         SVC(memory="50MB").fit(store.path)
 
 
+@pytest.mark.fault("bombs")
+def test_rows_whose_predictions_exceed_the_memory(store, tmp_path):
+    X = np.random.default_rng(0).random((40, 1))
+    SVC().fit(X, np.arange(40) % 2).model_.save(tmp_path / "model")
+    forge_rows(store.path, 1 << 31)
+    message = error_of("predict", store.path, tmp_path / "model", "--memory", "500MB")
+    assert "predictions of 2 147 483 648 rows" in message
+
+
 @pytest.mark.parametrize(
     ("offset", "size", "message"),
     [
