@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EVALUATIONS = 2e9
 """Of the kernel, for all entries of a resumed run: some seconds."""
+LEAST_COST = 5e6
+"""In evaluations, that an entry counts as at least: one of few rows takes a millisecond, too."""
 BYTES_READ = 1e9
 """For the same, from a store that is not held in memory."""
 AT_BOUND = 1e-7
@@ -77,7 +79,7 @@ class LogCheck:
     ) -> str:
         """Compute the outputs of its rows: whether it is as near to the optimum as it says."""
         source, record = rows.source, entry.record
-        cost = len(alpha) * len(entry.rows)
+        cost = max(LEAST_COST, float(len(alpha) * len(entry.rows)))
         read = 0.0
         if source.row_alignment > 1:
             # Rows of two classes are everywhere in a store.
