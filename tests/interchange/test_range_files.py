@@ -260,3 +260,16 @@ def test_a_store_is_scaled_like_a_file(text, scaled, tmp_path):
 def test_other_commands_name_the_command_that_has_the_option(scaled, tmp_path):
     m = copied(scaled, tmp_path, "m")
     assert "put it there, or name it (--range of `bigsvm predict`)" in error_of("info", m)
+
+
+@pytest.mark.fault("model-forms")
+def test_an_exported_model_is_exported_again(scaled, tmp_path):
+    model, folder, X = scaled
+    run_here("export", folder / "m", tmp_path / "again", "--to", "libsvm")
+    back = read_libsvm_model(tmp_path / "again")
+    np.testing.assert_allclose(back.decision_function(X), model.decision_function(X), atol=1e-6)
+    reference = pytest.importorskip("onnx.reference")
+    run_here("export", folder / "m", tmp_path / "graph", "--to", "onnx")
+    graph = reference.ReferenceEvaluator(str(tmp_path / "graph"))
+    [values] = graph.run(["values"], {"X": X.astype(np.float64)})
+    np.testing.assert_allclose(values, model.decision_function(X), atol=1e-5)
