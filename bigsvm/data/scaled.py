@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PASS_BYTES = 16 << 20
 """Blocks of the pass that statistics take, which training, whose stores have them, never asks."""
+_FILLED_ROW_BYTES = 16 << 20
+"""Of a sparse row that scaling fills: a few entries may stand for two thousand million zeros."""
 
 
 class ScaledRows(RowSource):
@@ -38,7 +40,8 @@ class ScaledRows(RowSource):
     Raises
     ------
     DataError
-        The scaler is one of another number of columns.
+        The scaler is one of another number of columns, or turns zeros of sparse rows with very many
+        columns into other values.
     """
 
     def __init__(self, source: RowSource, scaler: Scaler) -> None:
@@ -55,11 +58,22 @@ class ScaledRows(RowSource):
         # 1 would say that all rows are in memory, where their source may be, but not they.
         self.bytes_per_row, self.row_alignment = source.bytes_per_row, max(2, source.row_alignment)
         if self.is_sparse != source.is_sparse:
+            self._check_filled()
             # Sparse rows that are cheapest to read together may be far too many dense ones.
             self.bytes_per_row, self.row_alignment = float(self.n_columns * self.dtype.itemsize), 2
         self.first_index = source.first_index
         self.feature_names = source.feature_names
         self._statistics: Statistics | None = None
+
+    def _check_filled(self) -> None:
+        """Refuse sparse rows that would be far larger when they are dense."""
+        if self.n_columns * self.dtype.itemsize > _FILLED_ROW_BYTES:
+            column = int(self._scaler.moved_columns()[0])
+            raise DataError(
+                f"the rows are sparse and have {self.n_columns} columns, but {self._scaler.method} "
+                f"turns the zeros of column {column} (from 0) into other values, which would fill "
+                "them; scale by maxabs, which keeps zeros"
+            )
 
     @property
     def scaler(self) -> Scaler:

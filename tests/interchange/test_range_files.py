@@ -4,9 +4,12 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from command_line import answer, error_of, libsvm_text, run_here, two_clouds
 
 import bigsvm
+from bigsvm.data.scaled import ScaledRows
+from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import DataError, ModelError
 from bigsvm.interchange import read_libsvm_model, write_libsvm_model
 from bigsvm.interchange.range_file import read_range
@@ -89,6 +92,18 @@ def test_a_column_far_away_takes_no_memory(tmp_path):
     scaler = found.scaler(2147483646, 1)
     assert (scaler.n_columns, scaler.columns.tolist()) == (2147483646, [2147483645])
     assert scaler.offset.nbytes == 8
+
+
+@pytest.mark.fault("bombs")
+def test_scaling_fills_no_rows_of_very_many_columns(tmp_path):
+    far = 2147483646
+    found = read_range(written(tmp_path, f"x\n-1 1\n1 0 2\n{far} -1 1\n"))
+    rows = ArrayRows(sp.csr_array(([1.0, 3.0], ([0, 1], [0, far - 1])), shape=(2, far)))
+    with pytest.raises(DataError, match=r"minmax turns the zeros of column 0 \(from 0\)"):
+        ScaledRows(rows, found.scaler(far, 1))
+    found = read_range(written(tmp_path, f"x\n-1 1\n1 -2 2\n{far} -1 1\n"))
+    scaled = ScaledRows(rows, found.scaler(far, 1)).read(0, 2)
+    np.testing.assert_array_equal(scaled.data, [0.5, 3.0])
 
 
 @pytest.mark.fault("links-and-pipes")
