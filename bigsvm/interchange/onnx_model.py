@@ -165,6 +165,12 @@ def _label_array(labels: Any) -> tuple[Any, int]:  # noqa: ANN401
 
     if any(isinstance(label, str) for label in labels):
         return np.asarray([str(label) for label in labels], object), TensorProto.STRING
-    if all(float(label).is_integer() for label in labels):
+    if all(float(label).is_integer() and -(2**63) <= label < 2**63 for label in labels):
         return np.asarray(labels, np.int64), TensorProto.INT64
+    for label in labels:
+        if float(label) != label:
+            raise ModelError(
+                f"the label {label} fits neither int64 nor float64, the types that ONNX graphs "
+                "have here; train with other labels"
+            )
     return np.asarray(labels, np.float64), TensorProto.DOUBLE

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+LARGEST_CLASS = float(np.finfo(np.float64).max)
 MOST_COLUMNS = np.iinfo(np.int32).max
 """Column indices are int32 wherever rows are multiplied."""
 _WITHOUT_CLASSES = ("one-class", "l2-one-class", "eps-svr", "nu-svr")
@@ -113,8 +114,9 @@ def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     if kinds - {int, float} and kinds not in ({str}, {bool}):
         raise ValueError("classes are of different types")
     numbers = [label for label in found if not isinstance(label, str)]
-    if not all(abs(label) < 2**63 for label in numbers):
-        raise ValueError("a class is not a finite number of 64 bits")
+    # Whole numbers may be larger than 64 bits, but are compared with labels of float64.
+    if not all(abs(label) <= LARGEST_CLASS for label in numbers):
+        raise ValueError("a class is not a finite number of float64")
     if len(set(found)) != len(found):
         raise ValueError("a class is there twice")
     return found

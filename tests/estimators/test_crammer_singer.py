@@ -381,7 +381,7 @@ def test_a_file_with_bounds_that_are_none_is_refused(bounds, tmp_path):
     model = CrammerSingerSVC(gamma=GAMMA).fit(X, y).model_
     wrong = replace(model, bounds=np.full(len(model.support), bounds))
     wrong.save(tmp_path / "m")
-    with pytest.raises(ModelError, match="its bounds"):
+    with pytest.raises(ModelError, match="is not a whole bigsvm model: bounds"):
         bigsvm.KernelExpansion.load(tmp_path / "m")
     with pytest.raises(ParameterError, match="one for each"):
         replace(model, bounds=np.ones(3))

@@ -1,3 +1,4 @@
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -6,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
+from bigsvm.errors import ModelError
 from bigsvm.interchange.onnx_model import to_onnx
 from bigsvm.interchange.sklearn_estimator import to_scikit_learn
 
@@ -70,3 +72,17 @@ def test_the_graph_predicts_the_same(estimator, labels, moons):
     assert ("label" in outputs) == hasattr(fitted, "decision_function")
     if "label" in outputs:
         np.testing.assert_array_equal(outputs["label"], fitted.predict(X))
+
+
+@pytest.mark.parametrize(("large", "fits"), [(2**70, True), (1e300, True), (2**70 + 1, False)])
+def test_labels_beyond_64_bits_are_float64_in_a_graph_or_refused(large, fits):
+    pytest.importorskip("onnx")
+    X = np.repeat(np.eye(2), 5, axis=0)
+    names = np.array([large, 5], object if isinstance(large, int) else None)
+    model = bigsvm.SVC().fit(da.from_array(X), np.repeat(names, 5)).model_
+    if fits:
+        assert large in {float(name) for name in model.classes}
+        to_onnx(model)
+    else:
+        with pytest.raises(ModelError, match=f"the label {large} fits neither int64 nor float64"):
+            to_onnx(model)
