@@ -210,7 +210,7 @@ def plan_training(
     gram = int(gram_share * left)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
     row_bytes += active_output_bytes * others
-    row_bytes += _packed_bytes(n_columns, bytes_per_row) if packed else 0
+    row_bytes += packed_bytes(n_columns, bytes_per_row) if packed else 0
     for_rows = left - gram - blocks
     size = widest = active = exact = 0
     if whole:
@@ -250,7 +250,7 @@ def plan_training(
     return TrainingPlan(size, widest, active, gram, blocks, projected, exact)
 
 
-def _packed_bytes(n_columns: int, bytes_per_row: float) -> float:
+def packed_bytes(n_columns: int, bytes_per_row: float) -> float:
     """Most bytes of a row among the columns of kernel tiles.
 
     A sparse row takes there as many values as its tile has distinct features: at most the entries

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bigsvm.budget import (
     GRAM_SHARE,
     GRAM_SHARE_OF_COLUMNS,
-    _packed_bytes,
+    packed_bytes,
     parse_bytes,
     plan_training,
     show_bytes,
@@ -175,4 +175,4 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     rows = sp.csr_array((values, indices, indptr), shape=(n, width))
     with KernelTiles(make_kernel("linear")) as tiles:
         packed = Columns(tiles, rows, sparse_partners=True).nbytes
-    assert packed <= n * (_packed_bytes(width, 8 * entries) + 16)
+    assert packed <= n * (packed_bytes(width, 8 * entries) + 16)

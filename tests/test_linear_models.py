@@ -9,7 +9,7 @@ from sklearn.svm import SVC as PeerSVC
 
 from bigsvm import SVC, SVR, CrammerSingerSVC, KernelExpansion
 from bigsvm.data.sources import as_row_source
-from bigsvm.models import expansion
+from bigsvm.models import packed
 from bigsvm.models.linear import weight_vectors
 from bigsvm.tiles import Columns
 
@@ -28,7 +28,7 @@ def n_columns_used(monkeypatch):
             super().__init__(*given, **named)
             found.append(self.n)
 
-    monkeypatch.setattr(expansion, "Columns", Noted)
+    monkeypatch.setattr(packed, "Columns", Noted)
     return found
 
 

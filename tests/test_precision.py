@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm import SVC
-from bigsvm.models import expansion
+from bigsvm.models import packed
 from bigsvm.models.precision import ENOUGH, rounding
 from bigsvm.tiles import Columns, KernelTiles
 
@@ -25,7 +25,7 @@ def dtypes_used(monkeypatch):
             found.append(np.dtype(tiles.dtype))
             super().__init__(tiles, *given, **named)
 
-    monkeypatch.setattr(expansion, "Columns", Noted)
+    monkeypatch.setattr(packed, "Columns", Noted)
     return found
 
 

@@ -24,10 +24,10 @@ from bigsvm.kernels import KernelCode
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.linear import weight_vectors
 from bigsvm.models.narrow import dense_centre, meet
-from bigsvm.models.precision import ENOUGH, rounding
+from bigsvm.models.packed import Packed
+from bigsvm.models.precision import ENOUGH
 from bigsvm.processors import count_threads
-from bigsvm.tiles import Columns, KernelTiles
-from bigsvm.training.sweep import parts, rows_at_once
+from bigsvm.tiles import KernelTiles
 
 if TYPE_CHECKING:
     import os
@@ -307,18 +307,20 @@ class KernelExpansion:
         with ExitStack() as stack:
             tiles = KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind)
             stack.enter_context(tiles)
-            columns = Columns(tiles, vectors, sparse_partners=source.is_sparse)
-            if single and rounding(tiles, columns, coefficients) > ENOUGH:
+            packed = Packed(tiles, vectors, coefficients, sparse_partners=source.is_sparse)
+            if single and packed.rounding() > ENOUGH:
                 tiles = stack.enter_context(tiles.exact())
-                columns = Columns(tiles, vectors, sparse_partners=source.is_sparse)
-            weights = tiles.prepared(columns, coefficients)
-            step = rows_at_once(columns, weights)
-            for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
+                packed = Packed(tiles, vectors, coefficients, sparse_partners=source.is_sparse)
+            report = on_progress or (lambda done: None)
+            for first, done, rows in packed.parts(source, block_bytes):
+
+                def look(share: float, first: int = first, done: int = done) -> None:
+                    report(first + int(share * (done - first)))
+
                 values = np.full((done - first, *np.shape(self.intercept)), self.intercept)
-                tiles.multiply(rows, columns, weights, values)
+                packed.add(rows, values, look=look)
                 use(slice(first, done), values)
-                if on_progress is not None:
-                    on_progress(done)
+                report(done)
 
     def _terms(self, given: Rows) -> tuple[Rows, Weights]:
         """Vectors and coefficients that functions are summed up of.

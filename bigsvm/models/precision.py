@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bigsvm.tiles import Columns, KernelTiles
     from bigsvm.tiles.functions import Weights
 
@@ -29,10 +31,17 @@ def rounding(tiles: KernelTiles, columns: Columns, coefficients: Weights) -> flo
         The support vectors, (p).
     coefficients : (p,) float64 or (p, n_functions) CSR
     """
-    if columns.n == 0:
+    return rounding_of(tiles.values.diagonal(columns), coefficients, tiles.dtype)
+
+
+def rounding_of(
+    diagonal: NDArray[np.float64], coefficients: Weights, dtype: np.dtype[Any]
+) -> float:
+    """Estimate as `rounding` does, given the kernel values of the vectors with themselves, (p,)."""
+    if len(diagonal) == 0:
         return 0.0
-    own = np.abs(tiles.values.diagonal(columns))
+    own = np.abs(diagonal)
     squared = coefficients**2 if isinstance(coefficients, np.ndarray) else coefficients.power(2)
     spread = float(np.sqrt((own @ squared).max(initial=0.0) * own.mean()))
-    half_a_unit: float = 0.5 * float(np.spacing(np.ones((), tiles.dtype)))
+    half_a_unit: float = 0.5 * float(np.spacing(np.ones((), dtype)))
     return half_a_unit * spread

@@ -202,4 +202,4 @@ def test_commands_with_many_columns_take_little_memory(tmp_path):
         [sys.executable, "-c", COMMANDS, tmp_path], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) < 500_000  # kB, most of it the interpreter's
+    assert int(done.stdout.split()[-1]) < 1_000_000  # kB; an array of all columns takes 2 GB

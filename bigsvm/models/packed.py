@@ -1,0 +1,111 @@
+"""Support vectors prepared for products with rows: all at once, or some after the other.
+
+Sparse vectors are laid out over the features that occur in a tile of them, which takes up to a
+hundred times their own size where they have few features in common.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.budget import packed_bytes
+from bigsvm.data.blocks import is_sparse
+from bigsvm.data.rows import RowsAt
+from bigsvm.models.precision import rounding_of
+from bigsvm.tiles import Columns
+from bigsvm.training.sweep import parts, rows_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.tiles import KernelTiles
+    from bigsvm.tiles.functions import Weights
+
+MOST_BYTES = 512 << 20
+"""Bytes of sparse vectors that are laid out together."""
+ROWS_BETWEEN = 1 << 17
+VALUES_BETWEEN = 1 << 23
+"""Most rows, and values of functions, for which vectors are laid out again."""
+FEWEST_ROWS = 1 << 14
+"""Laying vectors out again for fewer rows would cost more than the products."""
+
+
+class Packed:
+    """Vectors and coefficients of a decision function.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+    vectors : (p, d)
+    coefficients : (p,) float64 or (p, n_functions) CSR
+    sparse_partners : bool
+        Whether the rows they are multiplied with are sparse.
+    """
+
+    def __init__(
+        self, tiles: KernelTiles, vectors: Rows, coefficients: Weights, *, sparse_partners: bool
+    ) -> None:
+        self._tiles, self._coefficients = tiles, coefficients
+        self._vectors, self._sparse_partners = vectors, sparse_partners
+        n_functions = 1 if coefficients.ndim == 1 else coefficients.shape[1]
+        self._rows_between = min(ROWS_BETWEEN, VALUES_BETWEEN // max(n_functions, 1))
+        n, groups = vectors.shape[0], 1
+        if sparse_partners and is_sparse(vectors) and self._rows_between >= FEWEST_ROWS:
+            entries = vectors.nnz / max(n, 1)
+            each = packed_bytes(vectors.shape[1], 8 * entries) * tiles.dtype.itemsize / 4
+            groups = max(1, int(-(-n * each // MOST_BYTES)))
+        edges = np.linspace(0, n, groups + 1).astype(np.int64)
+        self._spans = [slice(a, b) for a, b in itertools.pairwise(edges)]
+        self._only: tuple[Columns, Any] | None = None
+        if groups == 1:
+            columns = self._columns(self._spans[0])
+            self._only = columns, tiles.prepared(columns, coefficients)
+
+    def _columns(self, span: slice) -> Columns:
+        rows = RowsAt(self._vectors, np.arange(span.start, span.stop))
+        return Columns(self._tiles, rows, sparse_partners=self._sparse_partners)
+
+    def rounding(self) -> float:
+        """Estimate how far decision values are off; see `bigsvm.models.precision.rounding`."""
+        values = self._tiles.values
+        if self._only is not None:
+            own = [values.diagonal(self._only[0])]
+        else:
+            own = [values.diagonal(self._columns(span)) for span in self._spans]
+        return rounding_of(np.concatenate(own), self._coefficients, self._tiles.dtype)
+
+    def parts(self, source: RowSource, block_bytes: int) -> Iterator[tuple[int, int, RowsAt]]:
+        """Yield all rows of a source, in parts that `add` is to be given: first, last, rows."""
+        step = self._rows_between if self._only is None else rows_at_once(*self._only)
+        for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
+            yield first, done, rows
+
+    def add(self, rows: RowsAt, out: NDArray[np.float64], *, look: Callable[[float], None]) -> None:
+        """``out += K(rows, vectors) @ coefficients``.
+
+        Parameters
+        ----------
+        rows : (m, d)
+        out : (m,) or (m, n_functions) float64
+        look : callable
+            Told now and then which share is done; may raise.
+        """
+        if self._only is not None:
+            self._tiles.multiply(rows, *self._only, out)
+            return
+        m, base = len(rows.places), rows.rows
+        for group, span in enumerate(self._spans):
+            columns = self._columns(span)
+            weights = self._tiles.prepared(columns, self._coefficients[span])
+            step = rows_at_once(columns, weights)
+            for low in range(0, m, step):
+                part = slice(low, min(low + step, m))
+                some = RowsAt(base, rows.places[part])
+                self._tiles.multiply(some, columns, weights, out[part])
+                look((group + part.stop / m) / len(self._spans))
