@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from command_line import error_of, two_clouds
 from sklearn.datasets import make_blobs
 
 import bigsvm
+from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.interchange import to_onnx, to_scikit_learn, write_libsvm_model
@@ -96,12 +98,35 @@ def models(tmp_path_factory):
         fitted.model_.save(folder / name)
         rows = X @ X.T if name == "kernel matrix" else X
         found[name] = (*read(folder / name), rows[:5])
+    wide(made["sparse"].model_).save(folder / "wide")
+    found["wide"] = (
+        *read(folder / "wide"),
+        sp.csr_array((X[:5].ravel(), place_of(X[:5])), (5, WIDE)),
+    )
     return found
+
+
+WIDE = 1 << 25
+
+
+def place_of(rows):
+    return np.repeat(np.arange(len(rows)), rows.shape[1]), np.tile(np.arange(6), len(rows))
+
+
+def wide(model):
+    """The same of very many columns, with a scaler that lists those it scales."""
+    vectors = model.support_vectors
+    vectors = sp.csr_array(
+        (vectors.data, vectors.indices, vectors.indptr), (len(model.support), WIDE)
+    )
+    scaler = Scaler("maxabs", np.zeros(6), np.full(6, 0.5), np.arange(6), WIDE)
+    return replace(model, support_vectors=vectors, centre=None, scaler=scaler)
 
 
 KINDS = (
     "dense", "sparse", "scaled", "sigmoid", "isotonic", "ovo", "ovr", "crammer-singer",
     "regression", "one-class", "names", "poly", "kernel matrix",
+    "wide",
 )  # fmt: skip
 
 

@@ -26,6 +26,8 @@ KINDS = {
     "eps-svr": "SVR",
     "nu-svr": "NuSVR",
 }
+MOST_SCALED_COLUMNS = 1 << 24
+"""With them StandardScaler takes half a gigabyte, which a small file must not ask for."""
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 
 
@@ -152,7 +154,18 @@ def _with_zeros(coefficients: NDArray[np.float64]) -> sp.csr_matrix:
 
 
 def _behind(scaler: Scaler, estimator: Any) -> Any:  # noqa: ANN401
-    """Make a pipeline that scales rows first; sparse ones, if it moves no column."""
+    """Make a pipeline that scales rows first; sparse ones, if it moves no column.
+
+    Raises
+    ------
+    ModelError
+        There are too many columns.
+    """
+    if scaler.n_columns > MOST_SCALED_COLUMNS:
+        raise ModelError(
+            f"scikit-learn's StandardScaler has several numbers for each column, and there are "
+            f"{scaler.n_columns}; write_libsvm_model lists those that are scaled"
+        )
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
