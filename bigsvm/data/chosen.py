@@ -29,14 +29,18 @@ class ChosenRows(RowSource):
         With `row_alignment` 1; or with any, where `chosen` ascends.
     chosen : (n_rows,) integers
         Distinct rows, in the order they get here.
+    in_random_order : bool
+        Whether that order is random, whatever the order of the source is.
     """
 
-    def __init__(self, source: RowSource, chosen: Indices) -> None:
+    def __init__(
+        self, source: RowSource, chosen: Indices, *, in_random_order: bool = False
+    ) -> None:
         self._source, self._chosen = source, chosen
         self.n_rows, self.n_columns = len(chosen), source.n_columns
         self.dtype = source.dtype
         self.is_sparse = source.is_sparse
-        self.is_shuffled = source.is_shuffled
+        self.is_shuffled = source.is_shuffled or in_random_order
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = source.row_alignment
         self.first_index = source.first_index

@@ -35,7 +35,7 @@ class HeldRows(RowSource):
         self.n_rows, self.n_columns = source.n_rows, source.n_columns
         self.dtype = source.dtype
         self.is_sparse = source.is_sparse
-        self.is_shuffled = True
+        self.is_shuffled = source.is_shuffled
         self.bytes_per_row = source.bytes_per_row
         self.row_alignment = 1
         self.first_index = source.first_index

@@ -51,8 +51,7 @@ class NumberedRows(RowSource):
         self.dtype = source.dtype
         self.is_sparse = False
         self.row_alignment = max(2, source.row_alignment)
-        # Rows in memory stay in their order, which nobody has shuffled.
-        self.is_shuffled = source.is_shuffled and source.row_alignment > 1
+        self.is_shuffled = source.is_shuffled
         self.bytes_per_row = source.bytes_per_row + self.dtype.itemsize
         self.first_index = 0
 

@@ -60,8 +60,7 @@ class RowSource(ABC):
     is_sparse : bool
         Whether `read` and `take` give `scipy.sparse.csr_array` instead of arrays.
     is_shuffled : bool
-        Whether a contiguous run of rows is a random sample (conversion shuffled them, or rows are
-        cheap to take one by one so that nobody needs to know).
+        Whether the order of the rows is random, so that a contiguous run is a random sample.
     bytes_per_row : float
         Mean bytes one row takes in memory as `read` gives it.
     row_alignment : int

@@ -81,7 +81,7 @@ class ArrayRows(RowSource):
         check_shape(self.n_rows, self.n_columns)
         self.dtype = self._rows.dtype
         self.is_sparse = is_sparse(self._rows)
-        self.is_shuffled = True
+        self.is_shuffled = False
         self.row_alignment = 1
         item = self.dtype.itemsize
         self.bytes_per_row = float(

@@ -112,7 +112,8 @@ def train_crammer_singer(
     order = _order(source, problem, parameters)
     trained, dealt = source, problem
     if order is not None:
-        trained, dealt = ChosenRows(source, order), problem.take(order)
+        trained = ChosenRows(source, order, in_random_order=True)
+        dealt = problem.take(order)
         begin = None if begin is None else begin[order]
     dual = SimplexDual(
         dealt, RowSolver.from_name(parameters.subproblem), Cooling.from_name(parameters.cooling)

@@ -148,7 +148,7 @@ def make_variables(
     if len(groups) < len(weighted):
         ones = np.ones(len(groups.rows)) if weights is None else weights[groups.rows]
         merged = merged.weighted(np.add.reduceat(ones, groups.starts[:-1]))
-    return Variables(ChosenRows(source, first), merged, groups)
+    return Variables(ChosenRows(source, first, in_random_order=True), merged, groups)
 
 
 def _ordered(groups: Groups, order: NDArray[np.int64]) -> Groups:

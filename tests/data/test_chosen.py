@@ -54,11 +54,12 @@ def test_statistics_are_those_of_all_rows():
     assert source.total_variance() == pytest.approx(matrix.var(dtype=float))
 
 
-def test_rows_of_a_source_in_order_are_no_random_sample():
-    source = ArrayRows(make_matrix())
-    assert ChosenRows(source, np.array([5, 3])).is_shuffled
-    source.is_shuffled = False
-    assert not ChosenRows(source, np.array([5, 3])).is_shuffled
+def test_rows_are_in_random_order_where_their_source_or_their_choice_is():
+    source, chosen = ArrayRows(make_matrix()), np.array([5, 3])
+    assert not ChosenRows(source, chosen).is_shuffled
+    assert ChosenRows(source, chosen, in_random_order=True).is_shuffled
+    source.is_shuffled = True
+    assert ChosenRows(source, chosen).is_shuffled
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])

@@ -37,7 +37,9 @@ class TestDenseArray(RowSourceContract):
     def test_costs_no_reading(self, source):
         source.read(0, 100)
         assert source.bytes_read == 0
-        assert source.is_shuffled
+
+    def test_the_order_of_its_rows_is_not_known_to_be_random(self, source):
+        assert not source.is_shuffled
 
 
 class TestSparseArray(RowSourceContract):

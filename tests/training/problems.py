@@ -50,7 +50,11 @@ def multiclass(
 
 def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="auto", **options):
     """A run with a small working set, so that it takes several sweeps."""
-    source = X if hasattr(X, "blocks") else as_row_source(X)
+    if hasattr(X, "blocks"):
+        source = X
+    else:
+        source = as_row_source(X)
+        source.is_shuffled = True  # as the problems above are
     kernel = options.pop("kernel", None) or RBF(gamma=gamma)
     centre = None if source.is_sparse else source.column_means()
     tiles = KernelTiles(

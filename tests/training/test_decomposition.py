@@ -442,7 +442,6 @@ def test_unshuffled_sources_are_sampled_row_by_row(problem):
     X, y = problem
     order = np.argsort(y, kind="stable")
     source = as_row_source(X[order])
-    source.is_shuffled = False
     assert decomposition(source, y[order]).run().certificate.converged
 
 

@@ -229,6 +229,7 @@ def one_row(digits: Digits, choice: str, options: argparse.Namespace) -> Run:
 def package(digits: Digits, version: Version, options: argparse.Namespace) -> Run:
     """Train by the package."""
     source = as_row_source(sp.csr_matrix(digits.x) if version.sparse else digits.x)
+    source.is_shuffled = True  # the digits are in random order
     dual = digits.dual(version)
     plan = plan_training(
         parse_bytes(options.memory),
