@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
 
 CHECKED_ROWS = 256
-"""Rows, of the first block, of which the symmetry is checked."""
+"""Random rows, of whose values with one another the symmetry is checked."""
 SYMMETRY = 1e-3
 """Of the largest value: how far K_ij and K_ji may be apart; half precision's rounding and more."""
 NUMBERS_AT_ONCE = 32 << 20
@@ -124,7 +124,7 @@ def training_matrix(source: RowSource) -> RowSource:
             f"X has shape ({source.n_rows}, {source.n_columns}); a precomputed kernel needs the "
             "kernel values of all training rows with one another, a square matrix"
         )
-    rows: Any = numbered.read(0, min(CHECKED_ROWS, numbered.n_rows))
+    rows: Any = numbered.take(numbered.sample_indices(CHECKED_ROWS, seed=0))
     numbers = row_numbers(rows, np.arange(len(rows)))
     among: NDArray[np.float64] = rows[:, numbers].astype(np.float64)
     apart = np.abs(among - among.T)

@@ -150,6 +150,16 @@ def test_what_is_no_kernel_matrix_is_refused(matrices, change, words):
         bigsvm.SVC(kernel="precomputed").fit(given, y[: given.shape[0]])
 
 
+@pytest.mark.fault("samples")
+@pytest.mark.parametrize("form", [np.asarray, lambda K: da.from_array(K, chunks=(100, -1))])
+def test_a_matrix_that_is_symmetric_in_its_first_rows_only_is_refused(matrices, form):
+    K, y, _, _ = matrices
+    given = K.copy()
+    given[300:, 300:] = np.roll(K[300:, 300:], 1, axis=0)
+    with pytest.raises(DataError, match="symmetric"):
+        bigsvm.SVC(kernel="precomputed").fit(form(given), y)
+
+
 def test_other_columns_are_refused_at_prediction(matrices):
     K, y, others, _ = matrices
     fitted = bigsvm.SVC(kernel="precomputed").fit(K, y)
