@@ -52,10 +52,6 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 
-FINAL = (StopReason.STALLED, StopReason.CORE_FULL)
-"""Reasons for which the same run again would stop at once."""
-
-
 def command(
     context: typer.Context,
     store: Annotated[
@@ -345,7 +341,8 @@ def _train(
             display.line(f"the model is not certified: {reason.sentence}")
         elif not trained.certificate["converged"]:
             hint = ""
-            if checkpoint is not None and reason not in FINAL:
+            # The same run again would stall again.
+            if checkpoint is not None and reason is not StopReason.STALLED:
                 hint = f": {resume_command(checkpoint, reason, source=run.source)}"
             display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))
         if parameters.calibration is not None and trained.calibration is None:

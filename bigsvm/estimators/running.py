@@ -27,6 +27,7 @@ from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.frank_wolfe import ENDS, SampledSearch
+from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.training.working_rows import WorkingRows
 
@@ -136,7 +137,9 @@ class Trainer:
                 certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
             )  # fmt: skip
             reason = search.run()
-            if not (parameters.certify and reason in ENDS):
+            # Points that are far away fill a core set first: by themselves they are no model.
+            goes_on = reason is StopReason.CORE_FULL or (parameters.certify and reason in ENDS)
+            if not goes_on:
                 return search.result(reason)
             start, watch = search.alpha(), search.watch
             del search  # its core set takes the memory that kernel rows will have

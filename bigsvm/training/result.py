@@ -35,8 +35,8 @@ class StopReason(StrEnum):
             "float32 kernel values; scale the columns or ask for a larger tol",
             StopReason.SAMPLED: "random samples had no point outside the ball; as no sweep over "
             "all rows was asked for, nothing is certified",
-            StopReason.CORE_FULL: "the core set has as many points as memory holds; give more "
-            "memory, or certify, which works on parts of it",
+            StopReason.CORE_FULL: "the core set had as many points as memory holds, and training "
+            "ended there; train it again, which goes on with sweeps now",
         }[self]
 
 

@@ -213,18 +213,38 @@ def test_out_of_steps_it_warns_with_what_was_asked_for(moons):
     assert model.n_iter_ == 5
 
 
-def test_a_full_core_set_goes_on_where_it_is_certified_and_warns_where_not():
+@pytest.mark.fault("half-models")
+@pytest.mark.parametrize("certify", [True, False])
+def test_a_full_core_set_is_no_model(certify):
     X, y = make_moons(1200, noise=0.4, random_state=0)
     options = {"gamma": 1.0, "memory": "2MB", "ball_tol": 1e-7, "n_jobs": 1}
-    with pytest.warns(ConvergenceWarning, match="core set has as many points as memory holds"):
-        model = bigsvm.L2SVC(certify=False, **options).fit(X, y)
-    assert model.stop_reason_ == "core_full"
-    full = len(model.support_)
-    certified = bigsvm.L2SVC(**options).fit(X, y)
-    assert certified.converged_
-    assert len(certified.support_) > full
+    model = bigsvm.L2SVC(certify=certify, **options).fit(X, y)
+    assert model.converged_
     plenty = bigsvm.L2SVC(gamma=1.0, ball_tol=1e-9).fit(X, y)
-    assert certified.objective_ == pytest.approx(plenty.objective_, rel=1e-6)
+    assert model.objective_ == pytest.approx(plenty.objective_, rel=1e-6)
+
+
+@pytest.mark.fault("half-models")
+def test_of_noisy_labels_a_sampled_ball_in_little_memory_is_as_good_as_a_certified_one():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 8)).astype(np.float32)
+    y = np.sign(X[:, 0] * X[:, 1] + X[:, 2])
+    y[rng.random(5000) < 0.2] *= -1
+    score = {}
+    for certify in (False, True):
+        model = bigsvm.L2SVC(gamma=0.1, C=2, certify=certify, memory="4MB", n_jobs=1)
+        score[certify] = model.fit(X[:2000], y[:2000]).score(X[2000:], y[2000:])
+    assert score[False] == pytest.approx(score[True], abs=0.005)
+
+
+@pytest.mark.fault("half-models")
+def test_a_full_core_set_of_one_class_is_no_model():
+    X, _ = make_moons(1200, noise=0.4, random_state=0)
+    options = {"C": 0.5, "gamma": 1.0, "n_jobs": 1, "certify": False}
+    model = bigsvm.L2OneClassSVM(memory="2MB", **options).fit(X)
+    plenty = bigsvm.L2OneClassSVM(**options | {"certify": True}).fit(X)
+    assert model.stop_reason_ == "converged"
+    assert model.objective_ == pytest.approx(plenty.objective_, rel=1e-5)
 
 
 # -- parameters -----------------------------------------------------------------------------------

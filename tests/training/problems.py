@@ -12,6 +12,7 @@ from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.frank_wolfe import ENDS, SampledSearch
+from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
 
@@ -152,7 +153,7 @@ class Ball:
         if checkpoint is None or SampledSearch.is_next(checkpoint, self.dual, self.source.n_rows):
             search = self.search(tiles=tiles, certify=certify, **given)
             reason = search.run()
-            if not certify or reason not in ENDS:
+            if reason is not StopReason.CORE_FULL and not (certify and reason in ENDS):
                 return search.result(reason)
             begin = {"start": search.alpha(), "watch": search.watch}
         return Decomposition(
