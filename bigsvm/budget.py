@@ -130,6 +130,8 @@ class TrainingPlan:
         Bytes of every part, by name.
     exact_rows : int
         Most rows that are packed in float64 together where there are no active rows.
+    active_row_bytes : float
+        Bytes that one of the active rows takes.
     """
 
     working_set: int
@@ -139,6 +141,7 @@ class TrainingPlan:
     block_bytes: int
     projected: dict[str, int]
     exact_rows: int
+    active_row_bytes: float = 0.0
 
     def holds_few_rows(self, share: float) -> bool:
         """Whether less than this share of the working set's kernel rows fit in memory."""
@@ -247,7 +250,7 @@ def plan_training(
             f"memory is {show_bytes(memory)}, too little for {n_rows} rows of {n_columns} columns"
             f"{classes} ({parts}); give at least about {show_bytes(1.001 * needed)}"
         )
-    return TrainingPlan(size, widest, active, gram, blocks, projected, exact)
+    return TrainingPlan(size, widest, active, gram, blocks, projected, exact, row_bytes)
 
 
 def packed_bytes(n_columns: int, bytes_per_row: float) -> float:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import Rows
 
+SIZED_BLOCKS = 4
+"""Sparse blocks that tell how many bytes a row has: reading all would cost a pass."""
+
 
 class Digest:
     """Hash of rows in order, whatever the blocks they come in."""
@@ -65,7 +68,7 @@ class BlockedRows(RowSource):
     is_sparse : bool
         Whether blocks are CSR.
     bytes_per_row : float or None
-        Mean bytes of a row; None for sparse rows estimates it from the first block that has any.
+        Mean bytes of a row; None for sparse rows estimates it from some random blocks.
     """
 
     def __init__(
@@ -91,9 +94,7 @@ class BlockedRows(RowSource):
         if not is_sparse:
             bytes_per_row = float(n_columns * dtype.itemsize)
         elif bytes_per_row is None:
-            first = self._block(int(np.flatnonzero(np.diff(edges))[0]))
-            entries = first.nnz / first.shape[0]
-            bytes_per_row = entries * (dtype.itemsize + first.indices.itemsize) + 8
+            bytes_per_row = self._estimated_row_bytes()
         self.bytes_per_row = bytes_per_row
 
     @abstractmethod
@@ -177,6 +178,16 @@ class BlockedRows(RowSource):
         self._last = (i, block)
         return block
 
+    def _estimated_row_bytes(self) -> float:
+        """Mean bytes of a sparse row in some random blocks; sorted ones differ from one another."""
+        filled = np.flatnonzero(np.diff(self._edges))
+        chosen = np.random.default_rng(0).permutation(filled)[:SIZED_BLOCKS]
+        blocks = (self._block(i) for i in np.sort(chosen).tolist())
+        sizes = [(block.nnz, block.shape[0], block.indices.itemsize) for block in blocks]
+        n_entries, n_rows, index_bytes = np.sum(sizes, axis=0)
+        item = self.dtype.itemsize + index_bytes / len(sizes)
+        return float(n_entries / n_rows * item + 8)
+
     def _survey(self) -> tuple[Statistics, str]:
         if self._survey_result is None:
             digest = Digest()
@@ -202,7 +213,7 @@ class DaskRows(BlockedRows):
     Attributes
     ----------
     bytes_per_row : float
-        For sparse blocks an estimate from the first one.
+        For sparse blocks an estimate from some random ones.
 
     Raises
     ------

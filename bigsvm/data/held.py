@@ -74,6 +74,12 @@ class HeldRows(RowSource):
         """Rows at `indices`, where they are."""
         return self._rows.lend(indices, look=look)
 
+    def sample_indices(
+        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Choose random rows: those that would be chosen if the rows were not held."""
+        return self._source.sample_indices(count, seed=seed, candidates=candidates)
+
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column."""
         return self._source.column_means()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import dask.array as da
     import scipy.sparse as sp
@@ -170,6 +170,81 @@ class RowSource(ABC):
         start, stop : int
             First row, and one past the last.
         """
+        return self.read_ahead(self._spans(max_bytes, start, stop))
+
+    def blocks_with(
+        self, indices: NDArray[np.int64], max_bytes: int
+    ) -> Iterator[tuple[RowBlock, NDArray[np.int64]]]:
+        """Yield the blocks that hold any of some rows, each with those of the rows that it holds.
+
+        Parameters
+        ----------
+        indices : (m,) int64
+            Ascending, repeats allowed.
+        max_bytes : int
+            As for `blocks`.
+        """
+        spans = self._spans(max_bytes, 0, None)
+        edges = np.array([0, *(stop for _, stop in spans)])
+        places = np.searchsorted(indices, edges)
+        held = np.flatnonzero(np.diff(places)).tolist()
+        following = iter(held)
+        for block in self.read_ahead(spans[k] for k in held):
+            k = next(following)
+            yield block, indices[places[k] : places[k + 1]]
+            del block
+
+    def read_ahead(self, spans: Iterable[tuple[int, int]]) -> Iterator[RowBlock]:
+        """Yield the rows of each span (first, and one past the last), the next one read ahead."""
+        left = iter(spans)
+        span = next(left, None)
+        if span is None:
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
+            ahead = reader.submit(self.read, *span)
+            try:
+                while span is not None:
+                    values, first = ahead.result(), span[0]
+                    span = next(left, None)
+                    if span is not None:
+                        ahead = reader.submit(self.read, *span)
+                    yield RowBlock(first, values)
+                    del values
+            finally:
+                ahead.cancel()
+
+    def sample_indices(
+        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Choose random rows that cost little to read; another seed chooses others.
+
+        Each row is as likely to be among them as any other. Where the order of the rows is random
+        and reading costs something, they are a run of rows, else they may be anywhere.
+
+        Parameters
+        ----------
+        count : int
+            How many, at most.
+        seed : int
+        candidates : (m,) int64, optional
+            The rows to choose among, ascending.
+
+        Returns
+        -------
+        (min(count, m),) int64, ascending
+        """
+        m = self.n_rows if candidates is None else len(candidates)
+        rng = np.random.default_rng(seed)
+        if count >= m:
+            places = np.arange(m)
+        elif self.is_shuffled and self.row_alignment > 1:
+            places = np.sort((rng.integers(m) + np.arange(count)) % m)
+        else:
+            places = np.sort(rng.choice(m, count, replace=False))
+        return places if candidates is None else candidates[places]
+
+    def _spans(self, max_bytes: int, start: int, stop: int | None) -> list[tuple[int, int]]:
+        """First row, and one past the last, of each block of ``start … stop - 1``."""
         stop = self.n_rows if stop is None else stop
         rows = self.rows_per_block(max_bytes)
         edges = [start, *range((start // rows + 1) * rows, stop, rows), stop]
@@ -181,18 +256,7 @@ class RowSource(ABC):
                 end = self._end_of_block(first, b, max_bytes)
                 spans.append((first, end))
                 first = end
-        with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
-            ahead = [reader.submit(self.read, *spans[0])] if spans else []
-            try:
-                for i, (first, _) in enumerate(spans):
-                    values = ahead.pop().result()
-                    if i + 1 < len(spans):
-                        ahead.append(reader.submit(self.read, *spans[i + 1]))
-                    yield RowBlock(first, values)
-                    del values
-            finally:
-                for future in ahead:
-                    future.cancel()
+        return spans
 
     def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
         """Where the block at `start` must end, at `stop` or before, to have about its bytes."""

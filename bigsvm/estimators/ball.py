@@ -38,14 +38,14 @@ def ball_dual(
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
     def lacking() -> NDArray[np.float64]:
-        size = LARGEST_RANK + TRIED
-        rows, places = rows_at(_sample(source, None, parameters.seed, size=size)[0])
+        chosen = source.sample_indices(LARGEST_RANK + TRIED, seed=parameters.seed)
+        rows, places = rows_at(_rows(source, chosen))
         mixed = np.random.default_rng(parameters.seed).permutation(places)
         return lack(tiles, RowsAt(rows, mixed), min(LARGEST_RANK, len(places) // 2))
 
     diagonal = 1.0 + tiles.offset
     if not tiles.kernel.is_shift_invariant:
-        rows, _ = _sample(source, None, parameters.seed)
+        rows = _rows(source, source.sample_indices(SAMPLE, seed=parameters.seed))
         columns = Columns(tiles, rows, sparse_partners=source.is_sparse)
         diagonal = float(tiles.values.diagonal(columns).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
@@ -61,7 +61,7 @@ def mean_distance(
     Parameters
     ----------
     source : RowSource
-        (n, d); the sample is all rows where they are no more than 4096.
+        (n, d); the sample is all rows with a weight where they are no more than 4096.
     sample_weight : (n,) float64 or None
         A row counts by its weight.
     seed : int
@@ -71,7 +71,10 @@ def mean_distance(
     float
         ``2 Σ variances of the columns``, 0 where all rows are equal.
     """
-    rows, weights = _sample(source, sample_weight, seed)
+    weighted = None if sample_weight is None else np.flatnonzero(sample_weight)
+    chosen = source.sample_indices(SAMPLE, seed=seed, candidates=weighted)
+    rows = _rows(source, chosen)
+    weights = np.ones(len(chosen)) if sample_weight is None else sample_weight[chosen]
     share = weights / max(weights.sum(), np.finfo(np.float64).tiny)
     values = rows.astype(np.float64)
     if not isinstance(values, np.ndarray):
@@ -83,18 +86,7 @@ def mean_distance(
     return 2.0 * float(share @ np.square(values - share @ values).sum(axis=1))
 
 
-def _sample(
-    source: RowSource,
-    sample_weight: NDArray[np.float64] | None,
-    seed: int,
-    *,
-    size: int = SAMPLE,
-) -> tuple[Rows, NDArray[np.float64]]:
-    """Take random rows, those of a shuffled store from its beginning, and their weights."""
-    n = source.n_rows
-    indices = np.arange(min(n, size))
-    if n > size and not (source.is_shuffled and source.row_alignment > 1):
-        indices = np.sort(np.random.default_rng(seed).choice(n, size, replace=False))
-    rows = source.read(0, len(indices)) if indices[-1] + 1 == len(indices) else source.take(indices)
-    weights = np.ones(len(indices)) if sample_weight is None else sample_weight[indices]
-    return rows, weights
+def _rows(source: RowSource, indices: NDArray[np.int64]) -> Rows:
+    """Rows at ascending, distinct indices, at least one; a run of them is read as such."""
+    first, stop = int(indices[0]), int(indices[-1]) + 1
+    return source.read(first, stop) if stop - first == len(indices) else source.take(indices)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigsvm.core.smo import row_width
-from bigsvm.data.random_rows import RandomRows
+from bigsvm.data.blocks import stack_rows
+from bigsvm.data.random_rows import random_rows, room_for
 from bigsvm.duals.ball import Solver
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import Rows, RowsAt, RowSource
+    from bigsvm.data.random_rows import RandomRows
+    from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
@@ -68,6 +69,9 @@ FEW_POINTS = 2048
 """Of which a core set is always worth while."""
 MOST_ROWS = 1 << 14
 """Rows of one product with the core set."""
+SHARE_OF_DRAWN = 0.5
+"""Share of the active rows' memory for rows that are drawn in a pass, at least: more passes take
+longer, and a core set with less room is full earlier."""
 MOST_STEPS = 10**6
 """Of an exact solution, which pair steps may not reach in float32."""
 RECOMPUTED_EVERY = 2.0
@@ -86,8 +90,8 @@ class Farthest(NamedTuple):
         ``(K̃a)_i``, of which the least are the farthest.
     of_core : (n_samples,) float64
         The least of those rows of a sample that are in the core set already.
-    looked_at : list
-        All rows that were looked at, with their indices, where they are few enough to be held.
+    found : list
+        Indices and rows among which are all that `indices` names.
     share_outside : float
         Of the rows that were looked at.
     """
@@ -95,22 +99,17 @@ class Farthest(NamedTuple):
     indices: NDArray[np.int64]
     products: NDArray[np.float64]
     of_core: NDArray[np.float64]
-    looked_at: list[tuple[NDArray[np.int64], RowsAt]]
+    found: list[tuple[NDArray[np.int64], Rows]]
     share_outside: float
 
-    def rows(self, indices: NDArray[np.int64]) -> Rows | None:
-        """Rows at ascending `indices`; None where they are not held."""
-        if not self.looked_at:
-            return None
-        found, parts = [], []
-        for names, values in self.looked_at:
-            places = np.flatnonzero(np.isin(names, indices))
-            found.append(names[places])
-            parts.append(values.rows[values.places[places]])
-        names = np.concatenate(found)
-        _, first = np.unique(names, return_index=True)
-        joined = sp.vstack(parts, "csr") if sp.issparse(parts[0]) else np.concatenate(parts)
-        return sp.csr_array(joined)[first] if sp.issparse(joined) else joined[first]
+    def rows(self, indices: NDArray[np.int64], like: RowSource) -> Rows:
+        """Rows at ascending `indices`, as a source has them."""
+        names = np.concatenate([names for names, _ in self.found])
+        parts = [rows for _, rows in self.found]
+        joined = stack_rows(parts, like.n_columns, like.dtype, sparse=like.is_sparse)
+        order = np.argsort(names, kind="stable")
+        chosen: Rows = joined[order[np.searchsorted(names, indices, sorter=order)]]
+        return chosen
 
 
 class SampledSearch:
@@ -119,7 +118,7 @@ class SampledSearch:
     Parameters
     ----------
     source : RowSource
-        A store is read from its beginning on, in blocks, as its rows are in random order.
+        See `bigsvm.data.random_rows` for how rows are drawn from it.
     dual : BallDual
     tiles : KernelTiles
         float32, with the offset of the dual's formulation.
@@ -158,7 +157,10 @@ class SampledSearch:
         self._sample = sample_size(sampling, source.n_rows)
         self._seed, self._certify = seed, certify
         self._enough = EMPTY if certify else EMPTY_ALONE
-        capacity = largest_core(plan)
+        capacity, self._room = largest_core(plan), 0
+        in_order = self._sample >= source.n_rows
+        if source.row_alignment > 1 and not (source.is_shuffled or in_order):
+            capacity, self._room = share_with_drawn(capacity, plan, source)
         if certify:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
@@ -190,14 +192,16 @@ class SampledSearch:
         self._listener(
             events.Planned(source.n_rows, source.n_features, self.core.capacity, plan.projected, 0)
         )
-        rows = RandomRows(
+        rows = random_rows(
             source,
             plan.block_bytes,
             self._seed,
             self.count.rows_drawn,
-            in_order=self._sample >= source.n_rows,
+            sample=self._sample,
+            room=self._room,
             # Equal rows are one with the weight of all: a tenth of w8a, unseen, would be wrong.
             weights=self._dual.formulation.sample_weight,
+            look=self.watch.look,
         )
         try:
             if not len(self.core):
@@ -259,8 +263,8 @@ class SampledSearch:
         chosen = rng.integers(0, n, min(FIRST_POINTS, n))
         chosen = chosen[formulation.has_variable(chosen)]
         for rows in weighted:
-            if not rows[chosen].any():
-                chosen = np.append(chosen, np.flatnonzero(rows)[:1])
+            if not rows[chosen].any() and rows.any():
+                chosen = np.append(chosen, rng.choice(np.flatnonzero(rows)))
         chosen = np.unique(chosen)
         self.core.add(chosen, self._source.take(chosen, look=self.watch.look))
         self.core.weights[:] = 1.0 / len(chosen)
@@ -295,12 +299,9 @@ class SampledSearch:
         room = self.core.capacity - len(self.core)
         fresh = joined[:room]
         if len(fresh):
-            values = found.rows(fresh)
-            if values is None:
-                values = self._source.take(fresh, look=self.watch.look)
-            self.core.add(fresh, values)
+            self.core.add(fresh, found.rows(fresh, self._source))
             self._step(len(fresh) + int(np.count_nonzero(unsolved)), goal)
-        # Not before: a round that is given up while its points are fetched is gone through again.
+        # Not before: a round that is given up is gone through again.
         self.count.rows_drawn += n_rows
         self._tell()
         if len(joined) > room:
@@ -331,10 +332,8 @@ class SampledSearch:
         shape = (n_samples, take)
         best, least = np.full(shape, -1), np.full(shape, np.inf)
         of_core = np.full(n_samples, np.inf)
-        done, n_outside, held = 0, 0, []
+        done, n_outside, kept = 0, 0, []
         for indices, values in rows.draw(n_samples * size):
-            if n_samples * size <= MOST_ROWS:
-                held.append((indices, values))
             products = formulation.signs(indices) * self.core.outputs(values)
             products[~formulation.has_variable(indices)] = np.inf
             sample = (done + np.arange(len(indices))) // size
@@ -349,7 +348,10 @@ class SampledSearch:
                 order = np.argsort(among, kind="stable")[:take]
                 best[k], least[k] = names[order], among[order]
             done += len(indices)
-        return Farthest(best, least, of_core, held, n_outside / (n_samples * size))
+            far = np.isin(indices, best[sample[0] : sample[-1] + 1])
+            kept.append((indices[far], values.rows[values.places[far]]))
+            del values  # what was read makes room for what is read next
+        return Farthest(best, least, of_core, kept, n_outside / (n_samples * size))
 
     def _tell(self) -> None:
         squared = self._dual.squared_radius(self.core.energy)
@@ -370,6 +372,13 @@ def largest_core(plan: TrainingPlan) -> int:
     while size > 1 and 4 * size * row_width(size) > plan.gram_bytes:
         size -= 1
     return min(size, plan.active_rows)
+
+
+def share_with_drawn(capacity: int, plan: TrainingPlan, source: RowSource) -> tuple[int, int]:
+    """Most points of a core set beside which drawn rows are held, and how many of these are."""
+    capacity = min(capacity, max(1, int((1 - SHARE_OF_DRAWN) * plan.active_rows)))
+    left = plan.active_rows - capacity
+    return capacity, max(left, room_for(source, left * plan.active_row_bytes))
 
 
 def sample_size(sampling: float | str, n_rows: int) -> int:

@@ -9,8 +9,8 @@ import kdd_like
 import numpy as np
 import pytest
 
+from bigsvm.data.random_rows import RandomRows
 from bigsvm.training import events
-from bigsvm.training import frank_wolfe as search
 
 
 def cells(text, *of):
@@ -54,7 +54,7 @@ def test_connections_are_the_blocks_in_their_order(monkeypatch):
 
 
 def test_what_a_search_draws_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "RandomRows", search.RandomRows)  # put back afterwards
+    monkeypatch.setattr(RandomRows, "draw", RandomRows.draw)  # put back afterwards
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(frank_wolfe_once, "FRESH_ROWS", 500)
     kdd_like.write(tmp_path / "s.zarr", n_rows=2000)

@@ -1,6 +1,7 @@
 """The sampled search: where it ends, what it may not do, and the bits of an undisturbed run."""
 
 import itertools
+from dataclasses import replace
 
 import dask.array as da
 import naive
@@ -9,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 from interruption import StopAt
 
-from bigsvm.data.random_rows import RandomRows
+from bigsvm.budget import plan_training
+from bigsvm.data.random_rows import RandomRows, random_rows
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.write import write_store
 from bigsvm.errors import MemoryBudgetError
@@ -129,7 +131,7 @@ def test_rows_sorted_by_class_are_sampled_as_well(problem, optimum):
     found = ball.train(certify=False).certificate
     assert found.objective > 0.5 * optimum
     drawn = []
-    rows = RandomRows(ball.source, 1 << 14, 0, 0)
+    rows = random_rows(ball.source, 1 << 14, 0, 0, sample=60)
     for indices, _ in rows.draw(1200):
         drawn.extend(indices)
     assert len(set(drawn[:60])) > 50
@@ -300,17 +302,101 @@ def test_interrupted_before_its_first_points_there_is_no_model_but_a_way_on(prob
 # -- a core set that is full ----------------------------------------------------------------------
 
 
-def test_a_full_core_set_says_so(problem, optimum):
+def test_a_full_core_set_ends_the_search(problem, optimum):
     X, y = problem
     ball = Ball(X, y, capacity=40)
-    result = ball.train(certify=False)
-    assert result.certificate.stop_reason is StopReason.CORE_FULL
+    search = ball.search()
+    assert search.run() is StopReason.CORE_FULL
+    result = search.result(StopReason.CORE_FULL)
     assert not result.certificate.converged
     assert 0 < len(result.support) <= 40
+    assert result.certificate.objective < 0.9 * optimum
     assert "memory" in StopReason.CORE_FULL.sentence
-    certified = ball.train().certificate
-    assert certified.converged
-    assert certified.objective == pytest.approx(optimum, rel=1e-5)
+
+
+@pytest.mark.fault("half-models")
+@pytest.mark.parametrize("certify", [True, False])
+def test_after_a_full_core_set_training_goes_on_as_certified(problem, optimum, certify):
+    X, y = problem
+    certificate = Ball(X, y, capacity=40).train(certify=certify).certificate
+    assert certificate.converged
+    assert certificate.n_sweeps > 0
+    assert certificate.objective == pytest.approx(optimum, rel=1e-5)
+
+
+@pytest.mark.fault("half-models")
+def test_what_goes_on_after_a_full_core_set_is_resumed_to_the_same_bits(problem, tmp_path):
+    X, y = problem
+    ball = Ball(X, y, capacity=40)
+    watch = StopAt(-1)
+    whole = ball.train(certify=False, limits=Limits(interrupted=watch))
+    phases = set()
+    for first in range(1, watch.count, max(1, watch.count // 8)):
+        with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:
+            for moment in (first, 2, 1, -1):
+                limits = Limits(interrupted=StopAt(moment))
+                result = ball.train(certify=False, checkpoint=checkpoint, limits=limits)
+                phases.add(checkpoint.latest().values["phase"])
+                if result.certificate.converged:
+                    break
+        assert_same_bits(result, whole)
+    assert "search" in phases
+    assert len(phases) > 1
+
+
+@pytest.mark.fault("samples")
+def test_the_first_points_of_a_class_are_random_rows_of_it():
+    """A class that the first random rows miss has been put in by its first row."""
+    X, _ = blobs(600)
+    y = np.full(600, -1, np.int8)
+    rare = np.arange(100, 104)
+    y[rare] = 1
+    found = set()
+    for seed in range(30):
+        search = Ball(X, y, sampling=5, seed=seed).search(limits=Limits(max_iter=0))
+        search.run()
+        found |= set(search.core.indices) & set(rare)
+    assert found == set(rare)
+
+
+@pytest.mark.fault("samples")
+@pytest.mark.parametrize("form", ["dask", "sparse dask"])
+def test_a_search_in_sorted_rows_ends_where_one_in_shuffled_rows_does(problem, optimum, form):
+    X, y = problem
+    order = np.lexsort((X[:, 0], y))
+    chunked = da.from_array(X[order], chunks=(100, -1))
+    if form == "sparse dask":
+        chunked = chunked.map_blocks(sp.csr_array)
+    ball = Ball(as_row_source(chunked), y[order], sampling=60, ball_tol=1e-4, capacity=1400)
+    shuffled = Ball(X, y, sampling=60, ball_tol=1e-4).train(certify=False).certificate.objective
+    for room in (400, 4000):  # a pass for some samples, or one for all
+        search = ball.search()
+        search._room = room
+        assert search.run() is StopReason.SAMPLED
+        found = search.result(StopReason.SAMPLED).certificate.objective
+        assert found == pytest.approx(shuffled, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", ["array", "shuffled", "dask", "in order"])
+def test_rows_drawn_in_a_pass_take_memory_from_the_core_set(problem, kind):
+    """Together they take no more than the active rows of certified training."""
+    X, y = problem
+    source = as_row_source(da.from_array(X, chunks=(37, -1)) if kind != "array" else X)
+    source.is_shuffled = kind == "shuffled"
+    plan = plan_training(
+        2_000_000, n_rows=600, n_columns=5, bytes_per_row=20, row_alignment=37, threads=1
+    )
+    ball = Ball(source, y, sampling="all" if kind == "in order" else 60)
+    ball.plan = plan = replace(plan, active_rows=500)
+    search = ball.search()
+    if kind != "dask":
+        assert (search.core.capacity, search._room) == (largest_core(plan), 0)
+        return
+    core = search.core.capacity
+    assert core <= 250
+    drawn = search._room * (source.bytes_per_row + 40)
+    assert drawn <= (500 - core) * plan.active_row_bytes
+    assert search._room >= 500 - core
 
 
 def test_a_core_set_beyond_memory_is_not_resumed(problem, tmp_path):
@@ -375,7 +461,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, solver, kind, 
     watch = StopAt(-1)
     whole = ball.train(limits=Limits(interrupted=watch))
     assert whole.certificate.converged
-    assert watch.count > 15
+    assert watch.count > 12
     phases = set()
     for first in range(1, watch.count, max(1, watch.count // 12)):
         with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:

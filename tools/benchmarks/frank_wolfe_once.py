@@ -76,16 +76,14 @@ class Watching:
     def count_draws(self) -> None:
         """Have searches of this process draw rows that are counted; no result says how many."""
         from bigsvm.data.random_rows import RandomRows
-        from bigsvm.training import frank_wolfe
 
-        watching = self
+        draw = RandomRows.draw
 
-        class Counted(RandomRows):
-            def draw(self, count: int) -> Iterator[tuple[NDArray[np.int64], RowsAt]]:
-                watching.rows_drawn += count
-                return super().draw(count)
+        def counted(rows: RandomRows, count: int) -> Iterator[tuple[NDArray[np.int64], RowsAt]]:
+            self.rows_drawn += count
+            return draw(rows, count)
 
-        frank_wolfe.RandomRows = Counted
+        RandomRows.draw = counted
 
 
 def fit(store: Path, given: dict[str, Any]) -> dict[str, Any]:
