@@ -1,5 +1,7 @@
 """Support vectors that are laid out for products some after the other predict as all at once do."""
 
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -35,6 +37,24 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
         assert seen == sorted(seen)
         assert seen[-1] == 400
     assert len(made) > 10
+
+
+def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
+    model = bigsvm.SVC(gamma=0.5, C=10).fit(rows, np.arange(400) % 2).model_
+    monkeypatch.setattr(packed, "MOST_BYTES", 1 << 16)
+    alive, most = weakref.WeakSet(), []
+    columns = packed.Columns
+
+    def noted(*given, **named):
+        most.append(len(alive))
+        made = columns(*given, **named)
+        alive.add(made)
+        return made
+
+    monkeypatch.setattr(packed, "Columns", noted)
+    model.decision_function(ArrayRows(rows))
+    assert len(most) > 5
+    assert max(most) == 0
 
 
 def test_a_pass_in_groups_can_be_ended(rows, monkeypatch):

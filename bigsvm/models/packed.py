@@ -109,3 +109,5 @@ class Packed:
                 some = RowsAt(base, rows.places[part])
                 self._tiles.multiply(some, columns, weights, out[part])
                 look((group + part.stop / m) / len(self._spans))
+            # Before the next ones are laid out.
+            del columns, weights
