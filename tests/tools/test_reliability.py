@@ -7,9 +7,10 @@ import time
 
 import numpy as np
 import pytest
-import reliability_damage as damage
-from reliability_child import Ended, command, in_child
-from reliability_mutate import mutated
+from attacks import subjects as damage
+from attacks.child import Ended, command, in_child
+from attacks.mutate import mutated
+from attacks.stores import kkt_gap
 
 # Under pytest-xdist the parent has a thread, which waits for input only.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -68,7 +69,7 @@ def test_every_damage_changes_the_array(array):
 
 @pytest.mark.parametrize("value", ["word", 3, 2.5, [1, 2], {"a": 1}, None])
 def test_every_field_has_damages(value):
-    kinds = [d.kind for d in damage._field_damages("field", value, lambda *_: None)]
+    kinds = [d.kind for d in damage.field_damages("field", value, lambda *_: None)]
     assert len(kinds) == len(set(kinds)) >= 6
 
 
@@ -86,7 +87,7 @@ def test_a_gap_of_a_model_that_is_not_optimal_is_seen(tmp_path):
     model = bigsvm.SVC(C=2, gamma=0.3).fit(rows, labels).model_
     upper = np.full(80, 2.0)
     rows = rows.astype(np.float64)
-    assert damage.kkt_gap(model, rows, labels, upper) < 2e-3
-    assert damage.kkt_gap(model, rows, labels, upper / 2) == np.inf
-    assert damage.kkt_gap(model, rows, 1 - labels, upper) == np.inf
-    assert damage.kkt_gap(model, 2 * rows, labels, upper) > 0.05
+    assert kkt_gap(model, rows, labels, upper) < 2e-3
+    assert kkt_gap(model, rows, labels, upper / 2) == np.inf
+    assert kkt_gap(model, rows, 1 - labels, upper) == np.inf
+    assert kkt_gap(model, 2 * rows, labels, upper) > 0.05

@@ -1,8 +1,8 @@
 """Command lines that are made up: a few of them, and that the judge sees what goes wrong."""
 
 import pytest
-import reliability_commands as attack
-from reliability_child import Ended
+from attacks import commands as attack
+from attacks.child import Ended
 
 from bigsvm.cli import app
 

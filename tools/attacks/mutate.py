@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
-from reliability_child import command, fresh
-from reliability_damage import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, clouds, write_data
+from attacks.child import command, fresh
+from attacks.subjects import MEMORY, MEMORY_BYTES, SECONDS, TRAINING, clouds, write_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from reliability_child import USAGE_EXIT_CODE, command, fresh
+from attacks.child import USAGE_EXIT_CODE, command, fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from attacks.child import Ended
     from numpy.typing import NDArray
-    from reliability_child import Ended
 
 SECONDS = 60
 ROWS = 60

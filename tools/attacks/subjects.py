@@ -1,0 +1,285 @@
+"""Files that are damaged: what can be changed in them, and who reads them."""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from attacks.child import command, fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+MEMORY = "60MB"
+MEMORY_BYTES = 60_000_000
+SECONDS = 60.0
+"""A command takes a few seconds at most on a busy machine."""
+LARGE = 1 << 30
+N_ROWS = 300
+
+REFUSED, NO_EFFECT, OTHER_DATA, FAULT = "refused", "no effect", "other data", "fault"
+OUTCOMES = (REFUSED, NO_EFFECT, OTHER_DATA, FAULT)
+
+
+def _one(value: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Set the entry in the middle to a value."""
+
+    def damage(array: NDArray[Any]) -> NDArray[Any]:
+        changed = _able_to_hold(array, value)
+        if changed.size:
+            changed.reshape(-1)[changed.size // 2] = value
+        return changed
+
+    return damage
+
+
+def _all(value: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Set all entries to a value."""
+    return lambda array: np.full_like(_able_to_hold(array, value), value)
+
+
+def _able_to_hold(array: NDArray[Any], value: float) -> NDArray[Any]:
+    """Copy an array, in float64 where its whole numbers cannot be the value."""
+    return array.astype(np.float64) if array.dtype.kind in "iu" and value % 1 != 0 else array.copy()
+
+
+def _other_type(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind == "f":
+        return np.nan_to_num(array).astype(np.int32)
+    return array.astype(np.float32)
+
+
+ARRAY_DAMAGES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "empty": lambda array: array[:0],
+    "half": lambda array: array[: len(array) // 2],
+    "doubled": lambda array: np.concatenate([array, array]),
+    "negative": lambda array: -array - 1,
+    "minus one": lambda array: array - array.dtype.type(1),
+    "2^30": _all(LARGE),
+    "NaN": _all(float("nan")),
+    "inf": _all(float("inf")),
+    "other type": _other_type,
+    "reversed": lambda array: array[::-1].copy(),
+    "one negative": _one(-1),
+    "one 2^30": _one(LARGE),
+    "one NaN": _one(float("nan")),
+    "one inf": _one(float("inf")),
+}
+
+
+def _deep(_: object) -> object:
+    nested: list[Any] = []
+    for _level in range(900):
+        nested = [nested]
+    return nested
+
+
+def _number(change: Callable[[float], object]) -> Callable[[object], object]:
+    """Change numbers, and the numbers in lists."""
+
+    def damage(value: object) -> object:
+        if isinstance(value, list):
+            return [damage(item) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return change(value)
+        return change(0)
+
+    return damage
+
+
+def _empty(value: object) -> object:
+    return type(value)() if isinstance(value, str | list | dict) else None
+
+
+def _half(value: object) -> object:
+    if isinstance(value, str | list):
+        return value[: len(value) // 2]
+    if isinstance(value, dict):
+        return dict(list(value.items())[: len(value) // 2])
+    return _number(lambda number: number // 2)(value)
+
+
+def _doubled(value: object) -> object:
+    if isinstance(value, str | list):
+        return value + value  # type: ignore[operator]
+    return _number(lambda number: 2 * number)(value)
+
+
+def _other(value: object) -> object:
+    if isinstance(value, str):
+        return 7
+    if isinstance(value, dict):
+        return list(value)
+    if isinstance(value, list):
+        return {str(i): item for i, item in enumerate(value)}
+    return "seven"
+
+
+FIELD_DAMAGES: dict[str, Callable[[Any], object]] = {
+    "empty": _empty,
+    "half": _half,
+    "doubled": _doubled,
+    "negative": _number(lambda number: -number - 1),
+    "2^30": _number(lambda _: LARGE),
+    "10^400": _number(lambda _: 10**400),
+    "NaN": _number(lambda _: float("nan")),
+    "inf": _number(lambda _: float("inf")),
+    "other type": _other,
+    "deep": _deep,
+}
+
+
+class Damage(NamedTuple):
+    """One change of one thing: `apply` makes it in a copy of the subject's folder."""
+
+    target: str
+    kind: str
+    apply: Callable[[Path], None]
+
+
+class Subject(ABC):
+    """Files of one kind, what can be changed in them, and who reads them.
+
+    Parameters
+    ----------
+    folder : Path
+        For the files; copied for each damage.
+    """
+
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abstractmethod
+    def make(self) -> None:
+        """Write the files, and run all commands once."""
+
+    @abstractmethod
+    def damages(self) -> Iterator[Damage]:
+        """Yield every change."""
+
+    @abstractmethod
+    def commands(self, folder: Path) -> list[list[str | Path]]:
+        """Command lines that read the files of a folder."""
+
+    @abstractmethod
+    def outcome(self, folder: Path) -> str:
+        """Say what the commands made of the data: `NO_EFFECT`, `OTHER_DATA`, or what is wrong."""
+
+    def examine(self, damage: Damage, folder: Path) -> tuple[str, str]:
+        """Run the commands on a damaged copy; the outcome, and what is wrong in it."""
+        copy = folder / "copy"
+        shutil.copytree(self.folder, copy, symlinks=True)
+        try:
+            damage.apply(copy)
+            ended = [(words, command(words, seconds=SECONDS)) for words in self.commands(copy)]
+            for words, end in ended:
+                fault = end.fault(memory=MEMORY_BYTES)
+                if fault:
+                    return FAULT, f"{words[0]}: {fault}"
+            if any(end.code for _, end in ended):
+                return REFUSED, ""
+            found = self.outcome(copy)
+            return (found, "") if found in OUTCOMES else (FAULT, found)
+        finally:
+            shutil.rmtree(copy)
+
+
+def array_damages(
+    target: str, array: NDArray[Any], put: Callable[[Path, NDArray[Any]], None]
+) -> Iterator[Damage]:
+    for kind, change in ARRAY_DAMAGES.items():
+        with np.errstate(all="ignore"):
+            changed = change(array)
+        if changed.dtype == array.dtype and np.array_equal(changed, array, equal_nan=True):
+            continue
+        yield Damage(target, kind, lambda folder, changed=changed: put(folder, changed))
+
+
+def field_damages(
+    target: str, value: object, put: Callable[[Path, object], None]
+) -> Iterator[Damage]:
+    for kind, change in FIELD_DAMAGES.items():
+        changed = change(value)
+        if type(changed) is type(value) and changed == value:
+            continue
+        yield Damage(target, kind, lambda folder, changed=changed: put(folder, changed))
+
+
+TRAINING = ("--memory", MEMORY, "--threads", "1", "--max-time", "10", "--quiet")
+
+
+def clouds(n_classes: int = 2, *, n_rows: int = N_ROWS, n_columns: int = 6) -> tuple[Any, Any]:
+    """Rows of overlapping clouds and their labels 0, 1, …."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, n_classes, n_rows).astype(np.float64)
+    centres = rng.normal(size=(n_classes, n_columns)) * 1.2
+    rows = rng.normal(size=(n_rows, n_columns)) + centres[labels.astype(int)]
+    return rows.astype(np.float32), labels
+
+
+def write_data(folder: Path, arguments: Sequence[str]) -> None:
+    """Write the store ``data`` that a formulation is trained on.
+
+    `arguments` are those of ``bigsvm train``; a first word ``=NAME`` chooses other data than rows
+    of two clouds: ``=classes`` three, ``=large`` more rows of three, ``=many`` more rows of two,
+    ``=targets`` numbers, ``=scaled``, ``=sparse``.
+    """
+    import scipy.sparse as sp
+
+    import bigsvm
+
+    kind = arguments[0][1:] if arguments and arguments[0].startswith("=") else ""
+    n_rows = {"large": 4000, "many": 2500}.get(kind, N_ROWS)
+    rows, labels = clouds(3 if kind in ("classes", "large") else 2, n_rows=n_rows)
+    if kind == "targets":
+        labels = rows[:, 0] + 0.1 * np.random.default_rng(1).normal(size=len(rows))
+    if kind == "sparse":
+        rows = sp.csr_array(np.where(np.abs(rows) > 0.8, rows, 0))
+    bigsvm.write_store(folder / "data", rows, labels)
+    if kind == "scaled":
+        (folder / "data").rename(folder / "plain")
+        fresh(["scale", folder / "plain", folder / "data", "--method", "standard"])
+        shutil.rmtree(folder / "plain")
+
+
+def train_options(arguments: Sequence[str]) -> list[str]:
+    """Leave out the word that chooses the data."""
+    return [word for word in arguments if not word.startswith("=")]
+
+
+def leaves(record: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yield the fields of nested dictionaries, the dictionaries too."""
+    for key, value in record.items():
+        yield (*above, key), value
+        if isinstance(value, dict):
+            yield from leaves(value, (*above, key))
+
+
+def set_field(record: dict[str, Any], field: Sequence[str], value: object) -> None:
+    for key in field[:-1]:
+        record = record[key]
+    record[field[-1]] = value
+
+
+def same_values(folder: Path) -> str:
+    """Compare the values of a converged model with those that were expected."""
+    from bigsvm.models import KernelExpansion
+
+    model = KernelExpansion.load(folder / "model")
+    found, expected = (np.loadtxt(folder / name) for name in ("predicted", "expected"))
+    if not model.certificate["converged"]:
+        return OTHER_DATA
+    if found.shape != expected.shape:
+        return "converged, with another number of functions"
+    scale = max(1.0, float(np.abs(expected).max()))
+    off = float(np.abs(found - expected).max()) / scale
+    if off < 1e-6:
+        return NO_EFFECT
+    return OTHER_DATA if off < 0.03 else f"converged, but values are off by {off:.3g}"
