@@ -116,6 +116,8 @@ class Checkpoint:
         self.directory = Path(directory)
         self._fingerprint = dict(fingerprint)
         self._told: set[str] = set()
+        # A save replaces these before the whole one that the run went on from.
+        self._damaged: set[Path] = set()
         try:
             if (self.directory / "zarr.json").exists():
                 raise CheckpointError(
@@ -206,8 +208,10 @@ class Checkpoint:
             sync_directory(part)
             os.rename(part, final)
             sync_directory(self.directory)
-            for _, old in self._generations()[KEPT:]:
+            whole = [path for _, path in self._generations() if path not in self._damaged]
+            for old in (*whole[KEPT:], *self._damaged):
                 remove(old)
+            self._damaged.clear()
         except OSError as error:
             with contextlib.suppress(OSError):
                 remove(part)
@@ -240,7 +244,7 @@ class Checkpoint:
         CheckpointError
             It belongs to another problem, was written by a newer version, or all are damaged.
         """
-        damage = []
+        damage, damaged = [], set()
         try:
             generations = self._generations()
         except OSError as error:
@@ -250,7 +254,9 @@ class Checkpoint:
                 found = self._read(number, path, content)
             except (OSError, ValueError) as error:
                 damage.append(f"{path.name}: {error}")
+                damaged.add(path)
                 continue
+            self._damaged = damaged
             for one in damage:
                 self._tell(f"{self.directory}: damaged, so the generation before it is used: {one}")
             return found

@@ -65,6 +65,15 @@ def test_a_damaged_generation_falls_back_on_the_one_before(saved, name, damage):
     assert latest(saved).number == 2
 
 
+@pytest.mark.fault("damaged-checkpoints")
+def test_a_save_replaces_the_damaged_generation_and_not_the_whole_one(saved):
+    (saved / "generation-00000003" / "alpha.bin").write_bytes(b"x")
+    with Checkpoint(saved, FINGERPRINT) as checkpoint:
+        assert checkpoint.latest().number == 2
+        checkpoint.save(ARRAYS, VALUES)
+    assert generations(saved) == ["generation-00000002", "generation-00000004"]
+
+
 def test_all_generations_damaged_is_an_error_and_not_a_fresh_start(saved):
     for path in saved.glob("generation-*/alpha.bin"):
         path.write_bytes(b"x")
