@@ -22,8 +22,8 @@ MEMORY = 36_000_000
 def two_clouds() -> tuple[da.Array, np.ndarray]:
     """Rows around two centres, far enough apart for a few hundred support vectors."""
     y = np.random.default_rng(0).integers(0, 2, ROWS)
-    sides = da.from_array(0.45 * (2 * y - 1), chunks=10_000)
-    noise = da.random.default_rng(1).normal(size=(ROWS, COLUMNS), chunks=(10_000, COLUMNS))
+    sides = da.from_array(0.45 * (2 * y - 1), chunks=20_000)
+    noise = da.random.default_rng(1).normal(size=(ROWS, COLUMNS), chunks=(20_000, COLUMNS))
     return (noise + sides[:, None]).astype(np.float32), y
 
 

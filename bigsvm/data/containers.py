@@ -39,6 +39,8 @@ _SLICES_ONCE = 20
 """Slices of a budget where each decodes all chunks again, of which few are in memory together."""
 _CHUNKS = 4
 """Chunks, decoded, of a budget at least: one, and its bytes before, exist beside two slices."""
+BLOCKS_OF_A_PASS = 7
+"""Two blocks of a single pass exist together, each beside what it is made of, and its copies."""
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -227,10 +229,15 @@ def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
     )
 
 
-def fits(block_bytes: float, all_bytes: float, memory: int) -> bool:
-    """Whether blocks of rows fit in a run: as `plan_training` counts them, or all of them held."""
+def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = False) -> bool:
+    """Whether blocks of rows fit in a run: as `plan_training` counts them, or all of them held.
+
+    `once` says that one pass reads them, which has fewer blocks in memory.
+    """
     n_blocks = -(-all_bytes // max(block_bytes, 1))
     counted = (2 * min(READER_CHUNKS, n_blocks) + min(2, n_blocks)) * block_bytes
+    if once:
+        counted = min(counted, BLOCKS_OF_A_PASS * block_bytes)
     return all_bytes <= HELD_SHARE * memory or counted <= memory
 
 

@@ -225,7 +225,7 @@ def as_row_source(
         source.feature_names = names
         return source
     if is_dask_array(X) or is_dask_frame(X):
-        return _of_dask(X, memory, allow_missing=allow_missing)
+        return _of_dask(X, memory, once=once, allow_missing=allow_missing)
     table = open_table(X, memory=memory, allow_missing=allow_missing)
     if table is not None:
         return TableRows(table, rows_of_slice(table, memory, once=once))
@@ -250,12 +250,13 @@ def _as_array(X: Any) -> Any:
     return FrameTable(X).rows(0, X.shape[0])
 
 
-def _of_dask(X: Any, memory: int | None, *, allow_missing: bool) -> RowSource:
+def _of_dask(X: Any, memory: int | None, *, once: bool, allow_missing: bool) -> RowSource:
     """Rows of a Dask array or data frame, whose blocks must fit in `memory`."""
     source = DaskRows(dask_array(X, allow_missing=allow_missing))
     source.feature_names = frame_names(X)
     size = source.row_alignment * source.bytes_per_row
-    if memory is not None and not fits(size, source.n_rows * source.bytes_per_row, memory):
+    all_bytes = source.n_rows * source.bytes_per_row
+    if memory is not None and not fits(size, all_bytes, memory, once=once):
         raise _large_blocks(X, source.row_alignment, size, memory)
     return source
 

@@ -134,6 +134,14 @@ def dask_rows(folder):
     return da.from_array(memory_map(folder), chunks=(5000, N_COLUMNS))
 
 
+def dask_large_chunks(folder):
+    """Blocks of 7 MB, each made of another array."""
+    import dask.array as da
+
+    rows = 7_000_000 // (4 * N_COLUMNS)
+    return da.from_array(memory_map(folder), chunks=(rows, N_COLUMNS)) * np.float32(1.5)
+
+
 @container
 def dask_columns(folder):
     import dask.array as da
@@ -314,13 +322,17 @@ def act(action, X, y, memory, fitted, new):
         bigsvm.write_store(new, X, y, memory=memory, overwrite=True)
 
 
+FOR_ONE_PASS = {"dask_large_chunks": dask_large_chunks}
+"""Containers that only a single pass reads in so little memory."""
+
+
 def main():
     folder, name, action, memory = Path(sys.argv[1]), *sys.argv[2:]
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
     few = rng.standard_normal((300, N_COLUMNS)).astype(np.float32)
     fitted, new = model("1GB").fit(few, few[:, 0] > 0), folder / f"new-{name}.zarr"
-    X = CONTAINERS[name](folder)
+    X = (CONTAINERS | FOR_ONE_PASS)[name](folder)
     n_rows = len(X) if isinstance(X, list) else N_ROWS
     y = labels(folder, n_rows)
     for each in ("fit", "predict", "write_store"):

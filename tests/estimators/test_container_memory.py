@@ -91,3 +91,13 @@ def test_memory(folder, name, action):
         assert "bigsvm.write_store" in said
     else:
         assert said == "done\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_memory_of_a_single_pass_over_the_largest_blocks(folder):
+    """A run of training refuses such blocks: it has more of them in memory."""
+    taken, said = watched(folder, "dask_large_chunks", "write_store")
+    assert said == "done\n"
+    assert taken <= LIMIT
+    _, said = watched(folder, "dask_large_chunks", "fit")
+    assert said.startswith("refused MemoryBudgetError")
