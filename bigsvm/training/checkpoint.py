@@ -308,6 +308,8 @@ def newest_manifest(directory: Path) -> dict[str, Any] | None:
 
     Of its arrays nothing is read or checked. None where there is no generation that is whole.
     """
+    if not directory.is_dir():
+        return None
     for _, path in _generations_in(directory):
         try:
             return _manifest(path)

@@ -134,7 +134,7 @@ def test_what_is_not_copied_is_taken_whole(given):
 def test_frame_of_one_block_is_not_copied():
     pandas = pytest.importorskip("pandas")
     matrix = make_matrix()
-    frame = pandas.DataFrame(matrix)
+    frame = pandas.DataFrame(matrix, copy=False)
     assert copied_bytes(frame) == 0
     assert np.shares_memory(as_row_source(frame).read(0, 1000), matrix)
     assert copied_bytes(frame.assign(another=True)) == 1000 * 24 * 8

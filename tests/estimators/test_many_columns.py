@@ -136,11 +136,17 @@ def test_models_of_many_columns_are_kept_and_exported(tmp_path):
     np.testing.assert_allclose(
         to_scikit_learn(again).decision_function(sp.csr_matrix(wide)), expected, atol=1e-5
     )
-    with pytest.raises(ModelError, match=r"columns would take .* a graph has at most"):
-        to_onnx(again)
     other = sp.csr_array((wide.shape[0], WIDE - 1), dtype=np.float32)
     with pytest.raises(DataError, match=f"{WIDE - 1} columns"):
         again.decision_function(ArrayRows(other))
+
+
+@pytest.mark.fault("many-columns")
+def test_a_graph_of_many_columns_is_refused():
+    pytest.importorskip("onnx")
+    wide, _, y = rows_and_labels()
+    with pytest.raises(ModelError, match=r"columns would take .* a graph has at most"):
+        to_onnx(bigsvm.SVC(gamma=0.05).fit(wide, y))
 
 
 @pytest.mark.fault("many-columns")

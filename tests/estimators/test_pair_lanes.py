@@ -134,7 +134,9 @@ class TestEnds:
             patch.setattr(one_vs_one.PairTrainer, "__call__", failing)
             with pytest.raises(CheckpointError, match="no room"):
                 train(X, y, **given)
-        assert not [one for one in threading.enumerate() if one.name.startswith("bigsvm")]
+        # Threads that decode chunks of stores are kept; other tests may have begun them.
+        names = {one.name.rpartition("_")[0] for one in threading.enumerate()} - {"bigsvm-decode"}
+        assert not [name for name in names if name.startswith("bigsvm")]
         again = []
         found = train(X, y, hooks=Hooks(listener=again.append), **given).functions
         done = [event.done for event in again if isinstance(event, events.Pairs)]

@@ -34,7 +34,9 @@ def test_letter_is_predicted_raw_as_scaled(real, tmp_path, method):
     )
     train = bigsvm.scale_store(store, tmp_path / "a", method=method)
     C, gamma = {"minmax": (8, 0.5), "standard": (8, 0.1)}[method]
-    fitted = bigsvm.SVC(C=C, gamma=gamma, memory="500MB").fit(train, train.labels() % 2)
+    fitted = bigsvm.SVC(C=C, gamma=gamma, memory="500MB").fit(
+        train, train.row_values(train.labels() % 2, order="store")
+    )
     scaled = bigsvm.scale_store(other, tmp_path / "b", like=fitted.model_)
     raw = fitted.predict(other).compute()
     np.testing.assert_array_equal(raw, fitted.predict(scaled).compute())

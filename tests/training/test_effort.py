@@ -24,8 +24,10 @@ class Streamed(ArrayRows):
 )
 def test_few_sweeps_and_few_floors(overlap, C, floors, wrap):
     X, y = blobs(24_000, overlap=overlap)
+    source = wrap(X)
+    source.is_shuffled = True  # blobs come in random order
     result = decomposition(
-        wrap(X), y, C=C, gamma=0.1, working_set=6144, active_rows=9600, block_bytes=1 << 20,
+        source, y, C=C, gamma=0.1, working_set=6144, active_rows=9600, block_bytes=1 << 20,
         threads=2,
     ).run()  # fmt: skip
     certificate = result.certificate
