@@ -22,7 +22,7 @@ from bigsvm.data.frames import (
 )
 from bigsvm.data.schema import KEY
 from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
-from bigsvm.data.zarr_chunks import check_chunks
+from bigsvm.data.zarr_sizes import check_array
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | No
         It is no matrix of numbers, lacks chunks, or is none whose rows can be read.
     """
     if is_zarr_array(X):
-        if not allow_missing:
-            check_chunks(X)
+        check_array(X, allow_missing=allow_missing)
         return ArrayTable(X, X.chunks)
     if is_instance(X, "h5py", "Dataset"):
         _check_open(X)
@@ -144,9 +143,9 @@ def _open_group(group: Any, *, allow_missing: bool) -> Table:
             f"X is a group of CSR, but lacks one of data, indices, indptr and shape ({error}); "
             "write it again"
         ) from None
-    if is_zarr and not allow_missing:
+    if is_zarr:
         for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
-            check_chunks(array, f"X[{name!r}]")
+            check_array(array, f"X[{name!r}]", allow_missing=allow_missing)
     return CsrTable(data, indices, indptr, (int(n_rows), int(n_columns)), "X")
 
 

@@ -35,7 +35,8 @@ from bigsvm.data.rows import DASK_BLOCK_BYTES, RowsAt, RowSource
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.tables import TableRows
-from bigsvm.data.zarr_chunks import arrays_below, check_chunks
+from bigsvm.data.zarr_chunks import arrays_below
+from bigsvm.data.zarr_sizes import check_array
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -286,9 +287,9 @@ def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False
         array = X.map_partitions(frame_values, dtype, meta=meta)
     elif X.ndim != 2:
         raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
-    elif not allow_missing:
+    else:
         for below in arrays_below(X):
-            check_chunks(below)
+            check_array(below, allow_missing=allow_missing)
     if array.numblocks[1] > 1:
         array = array.rechunk({1: -1})
     rows = max(array.chunks[0], default=0)

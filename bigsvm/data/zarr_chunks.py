@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 _MOST_CHUNKS = 1 << 26
 """Chunks of an array that is taken, whose table is of one byte each."""
-_ABSENT = np.uint64(2**64 - 1)
+ABSENT = np.uint64(2**64 - 1)
 """Offset and length, in the index of a shard, of a chunk that the shard does not have."""
 
 
-class _Grid(NamedTuple):
+class Grid(NamedTuple):
     """Chunks of an array, those of shards included.
 
-    shape, chunks : of the array; shards : files, those of chunks where there are no shards.
+    Attributes
+    ----------
+    shape, chunks : tuple of int
+    shards : tuple of int
+        Shape of what a file holds: of a chunk where there are no shards.
     """
 
     shape: tuple[int, ...]
@@ -39,20 +43,28 @@ class _Grid(NamedTuple):
 
     @property
     def n_chunks(self) -> tuple[int, ...]:
+        """Chunks along each axis."""
         return tuple(-(-n // size) for n, size in zip(self.shape, self.chunks, strict=True))
 
     @property
     def n_shards(self) -> tuple[int, ...]:
+        """Shards along each axis."""
         return tuple(-(-n // size) for n, size in zip(self.shape, self.shards, strict=True))
 
     @property
     def per_shard(self) -> tuple[int, ...]:
+        """Chunks of a shard along each axis."""
         return tuple(a // b for a, b in zip(self.shards, self.chunks, strict=True))
 
     def of_shard(self, shard: tuple[int, ...]) -> tuple[slice, ...]:
         """Chunks of one shard, in the table of all."""
         sizes = zip(shard, self.per_shard, self.n_chunks, strict=True)
         return tuple(slice(i * size, min((i + 1) * size, n)) for i, size, n in sizes)
+
+
+def grid_of(array: zarr.Array[Any]) -> Grid:
+    """Chunks and shards of an array."""
+    return Grid(array.shape, array.chunks, array.shards or array.chunks)
 
 
 def check_chunks(array: zarr.Array[Any], name: str = "X") -> None:
@@ -109,7 +121,7 @@ def _present(array: zarr.Array[Any], name: str) -> NDArray[np.bool_]:
     """Which chunks there are, one value each, in the shape of the grid."""
     from zarr.core.sync import sync
 
-    grid = _Grid(array.shape, array.chunks, array.shards or array.chunks)
+    grid = grid_of(array)
     if 0 in grid.shape:
         return np.ones((), bool)
     if np.prod(grid.n_chunks, dtype=float) > _MOST_CHUNKS:
@@ -117,28 +129,34 @@ def _present(array: zarr.Array[Any], name: str) -> NDArray[np.bool_]:
             f"{name} is stored in {np.prod(grid.n_chunks, dtype=float):.3g} chunks, more than "
             f"{_MOST_CHUNKS}; write it again in larger ones"
         )
-    files: NDArray[np.bool_] = sync(_files(array, grid))
+    files: NDArray[np.bool_] = sync(files_of(array, grid))
     if array.shards is None:
         return files
     present = np.zeros(grid.n_chunks, bool)
     for place in np.argwhere(files):
         shard = tuple(map(int, place))
         among = grid.of_shard(shard)
-        index = sync(_index_of(array, grid, shard, name))
+        index = sync(index_of(array, grid, shard, name))
         inside = tuple(slice(part.stop - part.start) for part in among)
-        present[among] = (index != _ABSENT).any(axis=-1)[inside]
+        present[among] = (index != ABSENT).any(axis=-1)[inside]
     return present
 
 
-async def _files(array: zarr.Array[Any], grid: _Grid) -> NDArray[np.bool_]:
+def key_of(array: zarr.Array[Any], place: tuple[int, ...]) -> str:
+    """Key of a chunk, or shard, in the store."""
+    prefix = f"{array.path}/" if array.path else ""
+    key: str = prefix + array.metadata.encode_chunk_key(place)
+    return key
+
+
+async def files_of(array: zarr.Array[Any], grid: Grid) -> NDArray[np.bool_]:
     """Which chunks, or shards, have a key in the store."""
     found = np.zeros(grid.n_shards, bool)
-    prefix = f"{array.path}/" if array.path else ""
-    encode = array.metadata.encode_chunk_key
     if not array.store.supports_listing:
         for place in itertools.product(*map(range, grid.n_shards)):
-            found[place] = await array.store.exists(prefix + encode(place))
+            found[place] = await array.store.exists(key_of(array, place))
         return found
+    prefix = f"{array.path}/" if array.path else ""
     async for key in array.store.list_prefix(prefix):
         if not key.startswith(prefix):
             continue
@@ -146,12 +164,12 @@ async def _files(array: zarr.Array[Any], grid: _Grid) -> NDArray[np.bool_]:
         if len(numbers) == found.ndim and all(
             i < n for i, n in zip(numbers, found.shape, strict=True)
         ):
-            found[numbers] |= prefix + encode(numbers) == key
+            found[numbers] |= key_of(array, numbers) == key
     return found
 
 
-async def _index_of(
-    array: zarr.Array[Any], grid: _Grid, shard: tuple[int, ...], name: str
+async def index_of(
+    array: zarr.Array[Any], grid: Grid, shard: tuple[int, ...], name: str
 ) -> NDArray[np.uint64]:
     """Offset and length of each chunk of a shard, (…, 2), from its index."""
     from zarr.abc.store import RangeByteRequest, SuffixByteRequest
@@ -173,8 +191,7 @@ async def _index_of(
     n_bytes = 8 * int(np.prod(shape))
     size = n_bytes + 4 * (len(ways) - 1)
     start = sharding.get("index_location", "end") == "start"
-    key = f"{array.path}/" if array.path else ""
-    key += array.metadata.encode_chunk_key(shard)
+    key = key_of(array, shard)
     found = await array.store.get(
         key,
         default_buffer_prototype(),
