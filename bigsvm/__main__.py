@@ -1,4 +1,4 @@
-"""``python -m bigsvm``, and the command ``bigsvm``: ends in order from the first import on."""
+"""``python -m bigsvm`` and the command ``bigsvm``; Ctrl-C during imports leaves no traceback."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import sys
 
 
 def _end(signum: int, frame: object) -> None:
-    """End the process at once: there is nothing to save yet, and nothing to say."""
+    """End the process at once: there is nothing to save or report yet."""
     os._exit(128 + signum)
 
 
 def main() -> int:
     """Run the command line of this process and return its exit code."""
-    # A KeyboardInterrupt in the middle of an import is a traceback, or an ImportError of others.
+    # A KeyboardInterrupt during an import shows a traceback, or becomes an ImportError.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     from bigsvm.cli import main as run

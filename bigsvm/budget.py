@@ -1,4 +1,4 @@
-"""The memory a run may use: added up before it starts, and refused if it is too much."""
+"""Memory plan of a run: added up before the run starts, and refused if it exceeds the budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW_STATE_BYTES = 33
 """Bytes a training row takes for the whole run: alpha 8, outputs 8, sign 1, scores and their
 partition 8, and while a model is being read or a store opened its label or its row pointer 8."""
 LABEL_BYTES = 8
-"""Bytes of a row's label, which is read before a run is planned."""
+"""Bytes of a row's label; labels are read before a run is planned."""
 ACTIVE_ROW_COPIES = 4
 """Active rows exist as read, as kept from the last time, packed, and while being packed."""
 ACTIVE_STATE_BYTES = 80
@@ -45,8 +45,8 @@ BLOCK_SHARE = 0.15
 READER_CHUNKS = 4
 """Chunks that are read together; each is in memory compressed and decoded, beside the block."""
 HELD_SHARE = 0.15
-"""Share of the memory that rows may take to be kept: reading and decoding a store again and again
-costs more than what a larger working set would save."""
+"""Largest share of the memory for rows that are kept: reading and decoding a store again and again
+costs more than a larger working set saves."""
 LARGEST_BLOCKS = 128 << 20
 """Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
 SMALLEST_WORKING_SET = 64
@@ -63,7 +63,7 @@ def parse_bytes(size: int | str, name: str = "memory") -> int:
     ----------
     size : int or str
     name : str
-        The parameter, for the message.
+        Name of the parameter, for messages.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def check_labels_fit(memory: int, n_rows: int) -> None:
     Raises
     ------
     MemoryBudgetError
-        With what the run would need at least.
+        The message names the least memory that the run needs.
     """
     if n_rows * LABEL_BYTES > memory:
         needed = n_rows * ROW_STATE_BYTES

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIBSVM_MODEL = b"svm_type "
-"""How LIBSVM's models begin, which commands and Python tell from others."""
+"""First bytes of LIBSVM's models, which distinguish them from models of bigsvm."""
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -33,22 +33,22 @@ _RENAME_EXCHANGE = 2
 _RENAME_SWAP = 2
 """Constants of Linux's renameat2 and of macOS's renamex_np."""
 _MOST_LINKS = 40
-"""Links that Linux follows one after the other before it gives up."""
+"""Most symbolic links followed in a row, as in Linux."""
 
 
 def local_path(path: str | os.PathLike[str], name: str) -> Path:
-    """Path on this machine of a file or folder that must lie here.
+    """Path of a file or folder that must be on this machine.
 
     Parameters
     ----------
     path : path
     name : str
-        What the path is for, as the user calls it: a parameter, an option or an argument.
+        Name of the parameter, option or argument, for messages.
 
     Raises
     ------
     ParameterError
-        It is a URL, which would be taken for a folder ``s3:``.
+        The path is a URL, which would name a local folder such as ``s3:``.
     """
     given = os.fspath(path)
     if _URL.match(given):
@@ -57,12 +57,12 @@ def local_path(path: str | os.PathLike[str], name: str) -> Path:
             f"of that name is {os.path.abspath(given)!r})"
         )
     path = Path(given)
-    # What "./s3:/a" becomes must not be taken for a URL by the next one that asks.
+    # Path("./s3:/a") is "s3:/a", which a second call would take for a URL.
     return path.absolute() if _URL.match(str(path)) else path
 
 
 def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Whether two names stand for one file or folder that exists: by links, of either kind."""
+    """Whether two paths name the same existing file or folder, also by hard or symbolic links."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -70,16 +70,16 @@ def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> boo
 
 
 def lies_in(path: Path, folder: str | os.PathLike[str]) -> bool:
-    """Whether a path, which need not exist, is a file or folder, or would be made in it."""
+    """Whether a path, which need not exist, is `folder` or lies inside it."""
     place = Path(os.path.realpath(path))
     return any(same_file(part, folder) for part in (path, place, *place.parents))
 
 
 def descriptor_of(path: Path) -> int | None:
-    """Give the open file of this process that a path names, as ``/dev/stdout`` does; else None.
+    """Return the descriptor that a path such as ``/dev/stdout`` names in this process; else None.
 
-    The system would show the file that it was opened on, and replacing that takes it away from
-    everybody else who writes there.
+    Such a path resolves to the file behind the descriptor. Replacing that file would detach it from
+    all other writers.
     """
     folders = {os.path.realpath(folder) for folder in ("/dev/fd", "/proc/self/fd")}
     for _ in range(_MOST_LINKS):
@@ -110,7 +110,7 @@ def written(path: Path) -> Iterator[TextIO]:
 
 
 def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
-    """Open a regular file to read; of a pipe or device it never waits for a writer.
+    """Open a regular file to read; it never waits for the writer of a pipe or device.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def open_regular(path: Path, *, follow_links: bool) -> BinaryIO:
     Raises
     ------
     OSError
-        It cannot be opened, is no regular file, or is a link that is not followed.
+        It cannot be opened, is not a regular file, or is a link that must not be followed.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags if follow_links else flags | os.O_NOFOLLOW)
@@ -146,12 +146,12 @@ def parse_json(data: bytes | str) -> object:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange what two names on one file system stand for, in one step.
+    """Exchange two paths on one file system in one step.
 
     Returns
     -------
     bool
-        False where the system or the file system has no such step; then nothing is changed.
+        False if the system or the file system has no such step; then nothing has changed.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def sync_tree(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, or a file; of a link nothing but the link.
+    """Remove a file, or a folder with its contents; of a link, only the link itself.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
     Raises
     ------
     OSError
-        It cannot be opened, or is a link or no regular file: what is written to the lock would go
+        It cannot be opened, or is a link or not a regular file: writes to the lock would go
         elsewhere.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -247,8 +247,8 @@ def replaceable(path: Path) -> Path:
     Raises
     ------
     OSError
-        Something else than a file is there: a device or a pipe would be gone for everybody, and
-        so would be a file that this process has open.
+        The path is not a plain file: replacing a device, a pipe or a file that this process has
+        open would take it away from all its users.
     """
     place = Path(os.path.realpath(path))
     if is_stream(path):
@@ -281,7 +281,7 @@ def _make_part_folder(path: Path) -> tuple[Path, int]:
         folder = Path(
             tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART_SUFFIX, dir=path.parent)
         )
-        # Another process may remove the folder before it is locked; then the next name is taken.
+        # Another process may remove the folder before it is locked; then try the next name.
         with suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY)
             try:
@@ -290,7 +290,7 @@ def _make_part_folder(path: Path) -> tuple[Path, int]:
             except BlockingIOError:
                 is_ours = False
             except OSError:
-                # Without locks nothing is removed either: `_remove_left` gets none.
+                # Without locks, `_remove_left` cannot lock a folder and removes nothing.
                 is_ours = True
             if is_ours and folder.exists():
                 return folder, lock

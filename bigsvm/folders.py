@@ -1,8 +1,8 @@
-"""Folders that a process works in, and what is left of them where it was killed.
+"""Work folders of processes, and removal of those that killed processes left.
 
 A folder holds a file ``lock``, which is locked while the process lives and is removed last. A
-folder whose lock is free, or that has none yet, belongs to a process that died: the next one that
-works at the same place removes it.
+folder whose lock is free, or that has no lock yet, belongs to a process that died: the next process
+that works at the same place removes it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def make_folder(parent: Path, prefix: str) -> tuple[Path, int]:
     OSError
     """
     while True:
-        # Named before it is made, so that a signal that comes in between can remove it.
+        # Record the name first, so that an interrupted process can still remove the folder.
         folder = parent / f"{prefix}{os.getpid()}-{secrets.token_hex(8)}"
         try:
             folder.mkdir(mode=0o700)
-            # Another process may remove it before it is locked; then the next name is taken.
+            # Another process may remove it before it is locked; then try the next name.
             with suppress(FileNotFoundError):
                 lock = _lock(folder, create=True)
                 if lock is not None:
@@ -53,7 +53,7 @@ def make_folder(parent: Path, prefix: str) -> tuple[Path, int]:
 
 
 def folders_like(parent: Path, prefix: str) -> Iterator[Path]:
-    """Folders, not links, whose names begin like this, in the order of their names."""
+    """Folders, not links, whose names have this prefix, sorted by name."""
     with os.scandir(parent) as entries:
         found = [
             e.name for e in entries if e.name.startswith(prefix) and e.is_dir(follow_symlinks=False)
@@ -62,25 +62,25 @@ def folders_like(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def lock_left(folder: Path, prefix: str) -> int | None:
-    """Lock a folder whose process has ended; None where it lives.
+    """Lock a folder whose process has ended; None if the process is alive.
 
     Raises
     ------
     OSError
-        It is no folder of `make_folder`, has just been removed, or may not be entered.
+        `make_folder` did not make it, it has just been removed, or it may not be entered.
     """
-    # Only a name of `make_folder` is enough to tell that a folder without a lock is one.
+    # Without a lock, only a name of `make_folder` proves that this is a work folder.
     made = re.fullmatch(rf"{re.escape(prefix)}\d+-[0-9a-f]{{16}}", folder.name)
     return _lock(folder, create=made is not None)
 
 
 def _lock(folder: Path, *, create: bool) -> int | None:
-    """Lock a folder; None where another process has locked it.
+    """Lock a folder; None if another process has locked it.
 
     Raises
     ------
     FileNotFoundError
-        It has been removed meanwhile.
+        The folder has been removed meanwhile.
     OSError
     """
     lock = try_lock(folder / _LOCK, create=create)
@@ -91,7 +91,7 @@ def _lock(folder: Path, *, create: bool) -> int | None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a locked folder as far as possible, its lock last."""
+    """Remove a locked folder as far as possible; the lock is removed last."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if name != _LOCK:

@@ -28,7 +28,7 @@ SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32)
 """Between them float32 holds numbers in full precision, and kernel values are computed in it."""
 
 MOST_DEGREE = 4096
-"""A kernel value takes a multiplication for each degree, and nothing can interrupt them."""
+"""Largest degree: each degree costs one multiplication per kernel value, without interruption."""
 
 
 class KernelCode(IntEnum):
@@ -120,12 +120,12 @@ class Kernel(ABC):
 
     @property
     def recorded(self) -> str:
-        """The class and all fields, which a fingerprint records, whatever `repr` shows."""
+        """The class and all fields, for fingerprints; `repr` may hide some."""
         given = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
         return f"{type(self).__qualname__}({', '.join(given)})"
 
     def check(self) -> None:
-        """Refuse a kernel that depends on more than its fields: models and checkpoints lack it.
+        """Refuse a kernel that depends on more than its fields, as only these are saved.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The processors a run may use, as a guest of whoever has others beside it."""
+"""Number of threads of a run, within the limits of the system and of other libraries."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bigsvm.errors import ParameterError
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_CONTROL_GROUPS = Path("/proc/self/cgroup")
-"""Linux's, where control groups and those of this process stand."""
+"""Linux's folder of control groups, and its list of those of this process."""
 
 
 def available_processors() -> int:
-    """Processors this process may use: those of its affinity, its quota and LOKY_MAX_CPU_COUNT.
+    """Processors this process may use, limited by affinity, quota and LOKY_MAX_CPU_COUNT.
 
-    All there are where the system does not tell.
+    All processors if the system reports no limit.
     """
     try:
         count = len(os.sched_getaffinity(0))
@@ -30,10 +30,10 @@ def available_processors() -> int:
 
 
 def default_threads() -> int:
-    """Threads where no number of them is asked for.
+    """Return the number of threads to use if none was given.
 
-    One in a worker of joblib or multiprocessing, which has others beside it. Else as many as there
-    are available processors, unless OMP_NUM_THREADS or threadpoolctl limit those of OpenMP.
+    One in a worker of joblib or multiprocessing, as other workers run beside it. Otherwise the
+    available processors, limited by OMP_NUM_THREADS and by OpenMP limits of threadpoolctl.
     """
     if _is_worker():
         return 1
@@ -42,15 +42,15 @@ def default_threads() -> int:
 
 
 def count_threads(n_jobs: object, name: str = "n_jobs") -> int:
-    """Count the threads that `n_jobs` stands for.
+    """Return the number of threads for a value of `n_jobs`.
 
     Parameters
     ----------
     n_jobs : int or None
-        As joblib has it: -1 is all available processors, -2 all but one, and so on. None is
+        As in joblib: -1 is all available processors, -2 all but one, and so on. None is
         `default_threads`.
     name : str
-        Of the parameter, for the message.
+        Name of the parameter, for messages.
 
     Raises
     ------
@@ -69,15 +69,15 @@ def count_threads(n_jobs: object, name: str = "n_jobs") -> int:
 
 
 def _limit_of(variable: str) -> float:
-    """Read a number of threads from the environment; infinite where it has none."""
-    # OpenMP's may be a list, of which the first is that of the outermost level.
+    """Read a number of threads from the environment; infinite if it is not set."""
+    # OMP_NUM_THREADS may be a list with one number per nesting level, the outermost first.
     text = os.environ.get(variable, "").split(",")[0].strip()
     return int(text) if text.isdecimal() and int(text) > 0 else math.inf
 
 
 def _is_worker() -> bool:
-    """Whether this process, or this thread, is one of several that somebody shares work among."""
-    # Workers have loaded these modules, and importing joblib takes a tenth of a second.
+    """Whether this process or thread is a worker of joblib or multiprocessing."""
+    # Workers have loaded these modules, and importing joblib is slow.
     process, parallel = map(sys.modules.get, ("multiprocessing.process", "joblib.parallel"))
     if process is not None and process.parent_process() is not None:
         return True
@@ -86,14 +86,14 @@ def _is_worker() -> bool:
 
 @functools.cache
 def _controllers() -> tuple[Any, ...]:
-    """Give what tells the number of threads of each OpenMP library; to find them takes 40 ms."""
+    """Find the controllers of the loaded OpenMP libraries once, as the search is slow."""
     from threadpoolctl import ThreadpoolController
 
     return tuple(ThreadpoolController().select(user_api="openmp").lib_controllers)
 
 
 def _openmp() -> tuple[Any, ...]:
-    # Without scikit-learn, as in the commands, nothing has loaded one.
+    # Without scikit-learn, as in commands, no OpenMP library is loaded.
     return _controllers() if "sklearn" in sys.modules else ()
 
 
@@ -101,7 +101,7 @@ def _openmp() -> tuple[Any, ...]:
 def _quota() -> float:
     """Processors that the control groups of this process permit; infinite without a quota.
 
-    Read once: it takes a tenth of the time of a small prediction, and seldom changes.
+    Read only once, as reading is slow compared with a small prediction.
     """
     try:
         own = OWN_CONTROL_GROUPS.read_text().splitlines()
@@ -110,7 +110,7 @@ def _quota() -> float:
     least = math.inf
     for line in own:
         _, controllers, path = line.split(":", 2)
-        # Version 2 has no controllers there; in version 1 processors have a hierarchy.
+        # Version 2 lists no controllers here; version 1 has a hierarchy for the cpu controller.
         root = CONTROL_GROUPS / "cpu" if controllers else CONTROL_GROUPS
         if controllers and "cpu" not in controllers.split(","):
             continue

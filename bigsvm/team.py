@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     Part = TypeVar("Part")
 
 
-# A process that is forked while another thread loads compiled code would wait for that thread for
-# ever, as it does not have it. A fork therefore waits until no thread loads any.
+# A child forked while another thread loads compiled code would wait for that thread for ever, as
+# the child does not have it. So a fork waits until no thread loads compiled code.
 os.register_at_fork(
     before=global_compiler_lock.acquire,
     after_in_parent=global_compiler_lock.release,

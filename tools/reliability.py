@@ -1,9 +1,9 @@
-"""Attacks on bigsvm, and a table of how it took them.
+"""Attacks on bigsvm, with a table of the outcomes.
 
     python tools/reliability.py damage      files whose values are wrong and whose hashes fit
     python tools/reliability.py mutate      files with random bytes changed
     python tools/reliability.py bombs       small files that ask for much memory
-    python tools/reliability.py commands    command lines that are made up
+    python tools/reliability.py commands    random command lines
 
 Each prints a table and the faults, and ends with 1 where there is a fault. ``--help`` after the
 name lists its options.

@@ -168,7 +168,7 @@ class RowFile:
     def read(self, slot: int, variable: int, out: NDArray[np.float32]) -> bool:
         """Read a row to `out` (n_variables,); False if it is not the row of `variable` as written.
 
-        False too for values that are not finite, which no kernel row has.
+        Also False for values that are not finite, as kernel rows are finite.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Errors of a command: one line on standard error in the words of its options, and an exit code."""
+"""Errors of a command: one line on standard error that names its options, and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 EXIT_CODE = 2
-"""Of wrong usage, bad input, and a system that refuses what was asked for."""
+"""Exit code for wrong usage, bad input, and requests that the system refuses."""
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "yes or no"}
 
@@ -32,14 +32,14 @@ _CALLED = {
     "max_seconds": "--max-time",
     "max_seconds (max_time)": "--max-time",
 }
-"""Parameters of Python that options have other names for."""
+"""Options whose names differ from their Python parameters."""
 _ELSEWHERE = {
     "dtype": ("--dtype", "convert"),
     "layout": ("--layout", "convert"),
     "n_features": ("--features", "convert"),
     "range_file": ("--range", "predict"),
 }
-"""Parameters that most commands have no options for, and the command that has one."""
+"""Parameters that only one command has an option for: the option and the command."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa:
     Parameters
     ----------
     context : Context, optional
-        Of the group of commands, which knows the command that was asked for.
+        Context of the command group, which knows the invoked command.
     group : Group, optional
     """
 
@@ -76,19 +76,19 @@ def reported(context: Any = None, group: Any = None) -> Iterator[None]:  # noqa:
         raise fail(f"the system has no more memory{what}; free some, or lower memory") from error
     except BrokenPipeError as error:
         discard_output()
-        raise typer.Exit(0) from error  # whoever reads has seen enough
+        raise typer.Exit(0) from error  # the reader has closed the pipe
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
         raise fail(f"{where}{error.strerror or error}; check the path and its disk") from error
 
 
 def _tell(line: str) -> None:
-    if sys.stderr is not None:  # of a program in which a command runs
+    if sys.stderr is not None:  # None in a program without standard error
         print(line, file=sys.stderr)
 
 
 def options_of(command: Any) -> dict[str, str]:  # noqa: ANN401 (of Click)
-    """Options of a command by the names that Python has for them."""
+    """Options of a command by the names of their Python parameters."""
     found = {}
     for parameter in command.params:
         long = [name for name in parameter.opts if name.startswith("--")]
@@ -99,16 +99,16 @@ def options_of(command: Any) -> dict[str, str]:  # noqa: ANN401 (of Click)
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
-    """Write a message about parameters of Python in the words of a command.
+    """Replace the Python parameters in a message by the options of a command.
 
     Parameters
     ----------
     message : str
     options : mapping
-        Options by the names that Python has for them, as `options_of` gives them.
+        Options by the names of their Python parameters, from `options_of`.
     """
     names = {name: found for name, (found, _) in _ELSEWHERE.items()} | dict(options)
-    # The longest first: "seed (random_state)" before "seed".
+    # The longest name first: "seed (random_state)" before "seed".
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     alone = r"(?<![\w./'-])"
 
@@ -123,7 +123,7 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
         return option(match[1], "" if value == "True" else value)
 
     message = re.sub(rf"{alone}({words})=('[^']*'|[^\s;,()]+)", with_value, message)
-    # Most are ordinary words too, like "memory": they are options where something is said of them.
+    # Most names are ordinary words too, like "memory": replace them only before a verb or a value.
     said = rf"(^|; )({words})(?= (?:is |['0-9-]))"
     message = re.sub(said, lambda m: m[1] + option(m[2]), message)
     advised = rf"\b((?:raise|lower|larger|smaller) )({words})(?![\w./'-])"
@@ -133,9 +133,9 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
 
 
 def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)
-    """Say what is wrong with a command, and where its help is."""
+    """Describe a usage error, and name the help of the command."""
     details = getattr(error.__cause__, "errors", None)
-    if details is not None:  # of Pydantic, which typer reads values with
+    if details is not None:  # from Pydantic, with which typer reads values
         error.message = _value_sentence(details()[0])
     words = ["bigsvm", group and group.invoked_subcommand]
     path = " ".join(filter(None, words)) if error.ctx is None else error.ctx.command_path
@@ -143,7 +143,7 @@ def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)
 
 
 def _value_sentence(detail: Mapping[str, Any]) -> str:
-    """Say in plain words why a value was refused."""
+    """Describe in plain words why a value was refused."""
     given, limits = detail["input"], detail.get("ctx", {})
     kind, _, problem = str(detail["type"]).partition("_")
     if kind in _KINDS and problem in ("parsing", "type", "from_float", "parsing_size"):

@@ -49,7 +49,7 @@ def load_model(path: Path, range_file: Path | None = None) -> KernelExpansion:
     ----------
     path : Path
     range_file : Path or None
-        What rows are to be scaled by, of LIBSVM's models only.
+        File of svm-scale to scale rows by; only for LIBSVM models.
 
     Raises
     ------
@@ -82,21 +82,21 @@ def _start_of(path: Path) -> bytes:
 
 
 def _is_model(start: bytes) -> bool:
-    # Of safetensors, after the length of its header.
+    # A safetensors header begins so, after its length.
     return start == LIBSVM_MODEL or start[8:] == b"{"
 
 
 def check_order(source: str, model: Path, usage: str) -> None:
-    """Refuse a model where rows are to be and rows where a model is to be.
+    """Refuse a model in place of rows, and rows in place of a model.
 
     Parameters
     ----------
     source : str
-        What was given for rows.
+        Argument that should name rows.
     model : Path
-        What was given for a model.
+        Argument that should name a model.
     usage : str
-        How the command is written.
+        Usage line of the command.
 
     Raises
     ------
@@ -121,15 +121,15 @@ def numbered_like(given: ZeroBased, first_index: int | None) -> ZeroBased:
 
 
 def check_text_options(context: typer.Context, source: str, *more: str) -> None:
-    """Refuse options that are for LIBSVM text only where a store was given.
+    """Refuse options for LIBSVM text if a store was given.
 
     Parameters
     ----------
     context : Context
-        Of the command.
+        Context of the command.
     source : str
     more : str
-        Options that are for text only in this command, beside ``zero_based``.
+        Options of this command for text only, besides ``zero_based``.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def opened(
 
 @contextmanager
 def _called(path: Path, name: str) -> Iterator[None]:
-    """Call a temporary path in errors what the user can know of it."""
+    """Replace a temporary path in errors by a name that the user knows."""
     try:
         yield
     except BigsvmError as error:
@@ -272,7 +272,7 @@ def _remove_if_left(folder: Path) -> None:
     try:
         lock = lock_left(folder, _PREFIX)
     except OSError:
-        return  # somebody else's, or just removed
+        return  # it belongs to another user, or was just removed
     if lock is not None:
         remove_folder(folder)
         os.close(lock)

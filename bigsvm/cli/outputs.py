@@ -27,12 +27,12 @@ _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
 
 
 def say(text: str, *, on_error: bool = False) -> None:
-    """Write a result to standard output, or to standard error where that is taken.
+    """Write a result to standard output, or to standard error if predictions go to the former.
 
     Raises
     ------
     DataError
-        There is no room for it, or standard output is closed.
+        The disk is full, or standard output is closed.
     """
     if on_error:
         print(text, file=sys.stderr)
@@ -44,7 +44,7 @@ def say(text: str, *, on_error: bool = False) -> None:
     except OSError as error:
         discard_output()
         if isinstance(error, BrokenPipeError):
-            return  # whoever reads has seen enough
+            return  # the reader has closed the pipe
         raise DataError(
             f"standard output cannot be written to ({error.strerror}); what was to be shown is "
             "lost, and files that were written are whole"
@@ -79,14 +79,14 @@ def check_model_path(path: Path, kind: str = "bigsvm") -> None:
 def check_no_input(
     path: Path, inputs: Iterable[str | Path], name: str, error: type[BigsvmError] = DataError
 ) -> None:
-    """Refuse to write to what is read, or into it, whatever it is called there.
+    """Refuse to write to an input or into it, including by other names of the same file.
 
     Parameters
     ----------
     path : Path
     inputs : iterable of paths, URLs, or ``-``
     name : str
-        Of the option or argument, for the message.
+        Name of the option or argument, for messages.
     error : class
     """
     for given in map(str, inputs):
@@ -96,7 +96,7 @@ def check_no_input(
 
 
 def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) -> None:
-    """Refuse a model in the data, and folders for a run in the data or where the model will be.
+    """Refuse a model inside the data, and run folders inside the data or at the model's path.
 
     Parameters
     ----------
@@ -121,18 +121,18 @@ def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) ->
 
 
 def predictions_path(output: Path, inputs: Iterable[str | Path]) -> Path:
-    """Where predictions go: a file, a device, a pipe, or for ``-`` standard output.
+    """Destination of predictions: a file, a device, a pipe, or for ``-`` standard output.
 
     Parameters
     ----------
     output : Path
     inputs : iterable of paths, URLs, or ``-``
-        What the predictions are made of.
+        Inputs of the predictions.
 
     Raises
     ------
     DataError
-        They cannot be written there, or it is what they are made of.
+        The predictions cannot be written there, or the output is one of the inputs.
     """
     if str(output) == "-":
         output = STANDARD_OUTPUT

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 ROW_BYTES = 32
-"""Of each row for the whole run: its class, its value, its label and its number in the input."""
+"""Bytes kept per row for the whole run: class, decision value, label and input row number."""
 
 
 def command(
@@ -204,7 +204,7 @@ def command(
 
 
 def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
-    """Refuse predictions that take more memory than was asked for.
+    """Refuse predictions that take more memory than the budget.
 
     Raises
     ------
@@ -227,8 +227,8 @@ def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
 def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None) -> "Iterator[Any]":
     """Give what keeps decision values: of many functions nothing, or a file beside `output`.
 
-    The file has no name, so that nothing is left of it, however the process ends. Beside a device
-    or a pipe it would be in the wrong place; it is in the system's temporary folder then.
+    The file has no name, so it disappears however the process ends. If the output is a device or a
+    pipe, the file is in the system's temporary folder instead of beside the output.
     """
     import numpy as np
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 COUNTS = ("n_sweeps", "rows_done", "n_iter", "n_pairs", "n_finished")
 NUMBERS = ("seconds", "gap", "objective")
-"""What is shown of a saved run."""
+"""Counters and numbers of a saved run that are shown."""
 MOST_SHOWN = 1e300
-"""A larger number is what no sweep has found yet."""
+"""Largest number shown: a larger one means that no sweep has computed it yet."""
 NAME = "run.json"
 MOST_BYTES = 1 << 24
-"""Of the record; weights of a million classes fit."""
+"""Largest record in bytes: room for the weights of a million classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Run:
         )
 
     def _check(self) -> None:
-        """Refuse values that no command has written; ValueError says which."""
+        """Refuse values that no command writes; ValueError names them."""
         from bigsvm.estimators.parameters import TrainingParameters
 
         for name in ("source", "model", "zero_based"):
@@ -141,12 +141,12 @@ class Run:
         ----------
         directory : Path
         own : bool
-            Whether it must have been written by this user, as what it names is to be written to.
+            Whether this user must have written it, as the run will write to the paths it names.
 
         Raises
         ------
         CheckpointError
-            There is none, it is damaged, another user's, or was written by a newer version.
+            The record is missing, damaged, another user's, or from a newer version.
         """
         path = directory / NAME
         try:
@@ -187,7 +187,7 @@ class Run:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether this is a value that a parameter may have in a record."""
+    """Whether this is a valid value of a parameter in a record."""
     if isinstance(value, int) and not isinstance(value, bool):
         return -(1 << 63) <= value < 1 << 63
     return isinstance(value, str | float | bool | None)
@@ -212,12 +212,12 @@ def absolute(source: str) -> str:
 
 
 def is_url(source: str) -> bool:
-    """Whether rows are read from elsewhere than this machine."""
+    """Whether rows are read from another machine."""
     return "://" in source
 
 
 def check_is_read_again(source: str) -> None:
-    """Refuse what a resumed run could not read again: standard input, pipes and devices.
+    """Refuse sources that a resumed run cannot read again: standard input, pipes and devices.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def check_is_read_again(source: str) -> None:
             "standard input cannot be read again by a resumed run; convert it to a store first"
         )
     mode = 0
-    with suppress(OSError):  # what is not there is refused where it is opened
+    with suppress(OSError):  # opening a missing file raises its own error later
         mode = 0 if is_url(source) else os.stat(source).st_mode
     if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ParameterError(
@@ -238,15 +238,15 @@ def check_is_read_again(source: str) -> None:
 
 
 def check_source(run: Run, store: str | None, directory: Path) -> None:
-    """Refuse to resume from other rows than those of the run, and to open a URL that it names.
+    """Refuse to resume with other rows, and to open a URL that only the record names.
 
     Parameters
     ----------
     run : Run
     store : str or None
-        What the command line names.
+        Store named on the command line.
     directory : Path
-        Where the run is saved.
+        Folder in which the run is saved.
 
     Raises
     ------
@@ -267,9 +267,9 @@ def check_source(run: Run, store: str | None, directory: Path) -> None:
 def resume_command(
     directory: Path, reason: StopReason | None = None, *, source: str | None = None
 ) -> str:
-    """Give the command that goes on with a run; without the limit of steps that ended it.
+    """Return the command that resumes a run, without the step limit that ended it.
 
-    A `source` that is a URL is named, as no other command opens it.
+    The command names a `source` that is a URL, as resuming opens no other URL.
     """
     arguments = ["bigsvm", "train", "--resume", str(directory)]
     if source is not None and is_url(source):
@@ -282,8 +282,8 @@ def resume_command(
 def run_record(directory: Path) -> dict[str, Any]:
     """Describe a checkpoint directory: what is trained, how far it is, how to go on.
 
-    The run may be under way: nothing is locked, and the newest whole generation is described. Of a
-    run that was not begun by a command, source and model are not known.
+    The run may be active: nothing is locked, and the newest whole generation is described. If no
+    command started the run, its source and model are unknown.
     """
     from bigsvm.training.checkpoint import newest_manifest
 
@@ -319,13 +319,13 @@ def run_record(directory: Path) -> dict[str, Any]:
 
 
 def _count_of(values: dict[str, Any], name: str) -> int | None:
-    """Read a count that a person is shown; None where it is none."""
+    """Read a count to show; None if the value is not a count."""
     value = values.get(name)
     return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
 def _number_of(values: dict[str, Any], name: str) -> float | None:
-    """Read a number that a person is shown; None where there is none yet."""
+    """Read a number to show; None if there is none yet."""
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -333,7 +333,7 @@ def _number_of(values: dict[str, Any], name: str) -> float | None:
 
 
 def _gap(value: float | None, *, of_pairs: bool) -> str:
-    """Show the gap that was known last."""
+    """Show the last known gap."""
     if value is None:
         return "not known: no sweep over all rows has ended"
     return f"{number(value, 4)} {'at most, of the pairs' if of_pairs else 'at the last sweep'}"

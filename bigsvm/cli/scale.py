@@ -136,14 +136,14 @@ def command(
 
 
 class _OfRange(NamedTuple):
-    """A scaler that a file of svm-scale says."""
+    """A scaler read from a file of svm-scale."""
 
     scaler: "Scaler"
     first_index: int
 
 
 def _range_in(path: Path) -> "Range | None":
-    """Read a file of svm-scale; None where it is no such file."""
+    """Read a file of svm-scale; None if it is another file."""
     from bigsvm.interchange.range_file import is_range_file, read_range
 
     return read_range(path) if path.is_file() and is_range_file(path) else None

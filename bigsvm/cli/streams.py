@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or of another encoding do not end a command."""
+"""Preparation of the standard streams: closed, full or non-UTF-8 ones do not end a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigsvm.report.text import shown
 
 
 class _Tolerant(io.TextIOBase):
-    """Standard error that may be full or gone: what it cannot take is dropped.
+    """Standard error that may be full or closed: text that cannot be written is dropped.
 
     Parameters
     ----------
@@ -51,17 +51,17 @@ class _Tolerant(io.TextIOBase):
 
 
 def secure_streams() -> None:
-    """Ready the standard streams of this process for a command.
+    """Prepare the standard streams of this process for a command.
 
-    A closed descriptor would be given to the next file that is opened, and what is meant for
-    standard error be written into a model. Characters that standard output cannot encode are
-    escaped. Standard error drops what it cannot take.
+    Closed descriptors are opened on the null device: otherwise the next file would get the number,
+    and messages would be written into a model. Characters that standard output cannot encode are
+    escaped. Standard error drops text that it cannot write.
     """
     for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, mode)  # takes the lowest free number, which is this one
+            os.open(os.devnull, mode)  # gets the lowest free number, which is this one
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -73,13 +73,13 @@ def secure_streams() -> None:
 
 
 def _show_unraisable(ignored: sys.UnraisableHookArgs) -> None:
-    """Show on one line what failed while an object was removed, as in file systems of fsspec."""
+    """Show on one line an error in the finalizer of an object, as in fsspec's file systems."""
     what = shown(f"{type(ignored.exc_value).__name__}: {ignored.exc_value}")
     print(f"bigsvm: warning: ignored at the removal of an object: {what}", file=sys.stderr)
 
 
 def discard_output() -> None:
-    """Let what is left in the buffer of standard output fail no more when the process ends."""
+    """Keep the buffer of standard output from failing again when the process ends."""
     if sys.stdout is not None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

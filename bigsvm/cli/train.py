@@ -294,9 +294,9 @@ def _train(
     json: bool,
     quiet: bool,
 ) -> int:
-    """Train, write the model, say what happened; returns the exit code.
+    """Train, write the model, report the result; returns the exit code.
 
-    `told` writes sentences of the library in the words of the command, which may name the model.
+    `told` rewrites the library's messages with the names of options; they may name the model.
     """
     from bigsvm.estimators.fitting import train_model
     from bigsvm.estimators.parameters import Hooks
@@ -341,7 +341,7 @@ def _train(
             display.line(f"the model is not certified: {reason.sentence}")
         elif not trained.certificate["converged"]:
             hint = ""
-            # The same run again would stall again.
+            # A resumed run would stall again.
             if checkpoint is not None and reason is not StopReason.STALLED:
                 hint = f": {resume_command(checkpoint, reason, source=run.source)}"
             display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))

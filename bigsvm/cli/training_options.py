@@ -145,11 +145,11 @@ USED_WITH = {
     "degree": ("poly",),
     "coef0": ("poly", "sigmoid"),
 }
-"""Kernels in which an option means something."""
+"""Kernels that use an option."""
 
 
 def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> None:
-    """Refuse options that this run would ignore; LIBSVM does, and nobody notices.
+    """Refuse options that this run would ignore; LIBSVM ignores them silently.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Rows of very many columns of which few occur: their moments, and new numbers for the columns.
+"""Moments and new column numbers for rows of very many columns, few of which occur.
 
-Nothing here takes memory for a column without entries.
+No function takes memory for a column without entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @njit(cache=True, nogil=True)
 def _slot(column: int, columns: Integers, table: NDArray[np.int32], shift: int) -> int:
-    """Place in `table` of a column, or the free one where it belongs (Knuth's linear probing)."""
+    """Place of a column in `table`, or the free place for it (linear probing, Knuth)."""
     mask = table.shape[0] - 1
     at = np.int64((np.uint64(column) * _GOLDEN) >> np.uint64(shift))
     while table[at] != 0 and columns[table[at] - 1] != column:
@@ -31,7 +31,7 @@ def _slot(column: int, columns: Integers, table: NDArray[np.int32], shift: int) 
 
 @njit(cache=True, nogil=True)
 def fill_table(columns: Integers, n: int, table: NDArray[np.int32], shift: int) -> None:
-    """Enter columns 0 … n − 1 into a table of zeros, by their place plus 1.
+    """Enter n columns into a table of zeros as their place plus 1.
 
     table (2**k,) with more than n places; shift 64 − k.
     """
@@ -53,10 +53,11 @@ def add_moments(
     maxima: Floats,
     n: int,
 ) -> int:
-    """Add entries to the moments of their columns; returns how many columns there are then.
+    """Add entries to the moments of their columns; returns the new number of columns.
 
-    Each column has the number of its entries, their mean, the sum of their squared deviations from
-    it (Welford 1962), the least and the largest; all arrays have room for every new column.
+    The moments of a column are the number of its entries, their mean, the sum of their squared
+    deviations from it (Welford 1962), the least and the largest; all arrays have room for every
+    new column.
     """
     for k in range(indices.shape[0]):
         column, value = indices[k], values[k]
@@ -86,10 +87,10 @@ def add_zeros(
     maxima: Floats,
     n_rows: int,
 ) -> None:
-    """Add the zeros that are not stored, and make variances of the sums of squared deviations.
+    """Add the zeros that are not stored, and turn sums of squared deviations into variances.
 
-    The mean m and the sum M of c entries become, of n rows, ``m c / n`` and
-    ``M + m² c (n − c) / n`` (Chan, Golub, LeVeque 1983, the other part being 0).
+    For n rows, the mean m and the sum M of c entries become ``m c / n`` and
+    ``M + m² c (n − c) / n`` (Chan, Golub, LeVeque 1983, with zeros as the second part).
     """
     zero = minima.dtype.type(0)
     for i in range(counts.shape[0]):
@@ -112,7 +113,7 @@ def find_columns(
     out: NDArray[np.int32],
     spread: int,
 ) -> int:
-    """Find column numbers in a list; returns where one is wrong, −1 if none is.
+    """Find column numbers in a list; returns the place of a wrong number, or −1 if there is none.
 
     Parameters
     ----------
@@ -120,13 +121,14 @@ def find_columns(
     columns : (m,) integers
         Ascending.
     starts : (b + 1,) int32
-        Place in `columns` of the first whose number shifted right by `shift` is as large.
+        Entry i is the place in `columns` of the first number with ``number >> shift >= i``.
     shift : int
     out : (n,) int32
-        Place p of each number, where it is listed or would be. With `spread` it is ``2 p + 1`` of
-        those that are and ``2 p`` of others: in the same order, and apart from each other.
+        Place p of each number in the list, or where it would be inserted. With `spread`, the result
+        is ``2 p + 1`` for listed numbers and ``2 p`` for others, which keeps the order and keeps
+        the two apart.
     spread : int
-        0 or 1. With 0 a number that is not listed is wrong; a number out of range always is.
+        0 or 1. With 0, a number that is not listed is wrong; a number out of range is always wrong.
     """
     for k in range(indices.shape[0]):
         column = indices[k]

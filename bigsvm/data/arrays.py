@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_BYTES_FOR_THREADS = 1 << 18
-"""Less is decoded faster than it is handed to other threads."""
+"""Decoding fewer bytes is faster than handing them to other threads."""
 
 
 class ArrayWriter:
@@ -108,8 +108,8 @@ class ArrayWriter:
 class VerifiedArray:
     """Read rows of one array of a store; every chunk is compared with the manifest.
 
-    A hash only says that a chunk belongs to its manifest, which whoever changes a store can change
-    as well. So every chunk is also held to the values that the array may have.
+    A hash only proves that a chunk belongs to its manifest, and a forger can change the manifest
+    too. So every value of a chunk is also checked against the range of its array.
 
     The chunk read last is kept, as blocks rarely end where chunks do. May be used from several
     threads.
@@ -145,7 +145,7 @@ class VerifiedArray:
         Raises
         ------
         DataCorruptionError
-            If a chunk is not the one that was written, or holds values that no store has.
+            If a chunk is not the one that was written, or holds values out of range.
         StoreError
             If the system does not let it be read.
         """
@@ -218,7 +218,7 @@ def _decoding_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n, thread_name_prefix="bigsvm-decode")
 
 
-# A child process has none of its parent's threads, and would wait for them for ever.
+# A forked child does not have its parent's threads, and would wait for them for ever.
 os.register_at_fork(after_in_child=_decoding_threads.cache_clear)
 
 

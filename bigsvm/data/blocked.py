@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
 
 SIZED_BLOCKS = 4
-"""Sparse blocks that tell how many bytes a row has: reading all would cost a pass."""
+"""Sparse blocks read to estimate the bytes of a row: reading all would cost a pass."""
 
 
 class Digest:
-    """Hash of rows in order, whatever the blocks they come in."""
+    """Hash of rows in order; it does not depend on the blocks they come in."""
 
     def __init__(self) -> None:
         self._parts = [xxhash.xxh3_128(), xxhash.xxh3_128(), xxhash.xxh3_128()]
@@ -89,7 +89,7 @@ class BlockedRows(RowSource):
         self._last: tuple[int, Any] | None = None
         self._bytes_read = 0
         self._survey_result: tuple[Statistics, str] | None = None
-        # Blocks are read whole, so the largest one is what a reader has to have room for.
+        # Blocks are read whole, so a reader needs room for the largest one.
         self.row_alignment = int(np.diff(edges).max())
         if not is_sparse:
             bytes_per_row = float(n_columns * dtype.itemsize)
@@ -104,7 +104,7 @@ class BlockedRows(RowSource):
         Raises
         ------
         DataError
-            It cannot be read, or has another shape than it is said to have.
+            The block cannot be read, or does not have the expected shape.
         """
 
     @property
@@ -128,7 +128,7 @@ class BlockedRows(RowSource):
         return rows
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
-        """Rows at `indices`; each block is read once, whatever their order."""
+        """Rows at `indices`, in any order; each block is read once."""
         check_indices(indices, self.n_rows)
         rows, back = np.unique(np.asarray(indices, np.int64), return_inverse=True)
         block = np.searchsorted(self._edges, rows, side="right") - 1
@@ -141,7 +141,7 @@ class BlockedRows(RowSource):
         return rows_taken
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur, where only such are kept."""
+        """Columns that occur; None if all columns are kept."""
         return (
             self._survey()[0].columns
             if may_be_listed(self.n_columns, sparse=self.is_sparse)
@@ -149,7 +149,7 @@ class BlockedRows(RowSource):
         )
 
     def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column; reads every block once, together with all that needs it."""
+        """Mean of each column; one pass computes this, the variance and the hash."""
         return self._survey()[0].mean
 
     def total_variance(self) -> float:
@@ -157,14 +157,14 @@ class BlockedRows(RowSource):
         return self._survey()[0].total_variance()
 
     def fingerprint(self) -> str:
-        """Hash of the values, whatever the blocks."""
+        """Hash of the values; it does not depend on the blocks."""
         return self._survey()[1]
 
     def _block(self, i: int) -> Any:
         last = self._last
         if last is not None and last[0] == i:
             return last[1]
-        # Frees the last one before the next is made.
+        # Free the last block before the next is made.
         self._last = last = None
         block = self._load(i)
         if self.is_sparse:
@@ -179,7 +179,7 @@ class BlockedRows(RowSource):
         return block
 
     def _estimated_row_bytes(self) -> float:
-        """Mean bytes of a sparse row in some random blocks; sorted ones differ from one another."""
+        """Mean bytes of a sparse row in some random blocks, as rows may be sorted by length."""
         filled = np.flatnonzero(np.diff(self._edges))
         chosen = np.random.default_rng(0).permutation(filled)[:SIZED_BLOCKS]
         blocks = (self._block(i) for i in np.sort(chosen).tolist())
@@ -207,25 +207,25 @@ class DaskRows(BlockedRows):
     Parameters
     ----------
     X : dask.array.Array, (n_rows, n_columns)
-        Of numpy or scipy.sparse blocks, which must fit in memory two at a time. Unknown chunk sizes
+        Its blocks are numpy or scipy.sparse; two blocks must fit in memory. Unknown chunk sizes
         are computed; several chunks along the columns are merged.
 
     Attributes
     ----------
     bytes_per_row : float
-        For sparse blocks an estimate from some random ones.
+        For sparse blocks, an estimate from some random blocks.
 
     Raises
     ------
     DataError
-        If it has not two dimensions, no rows, no columns, or other than real numbers.
+        If X is not two-dimensional, has no rows or no columns, or holds no real numbers.
     """
 
     def __init__(self, X: da.Array) -> None:
         if X.ndim != 2:
             raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-            # 4 MB that rows in memory do without.
+            # Imported here, as rows in memory do not need it.
             import dask
 
             with dask.config.set(scheduler="synchronous"):
@@ -271,7 +271,7 @@ def check_shape(n_rows: int, n_columns: int) -> None:
 
 
 def check_indices(indices: NDArray[np.int64], n_rows: int) -> None:
-    """Refuse rows that are not there.
+    """Refuse row numbers out of range.
 
     Raises
     ------

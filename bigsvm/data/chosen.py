@@ -30,7 +30,7 @@ class ChosenRows(RowSource):
     chosen : (n_rows,) integers
         Distinct rows, in the order they get here.
     in_random_order : bool
-        Whether that order is random, whatever the order of the source is.
+        Whether that order is random; the order of the source does not matter.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ChosenRows(RowSource):
 
     @property
     def n_features(self) -> int:
-        """Columns of the data, with those that never occur and were left out."""
+        """Number of columns of the data, including those that never occur and were left out."""
         return self._source.n_features
 
     @property
@@ -62,7 +62,7 @@ class ChosenRows(RowSource):
         return self._source.kept_bytes
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur in the source, where only such are kept."""
+        """Columns that occur in the source; None if all columns are kept."""
         return self._source.occurring_columns()
 
     def read(self, start: int, stop: int) -> Rows:

@@ -1,7 +1,7 @@
-"""What must hold between the arrays and the attributes of a store.
+"""Checks that the arrays and the attributes of a store agree with each other.
 
-Hashes say that the bytes are those of the manifest. Whoever changes a store can change the manifest
-as well, so what the arrays say of each other is checked where they are read.
+Hashes only prove that the bytes are those of the manifest. A forger can change the manifest too, so
+these checks run whenever the arrays are read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _LABELS_AT_ONCE = 1 << 16
 _ROUNDING = 1e-6
-"""Relative error of statistics; that of a sum of 1e12 values is some 1e-10."""
+"""Relative rounding error allowed in statistics; a sum of 1e12 values has about 1e-10."""
 _OVERFLOWS_FROM = 1e150
-"""Squares of larger values, summed up, may be infinite."""
+"""Sums of squares of values above this may overflow."""
 
 
 def check_indptr(indptr: NDArray[np.int64], n_entries: int, where: str) -> None:
-    """Refuse places of rows, (n_rows + 1,), that do not ascend from 0 to the number of entries."""
+    """Refuse row pointers, (n_rows + 1,), that do not ascend from 0 to the number of entries."""
     if indptr[0] != 0 or indptr[-1] != n_entries or (np.diff(indptr) < 0).any():
         raise DataCorruptionError(
             f"{where}: array 'X/indptr' does not ascend from 0 to {n_entries}; {REMEDY}"
@@ -40,7 +40,7 @@ def check_indptr(indptr: NDArray[np.int64], n_entries: int, where: str) -> None:
 def check_columns_ascend(
     indices: NDArray[np.int32], indptr: NDArray[np.int64], first_row: int, where: str
 ) -> None:
-    """Refuse CSR rows whose columns do not ascend: Numba's kernels rely on their order.
+    """Refuse CSR rows whose columns do not ascend: compiled code relies on their order.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def check_columns_ascend(
     indptr : (m + 1,) int64
         From 0 to nnz.
     first_row : int
-        Number of the first row, for the message.
+        Number of the first row, for messages.
     where : str
-        What to call the store in messages.
+        Name of the store in messages.
     """
     ascends = indices[1:] > indices[:-1]
     starts = indptr[1:-1]
@@ -64,7 +64,7 @@ def check_columns_ascend(
 
 
 def check_permutation(rows: NDArray[np.int64], where: str) -> None:
-    """Refuse numbers of all rows, (n_rows,), each below n_rows, unless each occurs once."""
+    """Refuse row numbers, (n_rows,), each below n_rows, unless each occurs once."""
     seen = np.zeros(len(rows), np.bool_)
     seen[rows] = True
     if not seen.all():
@@ -76,7 +76,7 @@ def check_permutation(rows: NDArray[np.int64], where: str) -> None:
 def check_label_counts(
     labels: NDArray[np.float64], attributes: StoreAttributes, where: str
 ) -> None:
-    """Refuse the labels of all rows, (n_rows,), unless they occur as often as counted."""
+    """Refuse the labels of all rows, (n_rows,), unless their counts are those in the attributes."""
     if attributes.label_counts is None:
         return
     known = np.array([label for label, _ in attributes.label_counts])
@@ -93,13 +93,13 @@ def check_label_counts(
 def check_statistics(
     arrays: Mapping[str, VerifiedArray], attributes: StoreAttributes, where: str
 ) -> None:
-    """Refuse statistics that no rows can have, or that are not summed up in the attributes.
+    """Refuse statistics that no rows can have, or that contradict the attributes.
 
-    Of each column ``minimum ≤ mean ≤ maximum`` and ``0 ≤ variance ≤ (maximum - minimum)² / 4``
-    (Popoviciu's inequality). They are read a chunk at a time.
+    Each column has ``minimum ≤ mean ≤ maximum`` and ``0 ≤ variance ≤ (maximum - minimum)² / 4``
+    (Popoviciu's inequality). The statistics are read one chunk at a time.
     """
     spec = arrays["statistics/mean"].spec
-    # Those of listed columns alone: the others are 0 in every row.
+    # Only listed columns have statistics: the others are 0 in every row.
     n, step = spec.shape[0], spec.chunk_rows
     absent = attributes.n_columns - n if attributes.listed_columns is not None else 0
     spans = [(start, min(start + step, n)) for start in range(0, n, step)]

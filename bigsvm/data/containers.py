@@ -1,4 +1,4 @@
-"""Containers of rows that others made: which they are, and how they are read."""
+"""Containers of rows from other libraries: detection, and how they are read."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from bigsvm.data.tables import Table
 
 LARGEST_SLICE = 32 << 20
-"""Bytes of a slice: larger ones are not read faster."""
+"""Most bytes of a slice: larger slices are not read faster."""
 _SLICES = 29
-"""Slices of a budget: a training plan has ten of them in memory, and 1 GB the largest."""
+"""Slices per budget: a training plan holds ten of them; from 1 GB on slices have full size."""
 _SLICES_ONCE = 20
-"""Slices of a budget where each decodes all chunks again, of which few are in memory together."""
+"""Slices per budget of a single pass, which decodes all chunks for each and holds few slices."""
 _CHUNKS = 4
-"""Chunks, decoded, of a budget at least: one, and its bytes before, exist beside two slices."""
+"""Decoded chunks that a budget must hold: one and its stored bytes exist beside two slices."""
 BLOCKS_OF_A_PASS = 7
-"""Two blocks of a single pass exist together, each beside what it is made of, and its copies."""
+"""Blocks counted for a single pass: two exist at once, each with its source and its copies."""
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_dask_array(X: object) -> TypeGuard[da.Array]:
-    """Whether `X` is a Dask array; nothing is one where nobody has imported Dask."""
+    """Whether `X` is a Dask array; False if Dask has not been imported."""
     return is_instance(X, "dask.array", "Array")
 
 
 def is_zarr_array(X: object) -> TypeGuard[zarr.Array[Any]]:
-    """Whether `X` is a Zarr array; nothing is one where nobody has imported zarr."""
+    """Whether `X` is a Zarr array; False if zarr has not been imported."""
     return is_instance(X, "zarr", "Array")
 
 
@@ -60,7 +60,7 @@ def is_anndata(X: object) -> TypeGuard[Any]:
 
 
 def is_lazy(X: object) -> bool:
-    """Whether what a model makes of `X` is a lazy Dask array."""
+    """Whether predictions for `X` are a lazy Dask array."""
     return is_dask_array(X) or is_zarr_array(X) or is_dask_frame(X)
 
 
@@ -72,8 +72,8 @@ def is_streamed(X: Any, memory: int) -> bool:
     X
         As `as_row_source` takes it.
     memory : int
-        Bytes that a run may take. What is in memory, but would have to be copied, is read in blocks
-        where the copy would take a larger share than `HELD_SHARE`.
+        Bytes that a run may take. A container in memory that must be copied is read in blocks if
+        the copy would take a larger share than `HELD_SHARE`.
     """
     return (
         is_lazy(X)
@@ -86,12 +86,12 @@ def is_streamed(X: Any, memory: int) -> bool:
 
 
 def open_table(X: Any, *, memory: int | None, allow_missing: bool) -> Table | None:
-    """Table of a container on disk, or of one in memory that is not to be copied; None for others.
+    """Table of a container on disk, or of one in memory that must not be copied; else None.
 
     Raises
     ------
     DataError
-        It is no matrix of numbers, lacks chunks, or is none whose rows can be read.
+        X is not a matrix of numbers, lacks chunks, or cannot be read by rows.
     """
     if is_zarr_array(X):
         check_array(X, allow_missing=allow_missing)
@@ -150,7 +150,7 @@ def _open_group(group: Any, *, allow_missing: bool) -> Table:
 
 
 def path_of_store(X: Any) -> Path | None:
-    """Path of a store of bigsvm that was opened as a Zarr group; None of what is no such group.
+    """Path of a bigsvm store that was opened as a Zarr group; None for anything else.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def matrix_of_anndata(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     Raises
     ------
     DataError
-        There is none, or it could only be read as a whole.
+        There is no matrix, or it could only be read as a whole.
     """
     if X.isbacked and X.is_view:
         raise DataError(
@@ -189,7 +189,7 @@ def matrix_of_anndata(X: Any) -> tuple[Any, tuple[str, ...] | None]:
 
 
 def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
-    """Rows of a table that are read together: whole chunks, where these fit.
+    """Count the rows of a table that are read together: whole chunks, if these fit.
 
     Parameters
     ----------
@@ -229,9 +229,9 @@ def rows_of_slice(table: Table, memory: int | None, *, once: bool) -> int:
 
 
 def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = False) -> bool:
-    """Whether blocks of rows fit in a run: as `plan_training` counts them, or all of them held.
+    """Whether blocks of rows fit in a run, all held in memory or read as `plan_training` counts.
 
-    `once` says that one pass reads them, which has fewer blocks in memory.
+    With `once` a single pass reads them, which holds fewer blocks in memory.
     """
     n_blocks = -(-all_bytes // max(block_bytes, 1))
     counted = (2 * min(READER_CHUNKS, n_blocks) + min(2, n_blocks)) * block_bytes
@@ -241,7 +241,7 @@ def fits(block_bytes: float, all_bytes: float, memory: int, *, once: bool = Fals
 
 
 def copied_bytes(X: Any) -> int:
-    """Bytes of the copy that is made of what is in memory, 0 where it is used as it is."""
+    """Bytes of the copy that is made of a container in memory; 0 if it is used as it is."""
     if is_pandas(X):
         return _copied_of_pandas(X)
     if is_frame(X):
@@ -259,12 +259,12 @@ def copied_bytes(X: Any) -> int:
 
 
 def check_copy(X: Any, memory: int | None) -> None:
-    """Refuse what is in memory, but whose copy in another form takes more than half of a budget.
+    """Refuse a container in memory whose copy in another form takes more than half of the budget.
 
     Raises
     ------
     MemoryBudgetError
-        Naming the form that is not copied.
+        The message names a form that needs no copy.
     """
     copied = 0 if memory is None else copied_bytes(X)
     if memory is None or copied <= memory // 2 or _can_be_sliced(X):
@@ -284,12 +284,12 @@ def check_copy(X: Any, memory: int | None) -> None:
 
 
 def names_of_columns(X: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a container, None where it has none."""
+    """Names of the columns of a container; None if it has none."""
     return matrix_of_anndata(X)[1] if is_anndata(X) else frame_names(X)
 
 
 def _can_be_sliced(X: Any) -> bool:
-    """Whether rows of what is in memory can be converted a slice at a time."""
+    """Whether a container in memory can be converted a slice of rows at a time."""
     if is_pandas(X):
         return not sparse_columns(X)
     if is_sparse(X):
@@ -303,7 +303,7 @@ def _copied_of_pandas(X: Any) -> int:
     if kinds and sparse_columns(X):
         return int(sum(X.iloc[:, i].sparse.npoints for i in range(n_columns)) * 28)
     if len(kinds) == 1 and next(iter(kinds)) in _FLOATS and n_rows > 1:
-        # Rows of one block of memory are views, of which two are the same memory.
+        # Views of one block of memory share it; two copies would not.
         some, again = X.iloc[:2].to_numpy(), X.iloc[:2].to_numpy()
         if np.shares_memory(some, again) and some.flags.c_contiguous:
             return 0

@@ -248,7 +248,7 @@ def write_spool(
 
 
 def check_columns(n_columns: int, layout: str, budget: int) -> None:
-    """Refuse more columns than a store can have, or that statistics of all have no room for.
+    """Refuse more columns than a store can have, or than their statistics have memory for.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Data frames of pandas, Polars and Arrow, none of which bigsvm imports."""
+"""Data frames of pandas, Polars and Arrow; bigsvm imports none of these libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_instance(X: object, module: str, *names: str) -> bool:
-    """Whether `X` is an instance of a class of a module; it is not where none has imported it."""
+    """Whether `X` is an instance of a class of a module; False if the module is not imported."""
     found = sys.modules.get(module)
     kinds = tuple(kind for name in names if (kind := getattr(found, name, None)) is not None)
     return isinstance(X, kinds)
@@ -54,7 +54,7 @@ def names_of(columns: Iterable[Any]) -> tuple[str, ...] | None:
     Raises
     ------
     DataError
-        Some are text, others not.
+        Some names are text and others are not.
     """
     names = tuple(columns)
     kinds = sorted({type(name).__name__ for name in names})
@@ -69,7 +69,7 @@ def names_of(columns: Iterable[Any]) -> tuple[str, ...] | None:
 
 
 def frame_names(X: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a frame, None where they are no text or `X` is no frame."""
+    """Names of the columns of a frame; None if they are not text or `X` is not a frame."""
     if is_arrow(X):
         return names_of(X.column_names if hasattr(X, "column_names") else X.schema.names)
     if is_frame(X) or is_dask_frame(X):
@@ -78,7 +78,7 @@ def frame_names(X: Any) -> tuple[str, ...] | None:
 
 
 def sparse_columns(X: Any) -> bool:
-    """Whether all columns of a pandas frame are sparse and fill with 0."""
+    """Whether all columns of a pandas frame are sparse with fill value 0."""
     kinds = set(X.dtypes)
     return bool(kinds) and all(
         type(kind).__name__ == "SparseDtype" and kind.fill_value == 0 for kind in kinds
@@ -118,7 +118,7 @@ def frame_values(X: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def frame_type(X: Any) -> np.dtype[Any]:
-    """Type that values of a frame, which may have no rows, are kept in.
+    """Type in which the values of a frame are kept; the frame may have no rows.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def check_numbers(X: Any) -> None:
     Raises
     ------
     DataError
-        Naming the column.
+        The message names the column.
     """
     if not is_frame(X):
         return
@@ -152,7 +152,7 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _reader(X: Any) -> tuple[list[tuple[Any, Any]], Callable[[Any, int, int, Any], Any]]:
-    """Name and type of each column, None for one of no numbers, and how to slice the frame."""
+    """Name and type of each column, None for a non-numeric one, and a function that slices."""
     if is_polars(X):
         return [(n, _polars_type(t)) for n, t in X.schema.items()], _polars_slice
     if is_arrow(X):
@@ -166,7 +166,7 @@ def _number_type(name: Any, kind: Any) -> np.dtype[Any]:
     Raises
     ------
     DataError
-        It holds none.
+        The column does not hold numbers.
     """
     if not isinstance(kind, np.dtype) or kind.kind not in "buif":
         raise _no_numbers(name, kind)
@@ -183,14 +183,14 @@ def _no_numbers(name: Any, found: Any) -> DataError:
 def _pandas_type(kind: Any) -> Any:
     if isinstance(kind, np.dtype) and kind.kind != "O":
         return kind
-    # Of nullable and Arrow types; of sparse ones; of categories, which may be numbers.
+    # Nullable and Arrow types, sparse types, and categories, which may be numbers.
     for inner in ("numpy_dtype", "subtype"):
         found = getattr(kind, inner, None)
         if isinstance(found, np.dtype) and found.kind in "buif":
             return found
     if type(kind).__name__ == "CategoricalDtype":
         return _pandas_type(kind.categories.dtype) if kind.categories is not None else kind
-    # Objects and text may be numbers, as scikit-learn takes them; slices tell.
+    # Objects and text may be numbers, as in scikit-learn; the conversion of a slice shows it.
     is_text = isinstance(kind, np.dtype) or type(kind).__name__ == "StringDtype"
     return np.dtype(np.float64) if is_text else kind
 
@@ -214,7 +214,7 @@ def _polars_type(kind: Any) -> Any:
         return np.dtype(bool)
     if not kind.is_numeric():
         return kind
-    # Decimals and integers of 128 bits have no type of NumPy's.
+    # NumPy has no type for decimals and 128-bit integers.
     return np.dtype(name) if name in _NUMBERS else np.dtype(np.float64)
 
 

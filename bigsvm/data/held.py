@@ -48,7 +48,7 @@ class HeldRows(RowSource):
 
     @property
     def n_features(self) -> int:
-        """Columns of the data, with those that never occur and were left out."""
+        """Number of columns of the data, including those that never occur and were left out."""
         return self._source.n_features
 
     @property
@@ -57,7 +57,7 @@ class HeldRows(RowSource):
         return self._source.kept_bytes
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur in the source, where only such are kept."""
+        """Columns that occur in the source; None if all columns are kept."""
         return self._source.occurring_columns()
 
     def read(self, start: int, stop: int) -> Rows:
@@ -77,7 +77,7 @@ class HeldRows(RowSource):
     def sample_indices(
         self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """Choose random rows: those that would be chosen if the rows were not held."""
+        """Choose the same random rows as the source that is not held in memory."""
         return self._source.sample_indices(count, seed=seed, candidates=candidates)
 
     def column_means(self) -> NDArray[np.float64]:

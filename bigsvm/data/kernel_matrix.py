@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
 
 CHECKED_ROWS = 256
-"""Random rows, of whose values with one another the symmetry is checked."""
+"""Random rows whose kernel values with one another are checked for symmetry."""
 SYMMETRY = 1e-3
 """Of the largest value: how far K_ij and K_ji may be apart; half precision's rounding and more."""
 NUMBERS_AT_ONCE = 32 << 20

@@ -42,7 +42,7 @@ MAX_LINE_BYTES = 64 << 20
 four million entries of 16 bytes in a row."""
 
 _LINE_SHOWN = 1 << 16
-"""Bytes of a wrong line, and of the next, that are looked at to tell what they are."""
+"""Bytes of a wrong line, and of the next, that are examined to name the format."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NO_INDEX = 2**62
 # The smallest float64 that rounds to infinity as float32: the largest one and half a unit.
@@ -268,7 +268,7 @@ class LibsvmReader:
     max_line_bytes : int
         Longer lines are refused.
     decompression_bytes : int
-        Memory that undoing a compression may take.
+        Memory that decompression may take.
 
     Attributes
     ----------

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 4 << 20
-"""Decoded bytes of the largest chunk of several rows: conversion makes none above twice
+"""Most decoded bytes of a chunk with several rows: conversion writes chunks of at most twice
 `schema.CHUNK_BYTES`."""
 MAX_ROW_BYTES = 256 << 20
-"""Bytes of the longest row, which is a chunk by itself."""
+"""Most bytes of a row, which may be a chunk by itself."""
 _MAX_CHUNKS_PER_SHARD = 1 << 16
 _MAX_ROOT_JSON = 64 << 20
-"""The hashes of some three terabytes."""
+"""Largest metadata file in bytes: room for the hashes of about three terabytes."""
 _MAX_ARRAY_JSON = 1 << 16
 _MAX_BRACKETS = 1 << 16
-"""Lists and objects of a file: `MAX_LABEL_COUNTS` pairs, and a few more."""
+"""Most lists and objects in a file: `MAX_LABEL_COUNTS` pairs, and a few more."""
 _LEAST_BYTES_OF_ITEMS = 12
-"""A list of hashes or of names of columns has more bytes an item than this, as Zarr indents it.
-Shorter items take many times the memory of their text."""
+"""Fewest bytes of text per list item: Zarr indents its lists of hashes and names, so items are
+longer. Shorter items would take many times the memory of their text."""
 
 
 def _read_json(path: Path, limit: int) -> dict[str, Any]:
@@ -88,12 +88,13 @@ def is_store(path: Path) -> bool:
 
 
 def check_files(path: Path) -> None:
-    """Refuse a store that has anything below it but folders and regular files.
+    """Refuse a store that contains anything other than folders and regular files.
 
     Raises
     ------
     StoreError
-        If there is a link, a pipe or a device: it could lead out of the store, or never end.
+        If there is a link, a pipe or a device: a link may lead out of the store, and reading a
+        pipe or a device may never end.
     OSError
         If a folder cannot be read.
     """
@@ -151,11 +152,11 @@ def read_attributes(path: Path) -> StoreAttributes:
 
 
 def _field(record: Mapping[str, Any], name: str, kind: type[T], *, optional: bool = False) -> T:
-    """Value of an attribute, which has exactly this type, or is None where it is optional."""
+    """Value of an attribute of exactly this type; None if it is optional and absent."""
     if name not in record and not optional:
         raise KeyError(f"{name} is missing")
     value = record.get(name)
-    # An exact type, as True is an int as well.
+    # The exact type is compared, as True is an int too.
     if type(value) is not kind and not (optional and value is None):
         raise TypeError(f"{name} is {reprlib.repr(value)}, which is no {kind.__name__}")
     if type(value) is int and not 0 <= value < 2**64:
@@ -164,7 +165,7 @@ def _field(record: Mapping[str, Any], name: str, kind: type[T], *, optional: boo
 
 
 def _number(record: Mapping[str, Any], name: str) -> float:
-    """Value of an attribute that JSON may have as an integer."""
+    """Value of a float attribute, which JSON may write as an integer."""
     value = record.get(name)
     return float(value) if type(value) is int else _field(record, name, float)
 
@@ -178,7 +179,7 @@ def _list(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _label_counts(record: Mapping[str, Any], n_rows: int) -> tuple[tuple[float, int], ...] | None:
-    """Labels in ascending order, and how many rows have each; together all rows."""
+    """Labels in ascending order with their numbers of rows, which add up to all rows."""
     counts = cast("Any", _field(record, "label_counts", list, optional=True))
     if counts is None:
         return None
@@ -266,7 +267,7 @@ def _codec_names(codecs: object) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _sizes(values: object, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of chunks or shards, which span the columns of their array."""
+    """Shape of chunks or shards, which span all columns of their array."""
     if type(values) is not list or not all(type(size) is int for size in values):
         raise TypeError(f"{reprlib.repr(values)} is no shape")
     if len(values) != len(shape) or tuple(values[1:]) != shape[1:]:
@@ -275,7 +276,7 @@ def _sizes(values: object, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _chunks(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows of a chunk, and chunks of a shard, of array metadata that `writer` can have written.
+    """Rows per chunk and chunks per shard; array metadata that `writer` cannot write is refused.
 
     Raises
     ------

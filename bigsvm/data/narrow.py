@@ -1,7 +1,7 @@
-"""NarrowRows: sparse rows of very many columns, numbered by the columns that occur.
+"""NarrowRows: sparse rows of very many columns, renumbered by the columns that occur.
 
-What is kept of each column, from scratch memory of products to weights of a linear function, then
-takes memory in proportion to these.
+Memory per column, such as scratch memory of products and weights of a linear function, then grows
+with the columns that occur, not with all columns.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
 
 class Numbering:
-    """New numbers for the columns in a list, by their places in it.
+    """New column numbers: the place of each column in a list.
 
     Parameters
     ----------
     columns : (m,) integers
         Ascending.
     n_columns : int
-        Of all that rows may have.
+        Number of all columns, listed or not.
     spread : bool
-        Whether rows may have columns that are not listed: place p becomes ``2 p + 1``, and columns
-        between have ``2 p`` together. Their order stays, and what a row has in them still counts
-        for its length. Without it, such a column is an error.
+        Whether rows may have columns that are not listed. The listed column at place p becomes
+        ``2 p + 1``; all columns between places p - 1 and p become ``2 p``. The order of columns
+        stays, and entries in columns that are not listed still count for the length of a row.
+        If False, a column that is not listed is an error.
     """
 
     def __init__(
@@ -47,23 +48,23 @@ class Numbering:
     ) -> None:
         self.columns, self._n_columns, self._spread = columns, n_columns, spread
         per_column = n_columns // max(len(columns), 1)
-        # About as many buckets as columns, so that the search in one is short.
+        # One bucket per column or so keeps the search within a bucket short.
         self._shift = max(0, per_column.bit_length() - 1)
         edges = np.arange(((n_columns - 1) >> self._shift) + 2, dtype=np.int64) << self._shift
         self._starts = np.searchsorted(columns, edges).astype(np.int32)
 
     @property
     def n_columns(self) -> int:
-        """Columns there are by the new numbers."""
+        """Number of columns after renumbering."""
         return 2 * len(self.columns) + 1 if self._spread else max(len(self.columns), 1)
 
     @property
     def nbytes(self) -> int:
-        """Bytes it takes."""
+        """Bytes of memory it takes."""
         return self.columns.nbytes + self._starts.nbytes
 
     def apply(self, rows: Any) -> sp.csr_array:
-        """CSR rows with new numbers; values and the places of rows are shared, not copied.
+        """CSR rows with new numbers; values and row pointers are shared, not copied.
 
         Raises
         ------
@@ -84,7 +85,7 @@ class Numbering:
         return make_csr(rows.data, places, rows.indptr, self.n_columns)
 
     def undo(self, rows: Any) -> sp.csr_array:
-        """CSR rows with the numbers they had; not for `spread`."""
+        """CSR rows with the original column numbers; not for `spread`."""
         indices = self.columns[rows.indices] if len(self.columns) else rows.indices
         return sp.csr_array(
             (rows.data, indices, rows.indptr), shape=(rows.shape[0], self._n_columns)
@@ -97,10 +98,10 @@ class NarrowRows(RowSource):
     Parameters
     ----------
     source : RowSource
-        Sparse.
+        Sparse rows.
     numbering : Numbering
     copied_bytes : int
-        Bytes of a copy of the rows' column numbers that is kept.
+        Bytes of the copied column numbers that are kept.
     """
 
     def __init__(self, source: RowSource, numbering: Numbering, *, copied_bytes: int = 0) -> None:
@@ -110,14 +111,14 @@ class NarrowRows(RowSource):
         self.dtype, self.is_sparse = source.dtype, True
         self.is_shuffled = source.is_shuffled
         self.bytes_per_row = source.bytes_per_row
-        # 1 would say that all rows are in memory, where their source may be, but not they.
+        # 1 would say that these rows are in memory, but only their source may be.
         self.row_alignment = max(2, source.row_alignment)
         self.first_index = source.first_index
         self.feature_names = source.feature_names
 
     @property
     def n_features(self) -> int:
-        """Columns of the data, with those that never occur."""
+        """Number of columns of the data, including those that never occur."""
         return self._source.n_features
 
     @property
@@ -128,7 +129,7 @@ class NarrowRows(RowSource):
 
     @property
     def scaler(self) -> Scaler | None:
-        """What the rows have been scaled by."""
+        """Scaler that was applied to the rows."""
         return self._source.scaler
 
     def read(self, start: int, stop: int) -> Rows:
@@ -144,11 +145,11 @@ class NarrowRows(RowSource):
         return self._source.column_means()
 
     def total_variance(self) -> float:
-        """Variance of all entries, zeros of all columns among them."""
+        """Variance of all entries, including the zeros of all columns."""
         return self._source.total_variance()
 
     def fingerprint(self) -> str:
-        """Hash of the content, by the numbers that the columns had."""
+        """Hash of the content, with the original column numbers."""
         return self._source.fingerprint()
 
     def original_rows(self) -> NDArray[np.int64]:
@@ -156,7 +157,7 @@ class NarrowRows(RowSource):
         return self._source.original_rows()
 
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Rows as a Dask array, by the numbers that the columns had."""
+        """Rows as a Dask array, with the original column numbers."""
         return self._source.as_dask(block_bytes=block_bytes)
 
     @property
@@ -169,15 +170,15 @@ class NarrowRows(RowSource):
 
 
 def narrowed(source: RowSource) -> tuple[RowSource, Numbering | None]:
-    """Rows to train on: `source` itself, or with numbers of the columns that occur alone.
+    """Rows to train on: `source` itself, or its rows renumbered by the columns that occur.
 
-    Rows in memory get them once, which copies their column numbers but not their values.
+    Rows in memory are renumbered once, which copies their column numbers but not their values.
 
     Returns
     -------
     RowSource
     Numbering or None
-        None where the columns have the numbers that they had.
+        None if the columns were not renumbered.
     """
     columns = source.occurring_columns()
     if columns is None:

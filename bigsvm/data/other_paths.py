@@ -1,4 +1,4 @@
-"""What stands at a path that is not a store, and what to give instead."""
+"""Messages for paths that are not stores: what is there, and what to give instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_BYTES = 1 << 20
-"""Of the metadata of an array or group; more is not read to tell what it is."""
+"""Most bytes of Zarr metadata that are read to identify an array or group."""
 
 
 def not_a_store(path: Path) -> str:

@@ -1,13 +1,13 @@
-"""Random rows of a source, one after the other, whatever the order of its rows and their costs.
+"""Random rows of a source, in any order of its rows and from any kind of storage.
 
-Every row with a weight is as likely to come next as its weight says, wherever the source is read
-from. What comes depends on the seed, the position and the sizes of blocks and memory, so that a
-resumed run draws the rows that it would have drawn. There are three ways to draw:
+The probability of a row is proportional to its weight. The sequence depends only on the seed, the
+position and the sizes of blocks and memory, so that a resumed run draws the same rows. There are
+three ways to draw:
 
 * rows in memory are drawn one by one, with replacement;
 * rows in random order come block by block, in a random order of the blocks;
-* other rows are drawn with replacement as well, as many at once as there is memory for, and brought
-  in one pass. A block of them is no random sample: rows that are sorted by class come together.
+* other rows are drawn with replacement too, for one pass at a time up to the memory limit, and one
+  pass reads them. A block of them is not a random sample: they may be sorted by class.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 1 << 14
 """Most rows that are given out together."""
 DRAWN_BYTES = 40
-"""Of a row that is drawn in a pass, besides itself: its index, its place in the random order, and
+"""Bytes per row drawn in a pass, besides the row: its index, its place in the random order, and
 room for sorting them."""
 
 
@@ -61,14 +61,15 @@ def random_rows(
     position : int
         Rows that have been given out before.
     sample : int
-        Rows that are used together, in any order. Where they are all rows, these come in order.
+        Number of rows that are used together, in any order. If it is the number of all rows, the
+        rows come in their own order.
     room : int
         Rows that may be held between two passes over rows in no random order.
     weights : (n,) float64, optional
-        0 or more; a row of weight 2 is two rows, one of weight 0 is none. Ignored where all rows
-        come in order.
+        0 or more; a row of weight 2 counts as two rows, one of weight 0 is never drawn. Ignored
+        if all rows come in order.
     look : callable
-        Called before each block of a pass; where it raises, the rows are given up.
+        Called before each block of a pass; if it raises, reading stops.
     """
     in_order = sample >= source.n_rows
     if source.row_alignment <= 1:
@@ -93,13 +94,13 @@ class RandomRows(ABC):
             part = self._next(min(count, ROWS_AT_ONCE))
             drawn = len(part[0])
             yield part
-            del part  # what was read makes room for what is read next
+            del part  # free these rows before the next are read
             self._position += drawn
             count -= drawn
 
     @abstractmethod
     def _next(self, most: int) -> Part:
-        """Rows from the present position on, at least one."""
+        """Rows from the current position on, at least one."""
 
     @abstractmethod
     def close(self) -> None:
@@ -107,7 +108,7 @@ class RandomRows(ABC):
 
 
 class _InMemory(RandomRows):
-    """Rows in memory, drawn one by one; or one after the other from the position on."""
+    """Rows in memory, drawn one by one, or in order from the position on."""
 
     def __init__(
         self,
@@ -132,11 +133,11 @@ class _InMemory(RandomRows):
         return indices, self._source.lend(indices)
 
     def close(self) -> None:
-        """Nothing is read."""
+        """Do nothing: no thread reads."""
 
 
 class _Streamed(RandomRows):
-    """Rows that cost reading: parts of any size, which are given out in smaller ones."""
+    """Rows that must be read: parts of any size, which are split into smaller ones."""
 
     def __init__(self, source: RowSource, block_bytes: int, seed: int, position: int) -> None:
         super().__init__(source, seed, position)
@@ -146,7 +147,7 @@ class _Streamed(RandomRows):
 
     @abstractmethod
     def _read(self) -> Generator[Part, None, None]:
-        """Yield all rows from the present position on, for ever."""
+        """Yield rows from the current position on, without end."""
 
     def _next(self, most: int) -> Part:
         part, self._rest = self._rest or next(self._parts), None
@@ -156,16 +157,16 @@ class _Streamed(RandomRows):
         return indices[:most], RowsAt(rows.rows, rows.places[:most])
 
     def close(self) -> None:
-        """Let the rows and the reading thread go."""
+        """Release the rows and the reading thread."""
         self._rest = None
         self._parts.close()
 
 
 class _ByBlocks(_Streamed):
-    """Rows in random order, block by block: in a random order of the blocks and of their rows.
+    """Rows of a source in random order, block by block, with blocks and their rows shuffled.
 
-    A pass has as many draws as there are rows with a weight. It draws a row as often as the share
-    of its weight says, rounded up or down at random: each row once, where weights are 1 or 0.
+    The number of draws of a pass is the number of rows with a weight. A row is drawn in proportion
+    to its weight, rounded up or down at random; with weights 0 and 1, each row of weight 1 once.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class _ByBlocks(_Streamed):
             del part
 
     def _steps(self) -> Iterator[tuple[int, int, float, int]]:
-        """Blocks from the present position on, their pass, its shift, and draws given already."""
+        """Blocks from the current position on, their pass, its shift, and draws already given."""
         epoch, given = divmod(self._position, self._length)
         while True:
             rng = np.random.default_rng([self._seed, epoch])
@@ -218,7 +219,7 @@ class _ByBlocks(_Streamed):
             epoch, given = epoch + 1, 0
 
     def _places(self, k: int, epoch: int, shift: float) -> NDArray[np.int64]:
-        """Places in a block of the rows that a pass draws from it, in their order."""
+        """Places in a block of the rows that a pass draws from it, in the order of the draws."""
         start, stop = self._edges[k : k + 2].tolist()
         places = np.arange(stop - start)
         if self._weights is not None:
@@ -226,7 +227,7 @@ class _ByBlocks(_Streamed):
             first, last = np.floor(self._before[k : k + 2] + shift).tolist()
             drawn = np.floor(self._before[k] + np.cumsum(weights) * self._scale + shift)
             drawn = np.clip(drawn, first, last)
-            # Sums of the blocks are rounded in another way.
+            # The sums over blocks are rounded differently, so the last draw is set.
             drawn[np.flatnonzero(weights)[-1] :] = last
             places = np.repeat(places, np.diff(drawn, prepend=first).astype(np.int64))
         if self._in_order:
@@ -235,10 +236,10 @@ class _ByBlocks(_Streamed):
 
 
 class _ByPasses(_Streamed):
-    """Rows in no random order: drawn before a pass, brought by it, given out in random order.
+    """Rows in any order: drawn before a pass, read by it, and given out in random order.
 
-    Where there is room for all rows, one pass brings them. Where there is not even room for the
-    rows that are used together, they are drawn for themselves and given out as the pass reads them.
+    If all rows fit in memory, one pass reads them. If not even one sample fits, each sample is
+    drawn separately, and its rows are given out in the order in which the pass reads them.
     """
 
     def __init__(
@@ -263,7 +264,7 @@ class _ByPasses(_Streamed):
             rows = self._brought(np.arange(n))
         number, given = divmod(self._position, self._size)
         as_read = self._size > self._room
-        if as_read and given:  # a part of them, in their own order, is no random sample
+        if as_read and given:  # a part of a sample in reading order is not a random sample
             number, given = number + 1, 0
         while True:
             rng = np.random.default_rng([self._seed, number])
@@ -299,7 +300,7 @@ class _ByPasses(_Streamed):
                 pieces.append(rows.rows[rows.places])
             else:
                 part = out[done : done + len(held)]
-                # Without "clip" it would be copied once more.
+                # Without mode="clip" NumPy makes another copy.
                 np.take(rows.rows, rows.places, axis=0, out=part, mode="clip")
             done += len(held)
             del rows
@@ -310,8 +311,8 @@ class _ByPasses(_Streamed):
 
 
 def room_for(source: RowSource, n_bytes: float) -> int:
-    """Rows that may be held between two passes in so many bytes."""
-    # Sparse ones are in memory twice while they are joined.
+    """Count the rows that `n_bytes` can hold between two passes."""
+    # Sparse rows are in memory twice while they are joined.
     copies = 2 if source.is_sparse else 1
     return int(n_bytes / (copies * source.bytes_per_row + DRAWN_BYTES))
 
@@ -323,7 +324,7 @@ def _shares(weights: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
 def _drawn(
     rng: np.random.Generator, count: int, n_rows: int, shares: NDArray[np.float64] | None
 ) -> NDArray[np.int64]:
-    """Draw rows with replacement, by weights where there are sums of them."""
+    """Draw rows with replacement, by cumulative weights if there are any."""
     if shares is None:
         return rng.integers(0, n_rows, count)
     points = rng.random(count) * shares[-1]

@@ -1,4 +1,4 @@
-"""Values beside the rows of a store, such as labels or weights, whose order is known."""
+"""Values for the rows of a store, such as labels or weights, in a known order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowValues:
     ----------
     values : (n_rows,) array
     order : tuple of str
-        Hashes of the numbers that the rows had in the input.
+        Hashes of the input row numbers, which identify the order.
     """
 
     values: NDArray[Any]
@@ -55,22 +55,22 @@ def put_in_order(store: Store, values: Any, order: Order) -> RowValues:
 
 
 def in_order_of(store: Store, values: Any, name: str, *, instead: str = OWN) -> NDArray[Any]:
-    """Values beside the rows of a store as an array.
+    """Convert values for the rows of a store to an array.
 
     Parameters
     ----------
     store : Store
     values : RowValues, or where the store is not shuffled (n_rows,) array
     name : str
-        Of the argument, for the message.
+        Name of the argument, for messages.
     instead : str
-        What else can be done, for the message.
+        Alternative to suggest in the message.
 
     Raises
     ------
     DataError
-        The store is shuffled and nothing says that the values have its order, or they have that of
-        another store.
+        The store is shuffled and the order of the values is unknown, or the values have the order
+        of another store.
     """
     if not isinstance(values, RowValues):
         if store.attributes.shuffled:

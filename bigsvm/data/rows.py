@@ -27,7 +27,7 @@ Rows: TypeAlias = "NDArray[np.float32] | NDArray[np.float64] | sp.csr_array"
 
 
 DASK_BLOCK_BYTES = 32 << 20
-"""Dask spends about 0.5 ms on a task; reading this from a store takes 30 ms."""
+"""Large enough that reading a block takes far longer than Dask's overhead for a task."""
 
 
 class RowBlock(NamedTuple):
@@ -68,11 +68,11 @@ class RowSource(ABC):
     first_index : int or None
         Index that column 0 had in LIBSVM text, 0 or 1; None where the rows are of other origin.
     feature_names : tuple of str or None
-        Names of the columns; None where they have none.
+        Names of the columns; None if they have none.
     scaler : Scaler or None
         What the rows have been scaled by, as far as they know.
     copied_bytes : int
-        Bytes of rows in memory that the caller does not hold himself.
+        Bytes of rows in memory that the caller does not hold.
     """
 
     n_rows: int
@@ -93,18 +93,18 @@ class RowSource(ABC):
 
     @property
     def n_features(self) -> int:
-        """Columns of the data: `n_columns`, and those that never occur and were left out."""
+        """Number of columns of the data: `n_columns` and those left out as they never occur."""
         return self.n_columns
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that the source keeps in memory for its own work, whatever the rows take."""
+        """Bytes that the source keeps in memory besides the rows."""
         return 0
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur, (m,) ascending, where only such are kept of very many.
+        """Columns that occur, (m,) ascending, if the source has very many columns.
 
-        None where something is kept of every column; see `bigsvm.data.statistics.is_listed`.
+        None if every column is kept; see `bigsvm.data.statistics.is_listed`.
         """
         return None
 
@@ -129,7 +129,7 @@ class RowSource(ABC):
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, (n_columns,) float64; zeros of sparse rows count.
 
-        Of `occurring_columns`, (m,), where there are such.
+        If `occurring_columns` is not None, the mean of those, (m,).
         """
 
     @abstractmethod
@@ -148,7 +148,7 @@ class RowSource(ABC):
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Give the rows as a lazy Dask array, explicit chunks along rows, one along columns.
 
-        `block_bytes` are those of a block, where the source does not come in blocks of its own.
+        `block_bytes` sets the size of a block if the source has no blocks of its own.
         """
 
     @property
@@ -175,7 +175,7 @@ class RowSource(ABC):
     def blocks_with(
         self, indices: NDArray[np.int64], max_bytes: int
     ) -> Iterator[tuple[RowBlock, NDArray[np.int64]]]:
-        """Yield the blocks that hold any of some rows, each with those of the rows that it holds.
+        """Yield the blocks that hold some of the given rows, each with the rows found in it.
 
         Parameters
         ----------
@@ -216,15 +216,15 @@ class RowSource(ABC):
     def sample_indices(
         self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """Choose random rows that cost little to read; another seed chooses others.
+        """Choose random rows that cost little to read; another seed chooses other rows.
 
-        Each row is as likely to be among them as any other. Where the order of the rows is random
-        and reading costs something, they are a run of rows, else they may be anywhere.
+        All rows have the same probability. If the order of the rows is random and the source is
+        not in memory, the result is a contiguous run of rows; otherwise rows from anywhere.
 
         Parameters
         ----------
         count : int
-            How many, at most.
+            Largest number of rows.
         seed : int
         candidates : (m,) int64, optional
             The rows to choose among, ascending.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PASS_BYTES = 16 << 20
 """Blocks of the pass that statistics take, which training, whose stores have them, never asks."""
 _FILLED_ROW_BYTES = 16 << 20
-"""Of a sparse row that scaling fills: a few entries may stand for two thousand million zeros."""
+"""Most columns of sparse rows that scaling may fill: a sparse row may have 2**31 - 1 columns."""
 
 
 class ScaledRows(RowSource):
@@ -40,8 +40,8 @@ class ScaledRows(RowSource):
     Raises
     ------
     DataError
-        The scaler is one of another number of columns, or turns zeros of sparse rows with very many
-        columns into other values.
+        The scaler has another number of columns, or moves the zeros of sparse rows with very many
+        columns to other values.
     """
 
     def __init__(self, source: RowSource, scaler: Scaler) -> None:
@@ -81,7 +81,7 @@ class ScaledRows(RowSource):
         return self._scaler
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur in the source, where only such are kept."""
+        """Columns that occur in the source; None if all columns are kept."""
         return self._source.occurring_columns() if self.is_sparse else None
 
     def read(self, start: int, stop: int) -> Rows:

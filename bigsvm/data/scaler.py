@@ -44,7 +44,7 @@ class Scaler:
     offset, factor : (m,) float64
         Finite; the offset of a column with factor 0 does not matter.
     columns : (m,) integers or None
-        The columns that these are of, ascending; all others have factor 0. None for all columns.
+        Columns of `offset` and `factor`, ascending; all others have factor 0. None for all columns.
     width : int or None
         Number of all columns, with `columns` only.
 
@@ -117,7 +117,7 @@ class Scaler:
         return zip(columns.tolist(), offset.tolist(), factor.tolist(), strict=True)
 
     def of_all_columns(self) -> Scaler:
-        """Make the same with offsets and factors of all columns, 16 bytes each."""
+        """Return the same scaler with offsets and factors of all columns, 16 bytes a column."""
         if self.columns is None:
             return self
         offset, factor = np.zeros(self.n_columns), np.zeros(self.n_columns)

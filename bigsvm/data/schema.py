@@ -13,8 +13,8 @@ A store is a directory, a Zarr v3 group::
                            count, the variance is the population's
     scaler/                offset, factor: (d,) float64, by which X was scaled; optional
 
-Where few of very many columns occur, `statistics` are of those, (m,), and their numbers are another
-array, ``column``, (m,) int32, ascending; so with `scaler`.
+If few of very many columns occur, `statistics` holds only those, (m,), and another array,
+``column``, (m,) int32, lists their numbers in ascending order. The same holds for `scaler`.
 
 Every array is cut along its first axis into chunks (units of reading) inside shards (files), each
 chunk compressed with zstd and its checksum. The manifest holds a hash (xxh3, 64 bits) of the
@@ -22,9 +22,9 @@ decoded values of each chunk, so that a chunk that is missing, old, or in anothe
 as well as one with a flipped bit. Fill values are those that no array can hold (NaN, -1): what Zarr
 puts in place of a missing chunk never matches.
 
-Hashes do not make values true, as whoever changes a store can change them too. So each array has a
-range of values (`ArraySpec`), and what the arrays say of each other is checked when they are read
-(`bigsvm.data.consistency`).
+Hashes do not prove that values are right, as a forger can change the hashes too. So each array has
+a range of values (`ArraySpec`), and `bigsvm.data.consistency` checks that the arrays agree with
+each other when they are read.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ EXTREMES = ("minimum", "maximum")
 STATISTICS = (*EXTREMES, "mean", "variance")
 SCALER = ("offset", "factor")
 COLUMN = "column"
-"""Array beside these of the columns that they are of, where they are not of all."""
+"""Array that lists the columns of the statistics or the scaler, if these are not all columns."""
 MOST_COLUMNS = 2**31 - 1
-"""Of sparse rows, whose column numbers are int32."""
+"""Most columns of sparse rows, whose column numbers are int32."""
 REMEDY = "convert the data again"
 
 
@@ -82,11 +82,11 @@ class ArraySpec(NamedTuple):
     shape : tuple of int
     dtype : numpy.dtype
     chunk_rows : int
-        Rows of a chunk; the last one may be longer than what is left of the array.
+        Rows of a chunk; the last chunk may extend beyond the end of the array.
     least, largest : float or None
-        Range of the values, limits included; None where any value is allowed.
+        Range of the values, limits included; None if any value is allowed.
     chunks_per_shard : int
-        Known of an array that has been written.
+        Known once the array has been written.
     """
 
     shape: tuple[int, ...]
@@ -149,7 +149,8 @@ class StoreAttributes:
         Names of the columns. Left out where there are none; readers of earlier versions ignore
         them, and read the same rows.
     listed_columns, scaler_columns : int or None
-        Columns that the statistics, and the scaler, are of; None for all, and then left out.
+        Numbers of columns that the statistics and the scaler list; None, and then not written, if
+        they have all columns.
     """
 
     format_version: int
@@ -240,7 +241,7 @@ def array_specs(
         specs["sample_weight"] = vector(n_rows, float64, 0, finite64)
     size = n_columns if listed_columns is None else listed_columns
     for name in STATISTICS:
-        # Means and variances of very large values overflow; they are compared with the others.
+        # Means and variances of very large values overflow; `consistency` checks them instead.
         limit = finite64 if name in EXTREMES else None
         least = None if limit is None else -limit
         specs[f"statistics/{name}"] = vector(size, float64, least, limit)

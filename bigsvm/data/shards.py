@@ -35,14 +35,14 @@ class Shards:
     folder : Path
         Folder of the array.
     spec : ArraySpec
-        As the metadata of the array have it.
+        Spec from the metadata of the array.
     """
 
     def __init__(self, folder: Path, spec: ArraySpec) -> None:
         self._folder = folder
         self._spec = spec
         self._index_bytes = spec.chunks_per_shard * _INDEX_ENTRY_BYTES
-        # zstd's own bound (ZSTD_compressBound) is smaller.
+        # This is above zstd's own bound, ZSTD_compressBound.
         self._most_stored_bytes = spec.chunk_bytes + spec.chunk_bytes // 128 + 1024
 
     def decode(self, chunk: int, out: NDArray[Any]) -> None:
@@ -59,7 +59,7 @@ class Shards:
         OSError
             The file cannot be opened or read, or is no regular file.
         ValueError
-            The file does not hold the chunk, or it is of another size than the metadata say.
+            The file does not hold the chunk, or the chunk does not have the size in the metadata.
         """
         shard, place = divmod(chunk, self._spec.chunks_per_shard)
         path = self._folder.joinpath("c", str(shard), *("0" for _ in self._spec.shape[1:]))
@@ -94,7 +94,7 @@ class Shards:
 
         expected = self._spec.chunk_bytes
         try:
-            # The frame says how large its content is, and zstd never decodes more than that.
+            # The frame declares the size of its content, and zstd never decodes more than that.
             size = zstandard.frame_content_size(stored)
             if size != expected:
                 raise ValueError(f"it decodes to {size} bytes instead of {expected}")

@@ -1,6 +1,6 @@
-"""What a file is, told by its first bytes: a compression that is undone, or another format.
+"""Detection of compressions and other formats by the first bytes of a file.
 
-Names do not matter: ``.gz`` may have been lost on the way, or be followed by the query of a URL.
+File names are not used: ``.gz`` may be missing, or be followed by the query of a URL.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 HEAD_BYTES = 512
-"""Bytes that `compression` and `other_format` look at: a tar archive shows itself at byte 257."""
+"""Bytes that `compression` and `other_format` examine: the mark of a tar archive is at byte 257."""
 
 _COMPRESSIONS = (
     (b"\x1f\x8b", "gzip"),
@@ -54,7 +54,7 @@ _OTHERS = (
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SAFETENSORS = re.compile(rb"[\s\S]{3}\x00{5}\{\"")
-"""The length of its header, below 16 MB, and how that begins."""
+"""Length of the header, below 16 MB, and the beginning of the header."""
 _ARFF = re.compile(rb"@relation\b", re.IGNORECASE)
 _MARKUP = re.compile(rb"<[!?a-z]", re.IGNORECASE)
 _JSON = re.compile(rb"[\[{]")
@@ -62,7 +62,7 @@ _TAR_PLACE, _TAR = 257, b"ustar"
 
 
 def compression(head: bytes) -> str | None:
-    """Compression of a file that begins so; None where it has none that can be undone."""
+    """Compression of a file by its first bytes; None if it has none that bigsvm can undo."""
     for start, name in _COMPRESSIONS:
         if head.startswith(start):
             return name
@@ -70,7 +70,7 @@ def compression(head: bytes) -> str | None:
 
 
 def other_format(head: bytes) -> tuple[str, str] | None:
-    """Format and remedy of a file that begins so; None where it may be LIBSVM text."""
+    """Format of a file by its first bytes, and the remedy; None if it may be LIBSVM text."""
     for start, what, remedy in _OTHERS:
         if head.startswith(start):
             return what, remedy
@@ -94,21 +94,21 @@ _ENTRY = re.compile(rb"\d+:[-+]?[\d.]+(?:e[-+]?\d+)?", re.IGNORECASE)
 _PAIR = re.compile(rb"[^,;|]*:[^,;|]*")
 _SEPARATORS = ((b"\t", "tabs", "TSV"), (b",", "commas", "CSV"), (b";", "semicolons", "CSV"))
 _FEWEST_VALUES = 3
-"""Values between spaces, without indices, that are taken for a table's row; two may be a slip."""
+"""Fewest space-separated values without indices that count as a table row; two may be a typo."""
 
 
 def table_format(line: bytes, following: bytes) -> str | None:
-    """Tell what a line without entries is, if it is one of a table, and what to do about it.
+    """Name the table format of a line without entries, and the remedy.
 
     Parameters
     ----------
     line, following : bytes
-        A line that is no LIBSVM text, and the one after it.
+        A line that is not LIBSVM text, and the one after it.
 
     Returns
     -------
     str or None
-        None where the line has entries, ``index:value``, or looks like a slip.
+        None if the line has entries, ``index:value``, or looks like a typo.
     """
     line = line.split(b"#", 1)[0].strip()
     words = line.split()

@@ -123,7 +123,7 @@ class ArrayRows(RowSource):
         return RowsAt(self._rows, indices)
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur, where only such are kept."""
+        """Columns that occur; None if all columns are kept."""
         return (
             self._survey().columns if may_be_listed(self.n_columns, sparse=self.is_sparse) else None
         )
@@ -173,12 +173,12 @@ class ArrayRows(RowSource):
 
 
 def as_store(X: Any) -> Store | None:
-    """Store that `X` is or stands for, None where it is another container.
+    """Store that `X` is or refers to; None if `X` is another container.
 
     Raises
     ------
     StoreError
-        It is a path, but not of a store.
+        `X` is a path, but not of a store.
     """
     if isinstance(X, Store):
         return X
@@ -189,7 +189,7 @@ def as_store(X: Any) -> Store | None:
 def as_row_source(
     X: Any, *, memory: int | None = None, once: bool = False, allow_missing: bool = False
 ) -> RowSource:
-    """Rows of whatever a user gives.
+    """Rows of any container that a user may give.
 
     Parameters
     ----------
@@ -198,8 +198,8 @@ def as_row_source(
         Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
         encoding; an AnnData.
     memory : int, optional
-        Bytes that a run may take: containers that are not used as one array come in blocks that
-        fit, and those of which no block does are refused.
+        Bytes that a run may take. Containers that are not used as one array are read in blocks
+        that fit; if no block fits, the container is refused.
     once : bool
         Whether rows are read in a single pass, for which chunks may be decoded several times.
     allow_missing : bool
@@ -208,11 +208,11 @@ def as_row_source(
     Raises
     ------
     DataError
-        If it is not a table of real numbers, or lacks chunks.
+        If X is not a table of real numbers, or lacks chunks.
     MemoryBudgetError
-        If it cannot be read in `memory`.
+        If X cannot be read in `memory`.
     StoreError
-        If it is a path, but not of a store.
+        If X is a path, but not of a store.
     """
     if isinstance(X, RowSource):
         return X
@@ -243,7 +243,7 @@ def as_row_source(
 
 
 def _as_array(X: Any) -> Any:
-    """Give what is in memory as an array or a matrix."""
+    """Convert a container in memory to an array or a sparse matrix."""
     if not is_frame(X) or not copied_bytes(X):
         return X
     if is_pandas(X) and sparse_columns(X):
@@ -269,14 +269,14 @@ def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False
     ----------
     X : dask.array.Array or dask.dataframe.DataFrame, (n_rows, n_columns)
     memory : int, optional
-        Bytes that a block and what is made of it may take, where its size is known.
+        Bytes that a block and its copies may take, if the size of blocks is known.
     allow_missing : bool
         Whether to take an array whose graph reads Zarr arrays that lack chunks.
 
     Raises
     ------
     DataError
-        It has not two dimensions or lacks chunks.
+        X is not two-dimensional or lacks chunks.
     MemoryBudgetError
         Its blocks are too large.
     """
@@ -294,7 +294,7 @@ def dask_array(X: Any, *, memory: int | None = None, allow_missing: bool = False
         array = array.rechunk({1: -1})
     rows = max(array.chunks[0], default=0)
     size = rows * array.shape[1] * array.dtype.itemsize
-    # Sizes that are not known are NaN.
+    # Unknown sizes are NaN.
     if memory is not None and not is_sparse(array._meta) and 2 * size > memory:
         raise _large_blocks(X, rows, size, memory)
     return array

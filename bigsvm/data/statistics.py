@@ -1,7 +1,7 @@
 """Column statistics in one pass, in float64: of all columns, or of those that occur.
 
-Of sparse rows with more than `MOST_DENSE` columns, half of which or more never occur, only the
-columns that occur are listed: what is kept of the columns takes memory in proportion to these.
+If sparse rows have more than `MOST_DENSE` columns, and at least half of these never occur, only the
+columns that occur are listed, and memory is proportional to their number.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _BLOCK_VALUES = 1 << 17
 
 
 MOST_DENSE = 1 << 16
-"""Columns up to which there are statistics of each: they then take less than a quarter of the
+"""Most columns for which statistics of all are always kept: they take less than a quarter of the
 smallest memory that a conversion accepts."""
 DENSE_BYTES = 80
-"""Of a column while statistics of each are taken: ten float64 arrays at the peak."""
+"""Bytes per column while statistics of all columns are taken: ten float64 arrays at the peak."""
 LISTED_BYTES = 48
-"""Of a column that occurs, while only such are listed: its number and moments 36, its place in a
-table up to 11."""
+"""Bytes per listed column while statistics are taken: 36 for its number and moments, up to 11 for
+its place in a table."""
 
 
 class Statistics(NamedTuple):
-    """Of each column, or of those listed, (m,) float64; zeros count; population variance.
+    """Statistics of all columns or of the listed ones, (m,) float64, with population variance.
 
-    `columns` are the listed ones, (m,) integers, ascending; all others are 0 in every row. None
-    where all n_columns columns are there.
+    Zeros count. `columns` lists the columns, (m,) integers, ascending; all others are 0 in every
+    row. It is None if all n_columns columns are present.
     """
 
     minimum: NDArray[np.float64]
@@ -76,12 +76,12 @@ class Statistics(NamedTuple):
 
 
 def may_be_listed(n_columns: int, *, sparse: bool) -> bool:
-    """Whether it matters which columns occur: rows are sparse, and columns are many."""
+    """Whether only occurring columns may be listed: rows are sparse, and columns are many."""
     return sparse and n_columns > MOST_DENSE
 
 
 def is_listed(n_occurring: int, n_columns: int) -> bool:
-    """Whether only the columns of sparse rows that occur are to be kept."""
+    """Whether only the columns of sparse rows that occur are kept."""
     return n_columns > MOST_DENSE and n_occurring <= n_columns // 2
 
 
@@ -100,9 +100,9 @@ def statistics_of(
     sparse : bool
         Whether rows come as CSR.
     dtype : numpy.dtype
-        Of the rows; float64 holds any.
+        Type of the rows; float64 holds every row type.
     most_bytes : float
-        That they may take; only sparse rows are refused.
+        Most bytes that the statistics may take; the limit only applies to sparse rows.
     """
     if not may_be_listed(n_columns, sparse=sparse):
         return ColumnStatistics(n_columns)
@@ -182,13 +182,13 @@ class ListedStatistics:
     ----------
     n_columns : int
     dtype : numpy.dtype
-        float32 or float64, of the rows.
+        Type of the rows, float32 or float64.
     most_bytes : float
-        That they may take.
+        Most bytes that the statistics may take.
     """
 
     _SMALLEST = 1 << 10
-    """Columns for which there is room at first."""
+    """Initial room, in columns."""
 
     def __init__(self, n_columns: int, dtype: np.dtype[Any], *, most_bytes: float) -> None:
         self.n_nonzero = 0
@@ -225,7 +225,7 @@ class ListedStatistics:
         return 65 - len(self._table).bit_length()
 
     def _make_room(self, more: int) -> None:
-        """Make room for `more` new columns; room that is not used takes no memory."""
+        """Make room for `more` new columns; unused room takes no memory."""
         needed = min(self._n + more, self._n_columns)
         if needed > len(self._columns):
             room = min(max(needed, 2 * len(self._columns), self._SMALLEST), self._n_columns)
@@ -241,7 +241,7 @@ class ListedStatistics:
     def result(self) -> Statistics:
         """Return the statistics; nothing can be added afterwards.
 
-        Of all columns where more than half of them occur.
+        They are those of all columns if more than half of the columns occur.
         """
         self._table = np.zeros(0, np.int32)
         moments: list[NDArray[Any]] = [
@@ -281,11 +281,11 @@ def far_columns(
     Parameters
     ----------
     mean : (m,) float64
-        Of each column, or of those listed.
+        Mean of each column, or of the listed columns.
     total_variance : float
         Of all entries together.
     n_columns : int
-        With those that are not listed.
+        Number of all columns, listed or not.
     """
     squares = mean**2
     total_mean = mean.sum() / n_columns

@@ -91,15 +91,15 @@ class Store:
     def row_values(self, values: Any, *, order: Order) -> RowValues:
         """Put values, such as labels or weights, into the order of the rows of this store.
 
-        Estimators take them beside a shuffled store, where they refuse others: rows of a shuffled
-        store do not have the order of its input.
+        With a shuffled store, estimators accept only such values: its rows do not have the order
+        of its input.
 
         Parameters
         ----------
         values : (n_rows,) array
         order : {"input", "store"}
-            The order that the values have: that of the input, or that of `labels` and of
-            predictions for this store.
+            Order of the values: that of the input, or that of `labels` and of predictions for
+            this store.
 
         Returns
         -------
@@ -109,9 +109,9 @@ class Store:
         Raises
         ------
         DataError
-            Not one value a row.
+            There is not one value for each row.
         ParameterError
-            The order is neither of these.
+            `order` is neither of these.
         """
         return put_in_order(self, values, order)
 
@@ -122,7 +122,7 @@ class Store:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, None where they have none."""
+        """Names of the columns; None if they have none."""
         return self.attributes.feature_names
 
     @property
@@ -137,7 +137,7 @@ class Store:
         Raises
         ------
         DataCorruptionError
-            If they are not what was written, or nothing that rows can have.
+            If they are not what was written, or no rows can have such statistics.
         """
         self._rows.check_statistics()
         minimum, maximum, mean, variance = (self._read(f"statistics/{name}") for name in STATISTICS)
@@ -150,7 +150,7 @@ class Store:
         Raises
         ------
         DataCorruptionError
-            If one is not what was written, or does not fit the others.
+            If an array is not what was written, or does not fit the others.
         """
         for array in self._arrays.values():
             array.verify()
@@ -213,7 +213,7 @@ class StoreRows(RowSource):
 
     @property
     def scaler(self) -> Scaler | None:
-        """What the rows have been scaled by; read each time, 16 to 20 bytes a column.
+        """Scaler that was applied to the rows; read each time, 16 to 20 bytes a column.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class StoreRows(RowSource):
             raise DataCorruptionError(f"{self._path}: {error}; {REMEDY}") from error
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
-        """Columns that occur, where only such are kept; read each time, 4 bytes a column.
+        """Columns that occur, None if all are kept; read each time, 4 bytes a column.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class StoreRows(RowSource):
         Raises
         ------
         DataCorruptionError
-            If a chunk is not the one that was written, or holds what no store has.
+            If a chunk is not the one that was written, or holds values out of range.
         """
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
@@ -327,7 +327,7 @@ class StoreRows(RowSource):
         Raises
         ------
         DataCorruptionError
-            If they are not what was written, or nothing that rows can have.
+            If they are not what was written, or no rows can have such statistics.
         """
         if not self._statistics_checked:
             check_statistics(self._arrays, self._attributes, str(self._path))
@@ -405,7 +405,7 @@ def _reopen_rows(path: str, fingerprint: str) -> RowSource:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open a store: its attributes and the metadata of its arrays are read and checked, no data.
 
-    A store gets its name back first if a process was killed that had begun to replace it.
+    If a process was killed while it replaced the store, the store gets its name back first.
 
     Raises
     ------

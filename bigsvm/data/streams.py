@@ -1,4 +1,4 @@
-"""Sources of text as streams of bytes: files, URLs, standard input, decompressed as they begin."""
+"""Streams of bytes from files, URLs and standard input, decompressed by their first bytes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Source: TypeAlias = "str | os.PathLike[str]"
 STANDARD_INPUT = "-"
 
 DECOMPRESSION_BYTES = 128 << 20
-"""Memory that undoing a compression may take where nothing is said: as much as `zstd` permits."""
+"""Default memory limit of decompression in bytes: the default of the `zstd` program."""
 _LARGEST_WINDOW = 1 << 31
-"""Of zstd's format on machines of 64 bits; its library refuses a larger limit."""
+"""Largest window of zstd in bytes on 64-bit machines; its library refuses a larger limit."""
 
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -85,7 +85,7 @@ class _ZstdStream(io.RawIOBase):
 class _XzStream(io.RawIOBase):
     """Decompressed bytes of an xz or lzma file: all of its streams, within a limit of memory.
 
-    `lzma.LZMAFile` has no limit: a file of some bytes can ask for a dictionary of 4 GiB.
+    `lzma.LZMAFile` has no limit: a file of a few bytes can ask for a dictionary of 4 GiB.
     """
 
     _READ = 1 << 16
@@ -103,7 +103,7 @@ class _XzStream(io.RawIOBase):
         target = memoryview(buffer).cast("B")
         while len(target):
             if self._stream is None:
-                # Zeros may stand between and after the streams.
+                # The format allows padding with zeros between and after streams.
                 self._rest = self._rest.lstrip(b"\0")
                 while not self._rest:
                     piece = self._raw.read(self._READ)
@@ -126,7 +126,7 @@ class _XzStream(io.RawIOBase):
 
 
 class _Continued(io.RawIOBase):
-    """A stream of which the first bytes have been read already."""
+    """A stream whose first bytes have already been read."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head, self._rest = memoryview(head), rest
@@ -236,7 +236,7 @@ def _head_of(stream: IO[bytes]) -> bytes:
 
 
 def _decompress(kind: str | None, raw: IO[bytes], memory_bytes: int) -> IO[bytes]:
-    """`raw` itself, or what undoes its compression."""
+    """`raw` itself, or a stream that decompresses it."""
     match kind:
         case "gzip":
             return gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[return-value]
@@ -255,7 +255,7 @@ def _text_of(name: str, raw: IO[bytes], memory_bytes: int) -> IO[bytes]:
     Raises
     ------
     DataError
-        If it is damaged, or another format than text.
+        If the stream is damaged, or is not text.
     """
     try:
         head = _head_of(raw)
@@ -334,12 +334,12 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
     ----------
     source : path
     memory_bytes : int
-        What undoing its compression may take.
+        Memory that decompression may take.
 
     Raises
     ------
     DataError
-        If there is nothing that can be read, or it is no text.
+        If the source cannot be read, or is not text.
     """
     text = os.fspath(source)
     if text == STANDARD_INPUT:
@@ -354,7 +354,7 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
     except (OSError, ValueError, ImportError) as error:
         raise _unreadable(text, error) from error
     except Exception as error:
-        # File systems of fsspec have errors of their own, and a TypeError where a URL lacks a part.
+        # fsspec's file systems have their own errors, and raise TypeError if a URL is incomplete.
         if "://" not in text:
             raise
         raise _unreadable(text, error) from error

@@ -1,4 +1,4 @@
-"""Tables: containers of rows that others made, on disk or in memory, read a slice at a time."""
+"""Tables: containers of other libraries, on disk or in memory, read one slice of rows at a time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DECODED_AT_ONCE = 8 << 20
-"""Bytes of chunks that are decoded together where slices do not end where chunks do."""
+"""Most bytes of chunks decoded together if slices and chunks have different edges."""
 
 
 class Table(ABC):
-    """A matrix of which rows are read by their numbers.
+    """A matrix whose rows are read by number.
 
     Attributes
     ----------
     n_rows, n_columns : int
     dtype : numpy.dtype
-        float32 or float64: what rows are converted to.
+        Type that rows are converted to, float32 or float64.
     is_sparse : bool
         Whether slices are CSR.
     bytes_per_row : float
@@ -36,11 +36,11 @@ class Table(ABC):
     feature_names : tuple of str or None
         Names of the columns.
     rows_together : int
-        Rows that cost as much to read as one of them: those of a chunk.
+        Rows of a chunk: reading one of them costs as much as reading all.
     chunk_bytes : int
-        Decoded bytes of the largest chunk, 0 where there are none.
+        Decoded bytes of the largest chunk; 0 without chunks.
     chunk_shape : tuple of int or None
-        For messages.
+        Shape of a chunk, for messages.
     """
 
     n_rows: int
@@ -63,7 +63,7 @@ class Table(ABC):
 
 
 class ArrayTable(Table):
-    """A dense array that is sliced like NumPy's: of NumPy, h5py or Zarr.
+    """A dense array of NumPy, h5py or Zarr.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class ArrayTable(Table):
             self.chunk_bytes = prod(self.chunk_shape) * array.dtype.itemsize
 
     def rows(self, start: int, stop: int) -> Any:
-        """Rows ``start … stop - 1``; of narrow chunks a bounded number is decoded together."""
+        """Rows ``start … stop - 1``; a bounded number of narrow chunks is decoded together."""
         if self.chunk_shape is None or stop - start >= self.rows_together:
             return self._array[start:stop]
         width = self.chunk_shape[1] * max(1, _DECODED_AT_ONCE // max(2 * self.chunk_bytes, 1))
@@ -120,7 +120,7 @@ class SparseTable(Table):
         return self._matrix[start:stop]
 
     def edges(self, step: int) -> NDArray[np.int64]:
-        """First rows of blocks of about the bytes of `step` mean rows."""
+        """First rows of blocks, each of about the bytes of `step` average rows."""
         return edges_of(self._indptr, step, self.bytes_per_row, self._entry_bytes)
 
 
@@ -130,12 +130,12 @@ class CsrTable(Table):
     Parameters
     ----------
     data, indices : array, (n_entries,)
-        Of h5py or Zarr.
+        Arrays of h5py or Zarr.
     indptr : (n_rows + 1,) array
         Kept in memory, 8 bytes a row.
     shape : tuple of int
     where : str
-        What to call it.
+        Name in messages.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class CsrTable(Table):
         Raises
         ------
         DataError
-            An index is none of a column.
+            A column index is out of range.
         """
         indptr = self._indptr[start : stop + 1]
         first, last = int(indptr[0]), int(indptr[-1])
@@ -193,7 +193,7 @@ class CsrTable(Table):
         return make_csr(data, indices.astype(np.int32, copy=False), indptr - first, self.n_columns)
 
     def edges(self, step: int) -> NDArray[np.int64]:
-        """First rows of blocks of about the bytes of `step` mean rows."""
+        """First rows of blocks, each of about the bytes of `step` average rows."""
         return edges_of(self._indptr, step, self.bytes_per_row, self._entry_bytes)
 
 
@@ -234,7 +234,7 @@ class TableRows(BlockedRows):
 
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
         """Rows as a Dask array, each block of which is one slice of the table."""
-        # 13 MB that rows in memory do without.
+        # Imported here, as rows in memory do not need it.
         import dask.array as da
 
         meta: Any = np.empty((0, self.n_columns), self.dtype)

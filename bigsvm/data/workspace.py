@@ -98,7 +98,7 @@ class Workspace:
         if not self.target.exists():
             self.store.rename(self.target)
         elif not exchange(self.store, self.target):
-            # Put back by `_clear` or `put_back` if all ends between the two renames.
+            # `_clear` or `put_back` restores it if the process ends between the two renames.
             self.target.rename(self.path / _OLD)
             self.store.rename(self.target)
         sync_directory(self.target.parent)
@@ -139,12 +139,12 @@ class Workspace:
 
 
 def _prefix(target: Path) -> str:
-    """How the names of folders begin in which this store is made."""
+    """Prefix of the names of work folders for this store."""
     return f".{target.name}.partial-"
 
 
 def _clear(folder: Path, target: Path) -> None:
-    """Remove a work folder, but never the only copy of the store that was to be replaced."""
+    """Remove a work folder, but never the only copy of the store it was to replace."""
     old = folder / _OLD
     if old.is_dir() and not old.is_symlink():
         # What is under the first name is whole, so what is to be removed gets another one.
@@ -153,12 +153,12 @@ def _clear(folder: Path, target: Path) -> None:
 
 
 def put_back(target: Path) -> None:
-    """Give a store its name again if a process was killed that had begun to replace it.
+    """Give a store its name back if a process was killed while it replaced the store.
 
     Raises
     ------
     StoreError
-        It cannot be renamed.
+        The store cannot be renamed.
     """
     if os.path.lexists(target) or not target.parent.is_dir():
         return

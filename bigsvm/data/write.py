@@ -66,8 +66,8 @@ def write_store(
         AnnData. What is not in memory as an array is read block by block. The store keeps the names
         of columns, and what the rows of a scaled store were scaled by.
     y : (n_rows,) array or RowValues
-        Labels; numbers, stored as float64. Beside a shuffled store `Store.row_values` says their
-        order.
+        Labels; numbers, stored as float64. If X is a shuffled store, use `Store.row_values` to
+        state their order.
     sample_weight : (n_rows,) array or RowValues, optional
         Not negative; beside a shuffled store as `y`.
     dtype : {"float32", "float64"}, optional
@@ -94,8 +94,8 @@ def write_store(
     ParameterError
         If a parameter has no meaning.
     DataError
-        If X, y or the weights hold what no model can be trained on, naming row and column, or X
-        lacks chunks.
+        If X, y or the weights hold values that no model can be trained on (the message names row
+        and column), or X lacks chunks.
     MemoryBudgetError
         If X cannot be read in blocks that fit in `memory`.
     StoreError

@@ -41,7 +41,7 @@ little memory. Another size changes the last bits of the statistics, and so the 
 
 
 _OF_COLUMNS = ("statistics", "scaler")
-"""Groups of arrays that are written last: how long they are is not known before."""
+"""Groups of arrays that are written last, as their lengths are not known before."""
 
 
 class RowBatch(NamedTuple):
@@ -79,14 +79,15 @@ class StoreWriter:
     scaler : Scaler or None
         What the rows that come have been scaled by.
     memory_bytes : int
-        What the writer may take, about, besides statistics.
+        Approximate bytes that the writer may take, besides statistics.
     statistics_bytes : int
-        What the statistics of very many columns may take.
+        Bytes that the statistics of very many columns may take.
 
     Raises
     ------
     MemoryBudgetError
-        While rows are appended, if more columns occur than the statistics have room for.
+        While rows are appended, if the statistics of the columns that occur exceed
+        `statistics_bytes`.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Which chunks of a foreign Zarr array its store has.
 
-Zarr reads a chunk that is not there as the fill value, whether it was left out because it holds
-nothing else or was lost. Only the keys of the store, and the index of each shard, tell.
+Zarr reads a missing chunk as the fill value, whether the chunk was left out because it holds
+nothing else or was lost. Only the keys of the store and the index of each shard show which chunks
+exist.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_CHUNKS = 1 << 26
-"""Chunks of an array that is taken, whose table is of one byte each."""
+"""Most chunks of an accepted array: the table of chunks takes one byte each."""
 ABSENT = np.uint64(2**64 - 1)
-"""Offset and length, in the index of a shard, of a chunk that the shard does not have."""
+"""Offset and length of a missing chunk in the index of a shard."""
 
 
 class Grid(NamedTuple):
@@ -34,7 +35,7 @@ class Grid(NamedTuple):
     ----------
     shape, chunks : tuple of int
     shards : tuple of int
-        Shape of what a file holds: of a chunk where there are no shards.
+        Shape of a file: that of a shard, or of a chunk without shards.
     """
 
     shape: tuple[int, ...]
@@ -68,19 +69,19 @@ def grid_of(array: zarr.Array[Any]) -> Grid:
 
 
 def check_chunks(array: zarr.Array[Any], name: str = "X") -> None:
-    """Refuse an array of whose chunks some are missing.
+    """Refuse an array that lacks some of its chunks.
 
     Parameters
     ----------
     array : zarr.Array
-        Of format 2 or 3, in any store.
+        Zarr array of format 2 or 3, in any store.
     name : str
         What to call it.
 
     Raises
     ------
     DataError
-        A chunk is missing, or the array does not tell.
+        A chunk is missing, or this cannot be determined.
     """
     present = _present(array, name)
     if present.all():
@@ -96,7 +97,7 @@ def check_chunks(array: zarr.Array[Any], name: str = "X") -> None:
 
 
 def arrays_below(X: da.Array) -> Iterator[zarr.Array[Any]]:
-    """Zarr arrays of as many columns that the graph of a Dask array reads, as far as it shows them.
+    """Zarr arrays with the same number of columns that are found in the graph of a Dask array.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def arrays_below(X: da.Array) -> Iterator[zarr.Array[Any]]:
 
     seen = set()
     for layer in X.dask.layers.values():
-        # The array is a task of its own, or an argument of all tasks.
+        # The array is a separate task, or an argument of all tasks.
         given = [value for value, _ in getattr(layer, "indices", ())]
         if type(layer).__name__ == "MaterializedLayer":
             given += [getattr(task, "value", task) for task in layer.values()]
@@ -118,7 +119,7 @@ def arrays_below(X: da.Array) -> Iterator[zarr.Array[Any]]:
 
 
 def _present(array: zarr.Array[Any], name: str) -> NDArray[np.bool_]:
-    """Which chunks there are, one value each, in the shape of the grid."""
+    """Which chunks exist, one value for each, in the shape of the grid."""
     from zarr.core.sync import sync
 
     grid = grid_of(array)
@@ -176,7 +177,7 @@ async def index_of(
     from zarr.buffer import default_buffer_prototype
 
     record: dict[str, Any] = array.metadata.to_dict()
-    # Anything around the shards, or a shard in a shard, hides where chunks are.
+    # Other codecs around the shards, or nested shards, hide where chunks are.
     codec: dict[str, Any] = record["codecs"][0] if len(record["codecs"]) == 1 else {"name": None}
     sharding: dict[str, Any] = codec.get("configuration", {})
     ways = [c["name"] for c in sharding.get("index_codecs", ())]

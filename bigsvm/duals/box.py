@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 OUTSIDE = 1e-9
-"""Share of a bound by which rounding may carry a variable past it."""
+"""Largest violation of a bound by rounding, relative to the bound."""
 UNBALANCED = 1e-6
-"""Share of what variables add up to in size, by which rounding may change their sum: each pair step
-adds a rounding error to it."""
+"""Largest error of the sum of variables, relative to the sum of their sizes: each pair step adds a
+rounding error."""
 
 
 class SelectionRule(IntEnum):
@@ -328,7 +328,7 @@ class BoxDual(Dual[Optimality]):
     ) -> str:
         n_groups = self.formulation.n_groups
         totals, amounts = [0.0] * n_groups, [0.0] * n_groups
-        # No output is looked at.
+        # The check needs no outputs.
         outputs = np.broadcast_to(np.float64(0.0), len(alpha))
         for part in self._parts(alpha, outputs, rows):
             a, lower, upper = part.alpha, part.lower, part.upper

@@ -38,7 +38,7 @@ DONE, STALLED = 1, 2
 def is_last_of_sets(
     columns: Sequence[Formulation], last: NDArray[np.int64], sizes: Sequence[int]
 ) -> bool:
-    """Whether `last` is one of `ColumnProblems` with sets of these sizes, or (2,) of none."""
+    """Whether `last` is a valid `last` of `ColumnProblems` for these set sizes, or none, (2,)."""
     k = len(columns)
     if len(last) != 4 * k:
         return len(last) == 2 and bool((last == -1).all())

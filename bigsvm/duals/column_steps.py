@@ -23,13 +23,13 @@ LOOSEST, TIGHTER = 1.0, 0.1
 """Gap of the first round, in units of the margin, and how much less each next one asks for. A row
 that several columns need is needed by them in the same round, before others take its place."""
 MOST_ROUNDS = 400
-"""Of which the last asks for less than float64 holds."""
+"""Most rounds: the last one asks for a gap below the resolution of float64."""
 STATE_BYTES = 68
 """Of each variable of a working set, in each column: `bigsvm.core.smo.PairState`."""
 
 
 def is_last_of_columns(columns: Sequence[Formulation], last: NDArray[np.int64], size: int) -> bool:
-    """Whether `last` is one of `ColumnSteps` for a working set of `size` rows, or (2,) of none."""
+    """Whether `last` is a valid `last` of `ColumnSteps` for `size` rows, or none, (2,)."""
     k = len(columns)
     if len(last) != 3 * k + 3:
         return len(last) == 2 and bool((last == -1).all())

@@ -339,31 +339,31 @@ class Dual(ABC, Generic[At]):
     def infeasible(
         self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
     ) -> str:
-        """Say what makes a point infeasible, rounding apart; nothing where it is feasible.
+        """Describe why a point is infeasible beyond rounding; an empty string if it is feasible.
 
         Parameters
         ----------
         alpha
-            Of the first rows, or of `rows`.
+            Variables of the first rows, or of `rows`.
         rows : (m,) int64, optional
         adds_up : bool
-            Whether variables must add up to what they add up to if these rows are all.
+            Whether to check the equality constraints too, as if these rows were all rows.
         """
 
     @abstractmethod
     def knows_last(
         self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
     ) -> bool:
-        """Whether `last` is a value that `begin` can go on from.
+        """Whether `last` is a value from which `begin` can continue.
 
         Parameters
         ----------
         last : int64
             `Steps.last` of an interrupted run.
         size : int
-            Rows of the working set.
+            Number of rows of the working set.
         sets : sequence of int, optional
-            Instead, how many rows the working set of each function has.
+            Number of rows of the working set of each function, if each has its own.
         """
 
     @abstractmethod

@@ -112,7 +112,7 @@ class OneVsRest(Problem):
         return self.columns[0].offset
 
     def chosen(self) -> dict[str, Any]:
-        """Parameters of the columns, which they have in common."""
+        """Parameters that all columns share."""
         return self.columns[0].chosen()
 
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def is_last_pair(formulation: Formulation, pair: NDArray[np.int64], size: int) -> bool:
-    """Whether a pair, (2,), is two variables of one group of a working set of `size` rows, or none.
+    """Whether a pair, (2,), is none or two variables of one group of a working set of `size` rows.
 
     Variables are numbered as `bigsvm.core.smo.make_state` lays them out.
     """

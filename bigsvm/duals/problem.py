@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Entry(StrEnum):
-    """Entries that the fingerprint of every checkpoint has beside the chosen parameters."""
+    """Entries of every checkpoint's fingerprint besides the chosen parameters."""
 
     DATA = "data"
     LABELS = "labels and weights"
@@ -28,7 +28,7 @@ class Entry(StrEnum):
 
 
 def recorded_in(entry: Entry) -> dict[str, Entry]:
-    """Metadata of a field of a problem whose value this entry of the fingerprint depends on."""
+    """Metadata that marks a field of a problem as recorded by this entry of the fingerprint."""
     return {"entry": entry}
 
 

@@ -28,7 +28,7 @@ MOST_CLIMBING = 2048
 STEP_READS = 3
 """Values for each row of a working set that a step looks at, about."""
 MOST_HALVINGS = 1100
-"""Of the level: after these it is 0 in float64."""
+"""Most halvings of the level: after these it is 0 in float64."""
 EQUAL = 0.25
 """Share of the tolerance to which a climb makes the gradients of a row's variables equal."""
 
@@ -39,7 +39,7 @@ def watched_bytes(n_classes: int) -> int:
 
 
 def is_last_level(last: NDArray[np.int64]) -> bool:
-    """Whether `last`, (2,), is one of `RowSteps`, or (−1, −1) of none."""
+    """Whether `last`, (2,), is a valid `last` of `RowSteps`, or none, (−1, −1)."""
     return len(last) == 2 and bool((last >= -1).all() and last[0] <= MOST_HALVINGS)
 
 

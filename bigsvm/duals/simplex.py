@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 
 OUTSIDE, UNBALANCED = 1e-9, 1e-6
-"""Shares of C_i by which rounding may carry a variable past its bound, and the sum of a row's off
-0."""
+"""Largest violation of a bound, and of the zero sum of a row, by rounding, relative to C_i."""
 
 
 class RowSolver(IntEnum):
@@ -334,7 +333,7 @@ class SimplexDual(Dual[Violations]):
     def infeasible(
         self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
     ) -> str:
-        # No output is looked at.
+        # The check needs no outputs.
         outputs = np.broadcast_to(np.float64(0.0), alpha.shape)
         for part in self._parts(alpha, outputs, rows):
             upper = np.zeros_like(part.alpha)

@@ -61,7 +61,7 @@ def mean_distance(
     Parameters
     ----------
     source : RowSource
-        (n, d); the sample is all rows with a weight where they are no more than 4096.
+        (n, d); the sample is all rows with a weight if they are no more than 4096.
     sample_weight : (n,) float64 or None
         A row counts by its weight.
     seed : int

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
 
 CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max_time"})
-"""Parameters of estimators that `TrainingParameters` has under another name or in another form."""
+"""Estimator parameters with another name or another form in `TrainingParameters`."""
 
 
 class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -65,7 +65,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     _formulation: ClassVar[str]
     _needs_y: ClassVar[bool] = True
     _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", *IGNORED})
-    """Parameters that the estimator itself uses, and training does not know."""
+    """Parameters that the estimator uses itself and does not pass on to training."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train.
@@ -75,15 +75,15 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         X : path of a store, Store, or container
             (n, d). An array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or
             Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
-            encoding; an AnnData. What is not in memory as an array is read in blocks that fit in
-            `memory`, or refused where none does. A store brings its labels and weights, and what it
-            was scaled by, which predictions of rows that are not scaled then apply.
+            encoding; an AnnData. A container that is not an array in memory is read in blocks that
+            fit in `memory`, or refused if no block fits. A store has its own labels and weights. If
+            it was scaled, predictions of rows that are not scaled apply the same scaling.
         y : (n,) array or RowValues
-            Labels or targets; ignored where there is one class only. Without it, those of a store
-            are its own. Beside a shuffled store give ``store.row_values(y, order="input")``: its
-            rows have another order than its input, and a plain array is refused.
+            Labels or targets; ignored by one-class formulations. If it is None, a store's own are
+            used. For a shuffled store give ``store.row_values(y, order="input")``: its rows have
+            another order than its input, and a plain array is refused.
         sample_weight : (n,) array or RowValues, optional
-            In [0, ∞); beside a shuffled store as `y`.
+            In [0, ∞); for a shuffled store as `y`.
 
         Returns
         -------
@@ -205,7 +205,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-        """Give what scikit-learn's `score` takes; labels of a store are its own without `y`."""
+        """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
         store = as_store(X)
         if store is None:
             return X, y, sample_weight
@@ -228,12 +228,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         return X, y
 
     def _feature_names(self) -> tuple[str, ...] | None:
-        """Give the names of the columns of the training data, None where they have none."""
+        """Return the names of the columns of the training data; None if they have none."""
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else tuple(map(str, names))
 
     def _keep_names(self, names: tuple[str, ...] | None) -> None:
-        """Show names of columns as scikit-learn does, or that there are none."""
+        """Set `feature_names_in_` as scikit-learn does, or remove it if there are no names."""
         if names is not None:
             self.feature_names_in_ = np.array(names, object)
         elif hasattr(self, "feature_names_in_"):
@@ -304,10 +304,10 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if store is not None:
             rows = store.rows
             model.check_columns(rows.n_columns, rows.first_index, rows.feature_names)
-            # 13 MB that rows in memory do without.
+            # Imported here, as rows in memory do not need it.
             from dask.system import CPU_COUNT
 
-            # Dask computes so many blocks at once, whatever limits the threads of a fit.
+            # Dask computes one block per processor at once, not one per thread of a fit.
             share = memory // (4 * CPU_COUNT)
             block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
             array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
@@ -382,7 +382,7 @@ def _types_for(X: Any) -> list[type[np.floating[Any]]]:
 
 
 def _check_in_memory(X: Any, memory: int) -> None:
-    """Refuse what scikit-learn would refuse in NumPy's words, or copy beyond the budget."""
+    """Refuse X that is not numeric, or that scikit-learn would copy beyond the budget."""
     if hasattr(X, "__next__"):
         as_row_source(X)
     check_numbers(X)
@@ -392,7 +392,7 @@ def _check_in_memory(X: Any, memory: int) -> None:
 def _lazily(
     array: da.Array, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
 ) -> da.Array:
-    """Evaluate a model at the blocks of a Dask array, when these are computed."""
+    """Evaluate a model at the blocks of a Dask array, lazily."""
     wide = {}
     if of_none.ndim > 1:
         wide = {"new_axis": 1, "chunks": (array.chunks[0], of_none.shape[1:])}

@@ -177,9 +177,9 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         )
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy of the predictions for `X`, which is given as `fit` takes it.
+        """Accuracy of the predictions for `X`, any container that `fit` takes.
 
-        Without `y` the labels of a store are its own; beside a shuffled store give
+        Without `y` the labels of the store are used; for a shuffled store give
         ``store.row_values(y, order="input")``.
         """
         return float(super().score(*self._to_score(X, y, sample_weight)))

@@ -88,7 +88,7 @@ def train_model(
     model = _train(narrow, last_reference.pop(), sample_weight, parameters, hooks, start)
     if numbering is None:
         return model
-    # No centre, which would be as long as there are columns: predictions find their own.
+    # A centre would have one value per column, so it is left out: predictions find their own.
     return replace(model, support_vectors=numbering.undo(model.support_vectors), centre=None)
 
 
@@ -100,7 +100,7 @@ def _train(
     hooks: Hooks | None,
     start: KernelExpansion | None,
 ) -> KernelExpansion:
-    """Train a model of any formulation, with its columns numbered as those of `source` are."""
+    """Train a model of any formulation; its columns are numbered as in `source`."""
     if parameters.formulation in WITH_CLASSES and are_many_classes(labels):
         if start is not None:
             raise ParameterError("a model of many classes starts from no other; leave it out")

@@ -1,4 +1,4 @@
-"""Parameters of scikit-learn's estimators that mean nothing here, and what to use instead."""
+"""Parameters of scikit-learn's estimators that bigsvm ignores, and what to use instead."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ IGNORED: dict[str, tuple[tuple[Any, ...], str]] = {
     "verbose": ((False,), "certificate_, or the progress of the command bigsvm train"),
     "probability": ((False, "deprecated"), "calibration='sigmoid'"),
 }
-"""The defaults of scikit-learn, for which there is no warning, and what to use instead."""
+"""For each parameter, scikit-learn's default, which causes no warning, and what to use instead."""
 
 
 def warn_of_ignored(name: str, given: Mapping[str, Any]) -> None:
-    """Warn once of all parameters that are ignored and have another value than scikit-learn's.
+    """Warn once about all ignored parameters that differ from scikit-learn's defaults.
 
     Parameters
     ----------
     name : str
-        Of the estimator.
+        Name of the estimator.
     given : mapping
-        Its parameters.
+        Parameters of the estimator.
     """
     changed = [
         f"{parameter}={given[parameter]!r} (use {instead})"

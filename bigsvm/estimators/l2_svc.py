@@ -38,7 +38,7 @@ class L2SVC(Classifier):
     certify : bool, default True
         Whether full sweeps prove that. If False, training ends when half of the samples has no
         point outside the ball, and the model is not certified: `stop_reason_` is ``"sampled"``. A
-        search that fills its memory before that goes on as a certified one.
+        search that fills its memory before that continues as certified training.
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
         As `SVC` has it.
     degree : int, default 3

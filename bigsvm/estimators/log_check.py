@@ -1,4 +1,4 @@
-"""Entries of the log of pairs, held against their problems before they are believed."""
+"""Check of entries of the pair log against their problems before a run uses them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from bigsvm.training.pair_entries import Entry
 
 EVALUATIONS = 2e9
-"""Of the kernel, for all entries of a resumed run: some seconds."""
+"""Most kernel evaluations for the check of a resumed run: a few seconds of work."""
 LEAST_COST = 5e6
-"""In evaluations, that an entry counts as at least: one of few rows takes a millisecond, too."""
+"""Least cost of an entry in kernel evaluations: even an entry of few rows has a fixed cost."""
 BYTES_READ = 1e9
-"""For the same, from a store that is not held in memory."""
+"""Most bytes the check reads from a store that is not held in memory."""
 AT_BOUND = 1e-7
-"""Share of its bound, by which a coefficient at a bound may be off it: it was divided by rho, or
-dealt out to equal rows."""
+"""Relative distance within which a coefficient counts as at its bound: division by rho and sharing
+among equal rows round it."""
 ROUNDING = 1.05
-"""Of the tolerance, that a gap computed anew may be."""
+"""Largest recomputed gap, in units of the tolerance."""
 
 
 class LogCheck:
-    """Says what is wrong with an entry of the log; nothing where it is a solution of its pair.
+    """Returns what is wrong with an entry of the log; an empty string if it solves its pair.
 
-    That its point is feasible is always looked at. Its outputs are computed anew for the first
-    entries, as many as take some seconds: for few pairs all of them, for half a million a sample.
+    Feasibility is always checked. Outputs are recomputed only for the first entries, until a limit
+    of work is reached: with few pairs for all entries, with half a million for some.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class LogCheck:
     rows : ClassRows
     trainer : Trainer
     plan : TrainingPlan
-        Of the largest pair.
+        Plan of the largest pair.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LogCheck:
         self._evaluations, self._bytes = EVALUATIONS, BYTES_READ
 
     def __call__(self, entry: Entry) -> str:
-        """Look at one entry."""
+        """Check one entry."""
         pair = int(self._first[entry.number]), int(self._second[entry.number])
         rows = self._rows.pair(*pair)
         places = np.searchsorted(rows.rows, entry.rows)
@@ -68,7 +68,7 @@ class LogCheck:
         if np.isnan(rho) != (self._problem.nu is None) or rho < 0:
             return f"its rho is {rho:g}"
         alpha = np.zeros(len(rows.rows))
-        # Where ν-SVC has a margin, its decision function is divided by it.
+        # ν-SVC divides its decision function by the margin, if there is one.
         alpha[places] = entry.coefficients * (1.0 if np.isnan(rho) else rho or 1.0)
         formulation = self._problem.of_pair(pair, rows)
         dual = self._trainer.dual(rows.source, formulation, self._plan)
@@ -77,12 +77,12 @@ class LogCheck:
     def _fault_of_values(
         self, entry: Entry, rows: PairRows, formulation: Classification, alpha: NDArray[np.float64]
     ) -> str:
-        """Compute the outputs of its rows: whether it is as near to the optimum as it says."""
+        """Recompute the outputs of an entry's rows, and compare its gap and its intercept."""
         source, record = rows.source, entry.record
         cost = max(LEAST_COST, float(len(alpha) * len(entry.rows)))
         read = 0.0
         if source.row_alignment > 1:
-            # Rows of two classes are everywhere in a store.
+            # Rows of two classes may be anywhere in a store, so each pass reads all of it.
             step = max(1, self._plan.active_rows // 2)
             passes = -(-len(entry.rows) // step) * (1 - (-len(alpha) // step))
             read = passes * self._rows.source.n_rows * source.bytes_per_row
@@ -105,7 +105,7 @@ class LogCheck:
 
 
 def _at_bounds(formulation: Classification, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Set variables that are at a bound but for rounding to the bound."""
+    """Set variables within rounding of a bound to the bound."""
     parts = []
     for (box, _, _), part in formulation.with_alpha(alpha, slice(None)):
         for bound in (box.lower, box.upper):

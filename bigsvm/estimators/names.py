@@ -23,7 +23,7 @@ USED_IN = {
     **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
     **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), BALLS),
 }
-"""Formulations that use a parameter which not all of them have."""
+"""Formulations that use each parameter that not all of them have."""
 _GAPS = dict.fromkeys(BALLS, "gap of the ball") | {"crammer-singer": "largest violation"}
 
 

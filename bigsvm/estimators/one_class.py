@@ -73,8 +73,8 @@ class OneClassSVM(OutlierDetector):
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
     shrinking, cache_size, verbose
-        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
-        its defaults cause a warning that names what to use instead.
+        Accepted for compatibility with scikit-learn and ignored; values other than its defaults
+        cause a warning that names what to use instead.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class Pairs:
     source, labels, sample_weight, parameters
         As `train_one_vs_one` has them.
     listener : callable
-        Told where there are very many classes.
+        Informed if there are very many classes.
 
     Attributes
     ----------

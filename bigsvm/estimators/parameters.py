@@ -181,7 +181,7 @@ class TrainingParameters:
 
     @functools.cached_property
     def n_threads(self) -> int:
-        """Threads at work: `default_threads` if nothing else was said, the same for a whole run."""
+        """Number of threads, constant for a whole run; `default_threads` if none was given."""
         return self.threads or default_threads()
 
     def _check_kinds(self) -> None:
@@ -205,7 +205,7 @@ class TrainingParameters:
                     )
 
     def _check_disk_cache(self) -> None:
-        """Refuse room for kernel rows that no run would use."""
+        """Refuse a disk cache that no run would use."""
         if not self.disk_cache_bytes():
             return
         if self.working_set != "all":
@@ -229,7 +229,7 @@ class TrainingParameters:
 
 
 def takes_kernel_matrix(kernel: object) -> bool:
-    """Whether rows for this kernel are those of a kernel matrix."""
+    """Whether the rows for this kernel are rows of a kernel matrix."""
     return kernel == Precomputed.name or isinstance(kernel, Precomputed)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LARGEST_TARGET = LARGEST / 8
 """Sums of kernel values reach it, and the difference of any two residuals, in float32."""
 FEW_ROWS = 20
-"""Up to this many rows, many classes cause no warning; scikit-learn's number."""
+"""Most rows for which many classes cause no warning, as in scikit-learn."""
 
 
 def make_problem(
@@ -200,7 +200,7 @@ def _classes_of(labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
 
 
 def _refuse_targets(names: list[Any]) -> None:
-    """Refuse numbers that are not whole, which scikit-learn does not take for classes either."""
+    """Refuse labels that are not whole numbers, as scikit-learn does."""
     for name in names:
         if isinstance(name, float) and not name.is_integer():
             raise DataError(
@@ -268,7 +268,7 @@ def find_classes(
     sample_weight: NDArray[np.float64] | None,
     listener: events.Listener = events.ignore,
 ) -> Classes:
-    """Find the classes and their weights; the listener is told where there are very many.
+    """Find the classes and their weights; the listener is informed if there are very many.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def check_classes(
 ) -> Classes:
     """Find the classes of a problem that is to be reduced to some of two, and their weights.
 
-    The listener is told where there are very many classes.
+    The listener is informed if there are very many classes.
 
     Raises
     ------
@@ -365,7 +365,7 @@ def class_weights(
     known = set(labels)
     unknown = [label for label in given if label not in known]
     others = [label for label in labels if label not in given]
-    # As in scikit-learn: a fold may lack a class, but then all that it has are to be named.
+    # A fold may lack a class, as in scikit-learn, but all classes that it has must be named.
     if unknown and others:
         listed = ", ".join(repr(label) for label in labels[:10]) + (", …" if k > 10 else "")
         raise ParameterError(

@@ -137,7 +137,7 @@ class Trainer:
                 certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
             )  # fmt: skip
             reason = search.run()
-            # Points that are far away fill a core set first: by themselves they are no model.
+            # Far points fill a core set first, and do not make a model by themselves.
             goes_on = reason is StopReason.CORE_FULL or (parameters.certify and reason in ENDS)
             if not goes_on:
                 return search.result(reason)

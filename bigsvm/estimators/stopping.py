@@ -1,4 +1,4 @@
-"""Ctrl-C during a `fit` that is saved: the run ends in order, and what it has done is kept."""
+"""Ctrl-C during a `fit` with a checkpoint: the run is saved before it ends."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class SavedOnInterrupt:
 
     The first Ctrl-C asks the run to stop, which saves it within about a second; at the end of the
     block it is a KeyboardInterrupt. A second one raises KeyboardInterrupt at once. Without a
-    checkpoint, in another thread than the main one, and where somebody else handles SIGINT, nothing
-    is changed.
+    checkpoint, outside the main thread, or if another handler is installed for SIGINT, nothing
+    changes.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class SavedOnInterrupt:
         self._asked = False
 
     def requested(self) -> bool:
-        """Whether the run is to stop."""
+        """Whether the run should stop."""
         return self._asked
 
     def __enter__(self) -> Self:

@@ -80,17 +80,17 @@ class SVC(Classifier):
     max_time : float or None
         Limit in seconds.
     n_jobs : int or None
-        Threads. None is all processors this process may use, which affinity, a quota of control
-        groups, LOKY_MAX_CPU_COUNT, OMP_NUM_THREADS and `threadpool_limits` of OpenMP limit, and one
-        in a worker of joblib or multiprocessing. -1 is all processors of affinity, quota and
-        LOKY_MAX_CPU_COUNT, -2 all but one. A lazy prediction has as many as the Dask scheduler that
-        computes it.
+        Number of threads. None is all processors within the CPU affinity, control group quotas,
+        LOKY_MAX_CPU_COUNT, OMP_NUM_THREADS and OpenMP's `threadpool_limits`, and one thread in a
+        worker of joblib or multiprocessing. -1 is all processors within affinity, quotas and
+        LOKY_MAX_CPU_COUNT, -2 all but one. The Dask scheduler sets the threads of a lazy
+        prediction.
     random_state : int, numpy.random.RandomState or None
         Seed of the random samples training starts from, and of the choice among more violating rows
         than a working set holds; None is 0, so that a fit is repeatable.
     shrinking, probability, cache_size, verbose
-        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
-        its defaults cause a warning that names what to use instead.
+        Accepted for compatibility with scikit-learn and ignored; values other than its defaults
+        cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -222,8 +222,8 @@ class NuSVC(Classifier):
     n_jobs, random_state
         As `SVC` has them.
     shrinking, probability, cache_size, verbose
-        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
-        its defaults cause a warning that names what to use instead.
+        Accepted for compatibility with scikit-learn and ignored; values other than its defaults
+        cause a warning that names what to use instead.
 
     Attributes
     ----------

@@ -31,9 +31,9 @@ class Regressor(RegressorMixin, KernelMachine):  # type: ignore[misc]  # scikit-
         return self._values(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """R² of the predictions for `X`, which is given as `fit` takes it.
+        """R² of the predictions for `X`, any container that `fit` takes.
 
-        Without `y` the targets of a store are its own; beside a shuffled store give
+        Without `y` the targets of the store are used; for a shuffled store give
         ``store.row_values(y, order="input")``.
         """
         return float(super().score(*self._to_score(X, y, sample_weight)))
@@ -66,8 +66,8 @@ class SVR(Regressor):
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
     shrinking, cache_size, verbose
-        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
-        its defaults cause a warning that names what to use instead.
+        Accepted for compatibility with scikit-learn and ignored; values other than its defaults
+        cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -165,8 +165,8 @@ class NuSVR(Regressor):
     checkpoint_every, max_iter, max_time, n_jobs, random_state
         As `SVC` has them.
     shrinking, cache_size, verbose
-        scikit-learn's, so that its parameters can be passed on. They are ignored; values other than
-        its defaults cause a warning that names what to use instead.
+        Accepted for compatibility with scikit-learn and ignored; values other than its defaults
+        cause a warning that names what to use instead.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The model of a fitted estimator, for functions that take either."""
+"""The model of a fitted estimator, for functions that accept a model or an estimator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model_of(given: KernelExpansion | BaseEstimator) -> KernelExpansion:
     """
     if isinstance(given, KernelExpansion):
         return given
-    # 40 MB that the export of a saved model does without.
+    # Imported here, as the export of a saved model does not need it.
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import check_is_fitted
 

@@ -35,22 +35,22 @@ NAMES = (
     "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label",
     "probA", "probB", "prob_density_marks", "nr_sv",
 )  # fmt: skip
-"""Lines that LIBSVM reads; it refuses any other."""
+"""Header lines that LIBSVM reads; it refuses all others."""
 PARAMETERS = {"degree": int, "gamma": float, "coef0": float}
 WRITTEN_OF_KERNELS = {
     "polynomial": ("degree", "gamma", "coef0"),
     "rbf": ("gamma",),
     "sigmoid": ("gamma", "coef0"),
 }
-"""Without them LIBSVM would compute with numbers that are not in the file."""
+"""Parameters that a file must have: LIBSVM would use numbers from elsewhere for missing ones."""
 SCALED_BY = "bigsvm-scaled-by"
-"""Word behind SV, before the hash of the file by which svm-scale must scale rows."""
+"""Word after SV, followed by the hash of the file with which svm-scale must scale rows."""
 MOST_LINES, MOST_BYTES = 64, 1 << 27
 """A thousand classes have half a million pairs, with up to three numbers each."""
 PIECE_BYTES = 1 << 16
-"""Of a line, looked at before more is read."""
+"""Bytes of a line that are examined before more is read."""
 MOST_MARK_BYTES = 4096
-"""Of a value or a mark that is a few words."""
+"""Most bytes of a value or a mark of a few words."""
 _MEANT = {int: "whole number", float: "number", str: "word"}
 
 
@@ -74,7 +74,7 @@ class Header:
     calibration : Calibration or None
         Of two classes.
     scaled_by : str or None
-        Hash of the file of svm-scale that the model was exported with.
+        Hash of the svm-scale file that was exported with the model.
     """
 
     svm_type: str
@@ -88,12 +88,12 @@ class Header:
 
 
 def read_line(file: BinaryIO, most: int, path: object) -> bytes:
-    """Read a line of at most `most` bytes, in pieces: a hole in a file is no text.
+    """Read a line of at most `most` bytes, in pieces, and stop at a hole in a sparse file.
 
     Raises
     ------
     ModelError
-        It has a NUL byte.
+        The line has a NUL byte.
     """
     pieces = []
     while most > 0 and (piece := file.readline(min(most, PIECE_BYTES))):
@@ -171,7 +171,7 @@ def read_header(file: BinaryIO, path: object) -> Header:
 
 
 def _scaled_by(marks: list[str], path: object) -> str | None:
-    """Read the hash behind SV."""
+    """Read the hash after SV."""
     if not marks:
         return None
     if len(marks) != 2 or marks[0] != SCALED_BY or not re.fullmatch("[0-9a-f]{32}", marks[1]):
@@ -180,7 +180,7 @@ def _scaled_by(marks: list[str], path: object) -> str | None:
 
 
 class _Lines:
-    """The text behind the name of each line; read where it is asked for, as it may be long."""
+    """The text after the name of each line; parsed only on demand, as it may be long."""
 
     def __init__(self, file: BinaryIO, path: object) -> None:
         self.found: dict[str, bytes] = {}
@@ -258,7 +258,7 @@ class _Lines:
 
 
 def _as(kind: Any, word: str) -> Any:  # noqa: ANN401 (as `kind` makes it)
-    """Read a word as LIBSVM would, which knows no underscores between digits."""
+    """Parse a word as LIBSVM does, which does not accept underscores between digits."""
     if "_" in word and kind is not str:
         raise ValueError(word)
     if kind is str and len(word.split()) != 1:

@@ -96,8 +96,8 @@ def write_libsvm_model(
             f"{beside} would be taken for what rows are scaled by, and this model was trained on "
             "rows that were not scaled; remove it, or give the model another name"
         )
-    # The range is last in and first out, so that no model is without it; both are on the disk
-    # before that.
+    # The stack closes in reverse order, so the range file is in place before the model that needs
+    # it; both are on the disk before that.
     texts = {target: "".join([*lines, f"SV{mark}\n", *body]), **texts}
     try:
         with contextlib.ExitStack() as stack:
@@ -223,13 +223,13 @@ def read_libsvm_model(
         Columns of the training data, at least the largest index of a support vector, or for a
         kernel matrix its largest number, which is taken if it is not given.
     range_file : path, optional
-        What ``svm-scale -s`` has written: the model then scales rows by it. That of a model which
-        `write_libsvm_model` has written is found beside it.
+        File that ``svm-scale -s`` wrote: the model then scales rows by it. The file that
+        `write_libsvm_model` wrote beside a model is found automatically.
 
     Raises
     ------
     ModelError
-        The place, and what is wrong there; or it is not known whether rows are to be scaled.
+        The file is invalid (the message names the place), or it is unknown how to scale rows.
     """
     try:
         with open_regular(local_path(path, "path"), follow_links=True) as file:
@@ -284,7 +284,7 @@ def read_libsvm_model(
 def _range_of(
     path: str | os.PathLike[str], header: Header, given: str | os.PathLike[str] | None
 ) -> Range | None:
-    """Read what rows are to be scaled by: what is given, or what the model was exported with."""
+    """Read the file to scale rows by: the given one, or the one exported with the model."""
     beside = range_path(path)
     if given is None and header.scaled_by is None:
         if beside.exists():
@@ -358,7 +358,7 @@ def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
     if scaler is not None and scaler.width is not None:
         scaler = replace(scaler, width=scaler.width + more)
     elif scaler is not None:
-        # As svm-scale does with columns that are not in its file.
+        # svm-scale also sets columns that are not in its file to 0.
         pads = np.zeros(more)
         scaler = Scaler(
             scaler.method,

@@ -1,4 +1,4 @@
-"""The lines of LIBSVM's model text behind SV: coefficients and entries of support vectors."""
+"""The lines after SV in LIBSVM's models: coefficients and entries of support vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bigsvm.interchange.libsvm_header import Header
 
 LINES_AT_ONCE, COEFFICIENTS_AT_ONCE = 4096, 1 << 17
-"""Support vectors parsed together, and coefficients of theirs."""
+"""Most support vectors that are parsed together, and most of their coefficients."""
 
 
 def read_vectors(
@@ -32,7 +32,8 @@ def read_vectors(
     Raises
     ------
     ModelError
-        A line that is none, more or fewer of them than the header says, or an end within a line.
+        A line is not a support vector, their number differs from the header, or the file ends
+        within a line.
     """
     parts: list[sp.csr_matrix] = []
     n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv
@@ -73,7 +74,7 @@ def read_vectors(
 
 
 def _some_lines(file: BinaryIO, path: object, most: int) -> list[bytes]:
-    """Read some lines that are not blank; of a file that ends within one, none."""
+    """Read some lines that are not blank; a file that ends within a line is refused."""
     lines: list[bytes] = []
     size = 0
     while (
@@ -90,9 +91,9 @@ def _some_lines(file: BinaryIO, path: object, most: int) -> list[bytes]:
 
 
 def _split_off(lines: list[bytes], count: int) -> tuple[NDArray[np.float64], list[bytes]]:
-    """Split the first `count` numbers off each line, NaN where there are none, and give the rest.
+    """Split the first `count` words off each line, NaN if not numbers, and return the rest.
 
-    The last coefficient stays, as LIBSVM's text of data has one number in front of the entries.
+    The last coefficient stays, as LIBSVM's data text has one number in front of the entries.
     """
     if count == 0:
         return np.empty((len(lines), 0)), lines

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OPSET = 17
 MOST_BYTES = 2**31 - 1
-"""Of one message of protocol buffers, in which ONNX keeps a graph; support vectors are dense."""
+"""Largest ONNX graph in bytes: it is one protocol buffer message, with dense support vectors."""
 
 
 def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onnx.ModelProto; onnx is an extra)
@@ -60,7 +60,7 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
         return to
 
     vectors: Any = model.support_vectors
-    # A graph has offsets, factors and a centre beside the vectors.
+    # A graph holds offsets, factors and a centre besides the vectors.
     n_bytes = 8 * (vectors.shape[0] + 3) * vectors.shape[1]
     if n_bytes > MOST_BYTES:
         raise ModelError(

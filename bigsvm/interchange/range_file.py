@@ -1,4 +1,4 @@
-"""svm-scale's parameters: the smallest and largest value of columns, and what they become.
+"""Files of svm-scale: the smallest and largest values of columns, and the values they map to.
 
     x
     lower upper
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STARTS = (b"x\n", b"y\n", b"x\r\n", b"y\r\n")
-"""How these files begin."""
+"""First bytes of these files."""
 _MOST_LINE_BYTES = 4096
-"""Three numbers take a hundred."""
+"""Longest line in bytes: three numbers take about a hundred."""
 
 
 class Range(NamedTuple):
-    """What a file of svm-scale says.
+    """Contents of a file of svm-scale.
 
     Attributes
     ----------
     path : Path
     lower, upper : float
-        What the smallest and the largest value of a column become.
+        Values to which the smallest and the largest value of a column are mapped.
     indices : (m,) int64
-        Columns as LIBSVM's text numbers them.
+        Columns, with the indices of LIBSVM's text.
     low, high : (m,) float64
-        The smallest and the largest value of these.
+        Smallest and largest value of these columns.
     digest : str
         Hash of the file.
     """
@@ -61,7 +61,7 @@ class Range(NamedTuple):
     digest: str
 
     def n_columns(self, first_index: int) -> int:
-        """Columns up to the last that is listed, where column 0 has the index `first_index`."""
+        """Count the columns up to the last listed one, if column 0 has the index `first_index`."""
         return int(self.indices.max(initial=first_index - 1)) - first_index + 1
 
     def scaler(self, n_columns: int, first_index: int) -> Scaler:
@@ -76,7 +76,7 @@ class Range(NamedTuple):
         Raises
         ------
         DataError
-            A column that is listed is not there.
+            A listed column does not exist.
         """
         if self.n_columns(first_index) > n_columns or self.indices.min(initial=2**31) < first_index:
             raise DataError(
@@ -109,7 +109,8 @@ def read_range(path: str | os.PathLike[str]) -> Range:
     Raises
     ------
     DataError
-        The line, and what is wrong there; or it scales targets too, cannot be read, or is cut off.
+        A line is invalid (the message names it), or the file scales targets too, cannot be read,
+        or is cut off.
     """
     place = local_path(path, "range_file")
     try:

@@ -27,7 +27,7 @@ KINDS = {
     "nu-svr": "NuSVR",
 }
 MOST_SCALED_COLUMNS = 1 << 24
-"""With them StandardScaler takes half a gigabyte, which a small file must not ask for."""
+"""Most columns of a scaled model: StandardScaler would take half a gigabyte for this many."""
 KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
 
 
@@ -43,7 +43,7 @@ def to_scikit_learn(
     Parameters
     ----------
     model : KernelExpansion or fitted estimator of bigsvm
-        A model has scikit-learn's default `decision_function_shape`, an estimator its own.
+        A model gets scikit-learn's default `decision_function_shape`; an estimator keeps its own.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def to_scikit_learn(
         estimator.offset_ = -estimator.intercept_
     made = estimator if model.scaler is None else _behind(model.scaler, estimator)
     if model.feature_names is not None:
-        # Of a pipeline the first step alone is given rows with names.
+        # Only the first step of a pipeline gets rows with column names.
         first = estimator if model.scaler is None else made[0]
         first.feature_names_in_ = np.array(model.feature_names, object)
     return made
@@ -129,7 +129,7 @@ def _lay_out(
 
 
 def _with_int32(vectors: sp.csr_array) -> sp.csr_matrix:
-    """CSR with the index type that scikit-learn hands to LIBSVM; models of files have int64.
+    """CSR with the index type that scikit-learn passes to LIBSVM; loaded models have int64.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _with_zeros(coefficients: NDArray[np.float64]) -> sp.csr_matrix:
 
 
 def _behind(scaler: Scaler, estimator: Any) -> Any:  # noqa: ANN401
-    """Make a pipeline that scales rows first; sparse ones, if it moves no column.
+    """Make a pipeline that scales rows first; it takes sparse rows if no column is shifted.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Types and ranges of what a model's file says of its training."""
+"""Types and ranges of the training certificate in a model file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 DEEPEST = 16
-"""Levels of a value; written ones have five. Whoever walks along them must not run out of stack."""
+"""Most nesting levels of a value; training writes five. Recursion must not exhaust the stack."""
 
 
 def is_count(value: object) -> bool:
@@ -37,7 +37,7 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
 
 
 def check_plain(name: str, value: object) -> None:
-    """Refuse what is no JSON object, or is nested deeper than any is written.
+    """Refuse a value that is not a JSON object, or is nested too deeply.
 
     Raises
     ------
@@ -95,17 +95,17 @@ _FIELDS: dict[str, Callable[[object], bool]] = {
         is_count,
     ),
 }  # fmt: skip
-"""Of a certificate and of what it says of pairs; other fields are shown as they are."""
+"""Checks for fields of a certificate and of its pairs; other fields are shown as they are."""
 
 
 def check_certificate(found: Any, *, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
-    """Refuse a certificate with a field that is not what its name says.
+    """Refuse a certificate with a field of the wrong type or out of range.
 
     Parameters
     ----------
     found : dict
     n_classes : int
-        Places of classes must be below.
+        Number of classes; class indices must be smaller.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""From the header and the tensors of a model's file to the attributes of the model.
+"""Conversion of the header and the tensors of a model file to the attributes of the model.
 
-A fitting hash says that a file is as it was written, not who wrote it. So the type of every field,
-the dtype, shape and range of every tensor, and what they say of each other are checked here, before
-anything is computed with them. Whatever passes can be predicted with, described and exported.
+A matching hash proves that a file is unchanged, not who wrote it. So this module checks the type of
+every field, the dtype, shape and range of every tensor, and that they agree with each other, before
+they are used. A model that passes can predict, be described and be exported.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _FORMULATIONS = (
 
 
 def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Check what a file holds, and give the arguments of `KernelExpansion`.
+    """Check the contents of a file, and return the arguments of `KernelExpansion`.
 
     Parameters
     ----------
     header : mapping
-        As JSON has it.
+        Parsed JSON header.
     tensors : dict of arrays
 
     Raises
@@ -54,7 +54,7 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
     if (classes is None) != (formulation in _WITHOUT_CLASSES):
         raise ValueError(f"classes do not belong to the formulation {formulation}")
     support = _vector(tensors, "support", np.int64)
-    # LIBSVM's model of rows of one class, which has no function.
+    # LIBSVM's model of one class has no decision function.
     is_constant = len(support) == 0 and classes is not None and len(classes) == 1
     if rule is None and classes is not None and len(classes) != 2 and not is_constant:
         raise ValueError(f"it has {len(classes)} classes and no rule for them")
@@ -105,7 +105,7 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
 
 
 def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
-    """Labels: numbers, words or truth values, all different; or None."""
+    """Labels: distinct numbers, words or booleans; or None."""
     if found is None:
         return None
     if not isinstance(found, list) or not found:
@@ -114,7 +114,7 @@ def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     if kinds - {int, float} and kinds not in ({str}, {bool}):
         raise ValueError("classes are of different types")
     numbers = [label for label in found if not isinstance(label, str)]
-    # Whole numbers may be larger than 64 bits, but are compared with labels of float64.
+    # Integers may be larger than 64 bits, but are compared with float64 labels.
     if not all(abs(label) <= LARGEST_CLASS for label in numbers):
         raise ValueError("a class is not a finite number of float64")
     if len(set(found)) != len(found):
@@ -123,7 +123,7 @@ def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
 
 
 def _provenance(found: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
-    """Where the model comes from; what is read of it later is checked."""
+    """Provenance of the model; entries that are read later are checked."""
     check_plain("provenance", found)
     if found.get("first_index") not in (None, 0, 1):
         raise ValueError(f"first_index is {found['first_index']!r}")
@@ -171,7 +171,7 @@ def _vector(
     *,
     size: int | None = None,
 ) -> Any:  # noqa: ANN401 (an array, or None where it may be absent)
-    """One dimension, of a dtype, finite; one with a `size` may be absent."""
+    """Return a finite one-dimensional array of a dtype; with `size` it may be absent."""
     found = tensors.get(name) if size is not None else tensors[name]
     if found is None:
         return None
@@ -188,13 +188,13 @@ def _matrix(
     shape: tuple[int, ...],
     dtypes: tuple[type[np.floating[Any]], ...],
 ) -> Any:  # noqa: ANN401 (an array or CSR)
-    """Put an array or CSR together again.
+    """Rebuild an array or a CSR matrix.
 
     Raises
     ------
     ValueError
-        Of another shape or dtype, with an index out of range or twice in a row, or a value that is
-        not finite.
+        The shape or dtype is wrong, an index is out of range or occurs twice in a row, or a value
+        is not finite.
     """
     matrix: Any = tensors.get(name)
     if matrix is None:
@@ -219,7 +219,7 @@ def _csr(
     if len(indices) != indptr[-1]:
         raise ValueError("a sparse tensor has more entries than its rows")
     if max(matrix.nnz, *shape) <= np.iinfo(np.int32).max:
-        # As support vectors had before they were saved; scikit-learn takes no other type.
+        # Support vectors had this type before they were saved; scikit-learn takes no other.
         parts = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
         matrix = sp.csr_array(parts, shape=shape)
     matrix.sort_indices()

@@ -393,7 +393,7 @@ class KernelExpansion:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of the training data, None where they had none."""
+        """Names of the columns of the training data; None if they had none."""
         names = self.provenance.get("feature_names")
         return None if names is None else tuple(names)
 
@@ -403,20 +403,20 @@ class KernelExpansion:
         first_index: int | None = None,
         feature_names: tuple[str, ...] | None = None,
     ) -> None:
-        """Refuse rows whose columns are not those of the training data.
+        """Refuse rows whose columns differ from those of the training data.
 
         Parameters
         ----------
         n_columns : int
         first_index : int, optional
-            Index of column 0, where the rows are those of LIBSVM text.
+            Index of column 0, if the rows come from LIBSVM text.
         feature_names : tuple of str, optional
-            Names of the columns, where they have any.
+            Names of the columns, if they have any.
 
         Raises
         ------
         DataError
-            There are more or fewer, they are numbered from another index, or they have other names.
+            The number of columns, the first index or the names differ.
         """
         if self._is_of_kernel_matrix:
             return  # with or without its numbers
@@ -468,7 +468,7 @@ class KernelExpansion:
 
 
 def _row_source(given: RowsLike) -> RowSource:
-    """Rows of whatever is to be predicted; an array in memory must be finite.
+    """Rows of any container to predict; an array in memory must be finite.
 
     Raises
     ------

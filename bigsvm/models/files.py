@@ -3,7 +3,7 @@
 One safetensors file: flat tensors and a JSON text, so that loading cannot run code. The text holds
 a hash of everything, and a file in which any bit has changed is refused. Format 2 is that of models
 with several functions; those with one are in format 1, which earlier versions read too. Format 3
-has a scaler that lists the columns it is of, with one function or several.
+has a scaler that lists its columns, with one function or several.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 3
 DTYPES = ("F32", "F64", "I64")
-"""Of tensors, as safetensors calls them."""
+"""Dtypes of tensors, by their names in safetensors."""
 MOST_HEADER_BYTES = 16 << 20
-"""Of the JSON text: room for a hundred thousand classes. Parsed, it may take twenty times that."""
+"""Largest JSON header in bytes: room for a hundred thousand classes. Parsing takes up to twenty
+times as much."""
 
 
 def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
@@ -100,7 +101,7 @@ def read_model(
 
     source = local_path(path, "path")
     try:
-        # A pipe would be waited for, and nothing could interrupt that.
+        # Opening a pipe would wait for a writer, and nothing could interrupt that.
         with open_regular(source, follow_links=True) as plain:
             if plain.read(len(LIBSVM_MODEL)) == LIBSVM_MODEL:
                 raise ModelError(f"{path} is a model of LIBSVM's; read it by read_libsvm_model")
@@ -129,7 +130,7 @@ def read_model(
 
 
 def _tensor(file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 (safetensors has no types)
-    """Read a tensor of a type that is written; there are some that NumPy does not have."""
+    """Read a tensor of a known dtype; NumPy lacks some dtypes of safetensors."""
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
         raise ValueError(f"{name} is {dtype}")
@@ -138,7 +139,7 @@ def _tensor(file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 (safetensors 
 
 
 def _header(text: str, path: object) -> dict[str, Any]:
-    """Parse the JSON text, of a version that is known."""
+    """Parse the JSON header of a known format version."""
     header = parse_json(text)
     if not isinstance(header, dict):
         raise ValueError("its header is no object")

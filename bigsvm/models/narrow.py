@@ -1,4 +1,4 @@
-"""Support vectors and rows of very many columns, by the columns that occur in the vectors."""
+"""Support vectors and rows of very many columns, renumbered by the columns of the vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def meet(
 ) -> tuple[Rows, RowSource, NDArray[np.float64] | None]:
     """Prepare support vectors and sparse rows for their products with each other.
 
-    Of very many columns few occur in the vectors; all others matter for the lengths of rows alone.
+    Few of very many columns occur in the vectors; all others only affect the lengths of rows.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def meet(
     source : RowSource
         Sparse rows, (n, d).
     is_shift_invariant : bool
-        Of the kernel.
+        Whether the kernel is shift-invariant.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def meet(
     source : RowSource
         (n, m).
     centre : (m,) float64 or None
-        That sparse rows may be given; see `far_columns`.
+        Centre to subtract from sparse rows; see `far_columns`.
     """
     n, d = vectors.shape
     centred = is_shift_invariant and n > 0
@@ -60,7 +60,7 @@ def meet(
 
 
 def dense_centre(vectors: Rows) -> NDArray[np.float64] | None:
-    """Give the centre of dense rows, (d,), to sparse vectors that were too wide to have one."""
+    """Centre of dense rows, (d,), for sparse vectors that were too wide to have one."""
     given: Any = vectors
     n, d = given.shape
     if n == 0 or not may_be_listed(d, sparse=is_sparse(given)):

@@ -1,7 +1,7 @@
-"""Support vectors prepared for products with rows: all at once, or some after the other.
+"""Support vectors prepared for products with rows: all at once, or group by group.
 
-Sparse vectors are laid out over the features that occur in a tile of them, which takes up to a
-hundred times their own size where they have few features in common.
+The layout of a tile of sparse vectors has all features that occur in the tile. It takes up to a
+hundred times the size of the vectors if they share few features.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from bigsvm.tiles.functions import Weights
 
 MOST_BYTES = 512 << 20
-"""Bytes of sparse vectors that are laid out together."""
+"""Most bytes of sparse vectors that are laid out together."""
 ROWS_BETWEEN = 1 << 17
 VALUES_BETWEEN = 1 << 23
-"""Most rows, and values of functions, for which vectors are laid out again."""
+"""Most rows, and decision values, computed before the vectors are laid out again."""
 FEWEST_ROWS = 1 << 14
-"""Laying vectors out again for fewer rows would cost more than the products."""
+"""Fewest rows per layout: for fewer rows the layout would cost more than the products."""
 
 
 class Packed:
@@ -45,7 +45,7 @@ class Packed:
     vectors : (p, d)
     coefficients : (p,) float64 or (p, n_functions) CSR
     sparse_partners : bool
-        Whether the rows they are multiplied with are sparse.
+        Whether the rows to multiply with are sparse.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Packed:
         return Columns(self._tiles, rows, sparse_partners=self._sparse_partners)
 
     def rounding(self) -> float:
-        """Estimate how far decision values are off; see `bigsvm.models.precision.rounding`."""
+        """Estimate the error of decision values; see `bigsvm.models.precision.rounding`."""
         values = self._tiles.values
         if self._only is not None:
             own = [values.diagonal(self._only[0])]
@@ -81,7 +81,7 @@ class Packed:
         return rounding_of(np.concatenate(own), self._coefficients, self._tiles.dtype)
 
     def parts(self, source: RowSource, block_bytes: int) -> Iterator[tuple[int, int, RowsAt]]:
-        """Yield all rows of a source, in parts that `add` is to be given: first, last, rows."""
+        """Yield all rows of a source in parts for `add`: first, last, rows."""
         step = self._rows_between if self._only is None else rows_at_once(*self._only)
         for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
             yield first, done, rows
@@ -94,7 +94,7 @@ class Packed:
         rows : (m, d)
         out : (m,) or (m, n_functions) float64
         look : callable
-            Told now and then which share is done; may raise.
+            Called now and then with the share that is done; may raise.
         """
         if self._only is not None:
             self._tiles.multiply(rows, *self._only, out)
@@ -109,5 +109,5 @@ class Packed:
                 some = RowsAt(base, rows.places[part])
                 self._tiles.multiply(some, columns, weights, out[part])
                 look((group + part.stop / m) / len(self._spans))
-            # Before the next ones are laid out.
+            # Free this group before the next one is laid out.
             del columns, weights

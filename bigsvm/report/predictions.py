@@ -68,7 +68,7 @@ class ValuesFile:
 def write_values(
     path: Path, values: NDArray[np.float64] | ValuesFile, original_rows: NDArray[np.int64]
 ) -> None:
-    """Write decision values, or what a regression predicts: a file, whole, or a device or pipe.
+    """Write decision values or predicted targets to a file, whole or not at all, device or pipe.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def write_labels(
     calibration: Calibration | None = None,
     values: NDArray[np.float64] | None = None,
 ) -> None:
-    """Write labels: a file, whole or not at all, or a device or pipe.
+    """Write labels to a file, whole or not at all, or to a device or pipe.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         with written(path) as file:
             file.writelines(lines)
     except BrokenPipeError:
-        return  # whoever reads has seen enough
+        return  # the reader has closed the pipe
     except OSError as error:
         raise DataError(f"cannot write the predictions to {path}: {error}") from error
 

@@ -34,8 +34,8 @@ def is_watched() -> bool:
 
 @contextmanager
 def _warnings_to(warn: Callable[[str], None]) -> Iterator[None]:
-    """Have warnings of Python, and what the library logs, shown as lines like all others."""
-    import logging  # 10 ms, which help and errors do without
+    """Show Python warnings and the library's log as lines like all others."""
+    import logging  # imported here, as help and errors do not need it
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -103,9 +103,9 @@ class Display:
 
     def _write(self, text: str) -> None:
         self._last_line = time.monotonic()
-        # Progress never ends a run: nobody may be there to read it any more.
+        # A terminal or pipe that was closed must not end the run.
         line = shown(text)
-        with suppress(OSError, ValueError):  # a ValueError where it was closed
+        with suppress(OSError, ValueError):  # ValueError: the stream was closed
             if self._bar is not None:
                 self._bar.console.print(line)
             elif sys.stderr is not None:

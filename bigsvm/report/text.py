@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""Control characters, ends of lines, marks that turn the direction of text, and halves of pairs."""
+"""Control characters, line separators, marks of text direction, and surrogates."""
 
 
 def shown(text: str) -> str:
-    """One line of `text` that a terminal shows as it is: what would act on it is escaped.
+    """One line of `text` for a terminal, with control characters escaped.
 
-    Labels, paths and sources come from files, and may have been made to move the cursor, to hide
-    what follows, or to be taken for a second line.
+    Labels, paths and sources come from files. A forged one could move the cursor, hide the text
+    after it, or look like a second line.
     """
     return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
@@ -62,7 +62,7 @@ def count(value: int) -> str:
 
 
 def label_text(label: float | str) -> str:
-    """Write a label as LIBSVM text has it: whole numbers without a point; on one line."""
+    """Format a label as in LIBSVM text, on one line: whole numbers without a point."""
     if isinstance(label, str):
         return shown(label)
     return str(int(label)) if float(label).is_integer() else repr(float(label))

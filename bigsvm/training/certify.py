@@ -144,8 +144,8 @@ def certify(
     tol : float
         What the KKT gap should be.
     off : callable
-        → by how much outputs may be off that this process has not computed, found out where not all
-        are recomputed.
+        Returns the largest error of outputs that this process has not computed; called only if not
+        all outputs are recomputed.
     rows_at_once, whole : int
         Most rows that are gathered together, and where half of their kernel values are enough.
     look : callable
@@ -158,7 +158,7 @@ def certify(
     Raises
     ------
     CheckpointError
-        The point is not feasible, which no step makes it: it has come from a checkpoint.
+        The point is not feasible; as steps keep points feasible, it came from a checkpoint.
     """
     if fault := dual.infeasible(alpha):
         raise CheckpointError(
@@ -203,7 +203,7 @@ def _corrected(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Recompute the outputs of the support rows, and of those that their errors bring in doubt.
 
-    Outputs are in doubt by `least_error` at least. Returns these rows, and their f.
+    The error of an output is taken to be at least `least_error`. Returns these rows, and their f.
     """
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)

@@ -7,9 +7,9 @@
 A generation is written under a temporary name, every file flushed and synced, then renamed, and the
 directory synced. Two generations are kept, so that a damaged one costs an interval and not the run.
 
-A hash says that a file is as it was written, and not that bigsvm wrote it. What is read is checked
-all the same: the manifest here, arrays and values by the `Content` that the reader expects. Links
-are not followed, and nothing but regular files is opened.
+A hash proves that a file is unchanged, not that bigsvm wrote it. So everything that is read is
+checked: the manifest here, arrays and values by the `Content` that the reader expects. Links are
+not followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 1
 KEPT = 2
 MOST_MANIFEST_BYTES = 1 << 26
-"""A larger manifest is refused: parsed, it takes several times as much memory."""
+"""Largest manifest in bytes: parsing takes several times as much memory."""
 _GENERATION = re.compile(r"generation-([0-9]{8,18})")
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
@@ -62,36 +62,36 @@ class Generation(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """Type and shape of a saved array, as the manifest has them."""
+    """Type and shape of a saved array in the manifest."""
 
     dtype: str
     shape: tuple[int, ...]
 
     @property
     def n_bytes(self) -> int:
-        """Size of its file."""
+        """Size of the file in bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Content(Protocol):
-    """What a generation must hold before anything goes on from it."""
+    """Checks that a generation must pass before a run continues from it."""
 
     def check_outline(self, outlines: Mapping[str, Outline], values: dict[str, Any]) -> None:
-        """Check the values and the shapes of arrays, before any of these is read.
+        """Check the values and the shapes of arrays, before any array is read.
 
         Raises
         ------
         ValueError
-            Saying what is wrong.
+            The message says what is wrong.
         """
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
-        """Check what the arrays hold.
+        """Check the contents of the arrays.
 
         Raises
         ------
         ValueError
-            Saying what is wrong.
+            The message says what is wrong.
         """
 
 
@@ -116,7 +116,7 @@ class Checkpoint:
         self.directory = Path(directory)
         self._fingerprint = dict(fingerprint)
         self._told: set[str] = set()
-        # A save replaces these before the whole one that the run went on from.
+        # A save removes these before the intact generation from which the run continues.
         self._damaged: set[Path] = set()
         try:
             if (self.directory / "zarr.json").exists():
@@ -219,7 +219,7 @@ class Checkpoint:
         return number
 
     def not_saved(self, error: OSError) -> CheckpointError:
-        """Make the error of a save that the system has refused."""
+        """Error for a save that the system refused."""
         if not self.directory.is_dir():
             return CheckpointError(
                 f"cannot write a checkpoint: the directory {self.directory} was removed while the "
@@ -232,12 +232,12 @@ class Checkpoint:
     def latest(self, content: Content | None = None) -> Generation | None:
         """Read the newest generation that is whole; None where there is none at all.
 
-        A damaged one is named in the log, and the one before it is read instead.
+        If a generation is damaged, the log names it, and the one before it is read instead.
 
         Parameters
         ----------
         content : Content, optional
-            What a whole generation holds.
+            Checks that an intact generation passes.
 
         Raises
         ------
@@ -336,11 +336,11 @@ _MANIFEST_KINDS: dict[str, tuple[type, ...]] = {
     "values": (dict,),
     "arrays": (dict,),
 }
-"""Entries of a manifest, and what each must be."""
+"""Entries of a manifest and their types."""
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest of a generation, whose entries are of the right kinds.
+    """Read the manifest of a generation, and check the types of its entries.
 
     Raises
     ------
@@ -384,7 +384,7 @@ def _outlines(arrays: dict[str, Any]) -> dict[str, Outline]:
 
 
 def outlines_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Outline]:
-    """Give type and shape of arrays in memory."""
+    """Return type and shape of arrays in memory."""
     return {name: Outline(array.dtype.str, array.shape) for name, array in arrays.items()}
 
 
@@ -393,7 +393,7 @@ def _is_size(value: object) -> bool:
 
 
 def _array(path: Path, outline: Outline, digest: object) -> NDArray[Any]:
-    """Read an array whose file has exactly the bytes that its shape asks for."""
+    """Read an array whose file must have exactly the size of its shape."""
     with open_regular(path, follow_links=False) as file:
         size = os.fstat(file.fileno()).st_size
         if size != outline.n_bytes:
@@ -405,7 +405,7 @@ def _array(path: Path, outline: Outline, digest: object) -> NDArray[Any]:
 
 
 def _first_line(path: Path) -> str:
-    """Give the first line of a small file; nothing where it cannot be read."""
+    """Return the first line of a small file; an empty string if it cannot be read."""
     try:
         with open_regular(path, follow_links=False) as file:
             line = file.readline(200)

@@ -1,7 +1,7 @@
-"""Outputs of an earlier process, held against alpha before anything is certified.
+"""Check of the outputs of an earlier process against alpha before a point is certified.
 
-A run goes on from the outputs that its checkpoint has, and adds to them. That they are those of its
-alpha is not for a hash to say: here they are computed anew, once, from the rows themselves.
+A resumed run continues from the outputs in its checkpoint, and adds to them. A hash does not prove
+that they belong to its alpha, so this module recomputes them once from the rows.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def confirm(
     limit: float,
     look: Callable[[], None],
 ) -> float:
-    """Compute outputs anew, and take over those that are further off than `limit`.
+    """Recompute outputs, and replace those that differ by more than `limit`.
 
     Parameters
     ----------
     outputs : (n,) or (n, k) float64
         Changed in place.
     beta : as outputs
-        What kernel rows are weighted by.
+        Weights of the kernel rows.
     source : RowSource
     tiles : KernelTiles
-        The run's own, float32.
+        The tiles of the run, float32.
     rows : WorkingRows
-        Brings the support rows.
+        Reads the support rows.
     plan : TrainingPlan
-        Memory for kernel rows is free meanwhile.
+        The memory for kernel rows is free during the check.
     limit : float
     look : callable
         Called several times a second; may raise.
@@ -59,11 +59,11 @@ def confirm(
     Returns
     -------
     float
-        By how much any output is off from the one computed here, now.
+        Largest difference from the recomputed outputs that remains.
     """
     n, k = len(outputs), outputs.size // max(len(outputs), 1)
     support = weighted_rows(beta)
-    # Rows in memory need no blocks: theirs is for them as partners of all.
+    # Rows in memory need no blocks, so the support rows may use the memory for these.
     room = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
     size = max(plan.active_rows, room, 1)
     step = max(1, plan.gram_bytes // (8 * max(k, 1)))
@@ -86,7 +86,7 @@ def confirm(
 
 
 def _taken_over(outputs: NDArray[np.float64], fresh: NDArray[np.float64], limit: float) -> float:
-    """Take over what is off by more than `limit`; returns by how much others are off at most."""
+    """Replace outputs that differ by more than `limit`; returns the largest other difference."""
     off = np.abs(fresh - outputs)
     wrong = ~(off <= limit)
     outputs[wrong] = fresh[wrong]

@@ -60,12 +60,12 @@ MANY_STEPS, MANY_PER_ROW = 10**6, 1000
 """Pair steps of a working set, or for each of its rows, after which it is looked at from outside
 again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
 SPARSE_VALUES = 1 << 16
-"""Columns that a sparse row is counted with at most: a tile has only those that occur in it."""
+"""Most columns counted per sparse row: a tile has only the columns that occur in it."""
 LEAST_GAIN = 1e-4
 """Of the objective, by which it must rise for another step of all active rows together."""
 UNCONFIRMED = 0.5
-"""Of the tolerance: outputs that files of earlier processes have led to are replaced if they are
-further off than this."""
+"""Largest error, in units of the tolerance, of outputs derived from files of earlier processes:
+outputs with larger errors are replaced."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -158,8 +158,8 @@ class Decomposition:
             watch=self._watch, listener=listener, pause=self._pause,
         )  # fmt: skip
         self._start = start
-        self._are_own = saved is None  # the outputs
-        self._inherits: bool | None = None  # kernel rows on disk
+        self._are_own = saved is None  # whether this process computed the outputs
+        self._inherits: bool | None = None  # whether it found kernel rows on disk
         if saved is None:
             self.count.scope = self._first_scope()
 
@@ -244,7 +244,7 @@ class Decomposition:
                 self._save()
             at = self._at = self._certify()
             if at.gap > self.tol and self._inherits:
-                # Rows that an earlier process has left may be the reason.
+                # Kernel rows that an earlier process left may be wrong.
                 self._disk = None
         count.judge(at)
         if count.fruitless >= PATIENCE and not examined:
@@ -547,7 +547,7 @@ class Decomposition:
         return at
 
     def _off(self, look: Callable[[], None]) -> float:
-        """By how much outputs may be off that files of earlier processes have led to."""
+        """Largest error of outputs that were derived from files of earlier processes."""
         if self._are_own:
             return 0.0
         beta = self._per_output(self.state.alpha)

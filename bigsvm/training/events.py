@@ -40,7 +40,7 @@ class ManyClasses(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What to tell a person."""
+        """Text for users."""
         return (
             f"y has {self.n_classes} classes in {self.n_rows} rows; if these are targets of a "
             "regression, train one with SVR (--formulation eps-svr)"

@@ -70,8 +70,8 @@ FEW_POINTS = 2048
 MOST_ROWS = 1 << 14
 """Rows of one product with the core set."""
 SHARE_OF_DRAWN = 0.5
-"""Share of the active rows' memory for rows that are drawn in a pass, at least: more passes take
-longer, and a core set with less room is full earlier."""
+"""Least share of the active rows' memory for rows drawn in a pass: with less, there would be more
+passes; with more, the core set would fill earlier."""
 MOST_STEPS = 10**6
 """Of an exact solution, which pair steps may not reach in float32."""
 RECOMPUTED_EVERY = 2.0
@@ -91,7 +91,7 @@ class Farthest(NamedTuple):
     of_core : (n_samples,) float64
         The least of those rows of a sample that are in the core set already.
     found : list
-        Indices and rows among which are all that `indices` names.
+        Pairs of indices and rows, which include all rows in `indices`.
     share_outside : float
         Of the rows that were looked at.
     """
@@ -103,7 +103,7 @@ class Farthest(NamedTuple):
     share_outside: float
 
     def rows(self, indices: NDArray[np.int64], like: RowSource) -> Rows:
-        """Rows at ascending `indices`, as a source has them."""
+        """Rows at ascending `indices`, in the form of a source's rows."""
         names = np.concatenate([names for names, _ in self.found])
         parts = [rows for _, rows in self.found]
         joined = stack_rows(parts, like.n_columns, like.dtype, sparse=like.is_sparse)
@@ -301,7 +301,7 @@ class SampledSearch:
         if len(fresh):
             self.core.add(fresh, found.rows(fresh, self._source))
             self._step(len(fresh) + int(np.count_nonzero(unsolved)), goal)
-        # Not before: a round that is given up is gone through again.
+        # Count the rows last: a round that was interrupted is repeated.
         self.count.rows_drawn += n_rows
         self._tell()
         if len(joined) > room:
@@ -350,7 +350,7 @@ class SampledSearch:
             done += len(indices)
             far = np.isin(indices, best[sample[0] : sample[-1] + 1])
             kept.append((indices[far], values.rows[values.places[far]]))
-            del values  # what was read makes room for what is read next
+            del values  # free these rows before the next are read
         return Farthest(best, least, of_core, kept, n_outside / (n_samples * size))
 
     def _tell(self) -> None:
@@ -375,7 +375,7 @@ def largest_core(plan: TrainingPlan) -> int:
 
 
 def share_with_drawn(capacity: int, plan: TrainingPlan, source: RowSource) -> tuple[int, int]:
-    """Most points of a core set beside which drawn rows are held, and how many of these are."""
+    """Most points of a core set if drawn rows are held too, and most drawn rows."""
     capacity = min(capacity, max(1, int((1 - SHARE_OF_DRAWN) * plan.active_rows)))
     left = plan.active_rows - capacity
     return capacity, max(left, room_for(source, left * plan.active_row_bytes))

@@ -1,7 +1,7 @@
-"""The entries of the log of pairs: their format, and what one must hold to be believed.
+"""Entries of the pair log: their format, and checks of what is read.
 
-An entry is the bytes of its body, the xxh3 of that with the seed of the run, and the body: a
-record, the rows of the support vectors, their coefficients.
+An entry is the size of its body in bytes, the xxh3 hash of the body with the seed of the run, and
+the body: a record, the rows of the support vectors, and their coefficients.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ COUNTS = (
     "n_support", "n_bounded", "n_sweeps", "n_iter", "n_working_sets", "n_kernel_evaluations",
     "rows_swept", "row_misses", "row_reads",
 )  # fmt: skip
-"""Of a certificate: what is added up over the pairs."""
+"""Counts of a certificate, which are summed over the pairs."""
 VALUES = ("tol", "objective", "gap", "duality_gap", "drift")
-"""Of a certificate, NaN where it has none."""
+"""Values of a certificate, NaN if it has none."""
 RECORD = np.dtype(
     [
         ("pair", "<i8"),
@@ -37,20 +37,20 @@ RECORD = np.dtype(
         ("rho", "<f8"),
     ]
 )
-"""A pair: its number in LIBSVM's order, why it stopped as a place in `REASONS`, negative where it
-was never begun, its certificate, intercept, and the rho of nu-svc, NaN where there is none."""
+"""Record of a pair: its number in LIBSVM's order, the reason it stopped as an index of `REASONS`
+(negative if it was never begun), its certificate, intercept, and the rho of nu-svc, else NaN."""
 HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
 BYTES_PER_SUPPORT = 16
-"""In the body: a row and its coefficient."""
+"""Bytes per support vector in the body: a row number and its coefficient."""
 ENDS = (
     StopReason.CONVERGED, StopReason.STALLED, StopReason.SAMPLED, StopReason.CORE_FULL,
 )  # fmt: skip
-"""Reasons for which a pair is not trained any more."""
+"""Stop reasons after which a pair is not trained again."""
 MOST_COUNTED = 1 << 62
 
 
 class Entry(NamedTuple):
-    """A finished pair as the log has it.
+    """A finished pair in the log.
 
     Attributes
     ----------
@@ -65,23 +65,23 @@ class Entry(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of its pair."""
+        """Number of the pair."""
         return int(self.record["pair"])
 
 
 def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
-    """Read an entry, whatever its hash says.
+    """Read an entry, and check it even if its hash fits.
 
     Parameters
     ----------
     body : bytes
     n_pairs, n_rows : int
-        Pairs and rows there are.
+        Number of all pairs and of all rows.
 
     Raises
     ------
     ValueError
-        It is not one of these pairs and rows; says why.
+        The entry does not fit these pairs and rows; the message says why.
     """
     n = (len(body) - RECORD.itemsize) // BYTES_PER_SUPPORT
     if n < 0 or len(body) != RECORD.itemsize + n * BYTES_PER_SUPPORT:
@@ -109,12 +109,12 @@ def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
 
 
 def head_of(body: bytes, seed: int) -> bytes:
-    """Give what stands before a body."""
+    """Return the head of a body."""
     return np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
 
 
 def bodies(file: BinaryIO, seed: int, *, most_rows: int) -> Iterator[bytes]:
-    """Yield the bodies of whole entries, up to the first that is not, or has more rows."""
+    """Yield the bodies of entries, up to the first that is damaged or has too many rows."""
     most = RECORD.itemsize + BYTES_PER_SUPPORT * most_rows
     while len(head := file.read(HEAD.itemsize)) == HEAD.itemsize:
         n_bytes = int(np.frombuffer(head, HEAD)["n_bytes"][0])

@@ -93,8 +93,8 @@ class PairLog:
     room : float
         Bytes that coefficients may take.
     fault_of : callable, optional
-        → what is wrong with an `Entry` that was read, as a solution of its pair; nothing where it
-        is one.
+        Returns what is wrong with an `Entry` as a solution of its pair; an empty string if nothing
+        is wrong.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class PairLog:
         return self._open.get(number)
 
     def forget(self, number: int) -> None:
-        """Let go of what a pair would go on from."""
+        """Drop the saved state of a pair."""
         with self._lock:
             self._open.pop(number, None)
 
@@ -347,7 +347,7 @@ class PairLog:
                 self._length += HEAD.itemsize + len(body)
 
     def _believed(self, body: bytes, fault_of: Callable[[Entry], str]) -> Entry:
-        """Read an entry that can be one of this run; ValueError says why it cannot."""
+        """Read an entry of this run; ValueError says why it cannot be one."""
         entry = read_entry(body, n_pairs=len(self.records), n_rows=self._source.n_rows)
         if self.records["reason"][entry.number] >= 0:
             raise ValueError(f"pair {entry.number} is there twice")
@@ -402,9 +402,9 @@ class Slot:
         self._log.leave(self._number, solved)
 
     def latest(self, content: Content | None = None) -> Generation | None:
-        """Read what the pair that was begun last goes on from; None where it begins anew.
+        """Read the state of the last pair that was begun; None if the pair must start again.
 
-        A state without the content that it must have is named in the log, and the pair begins anew.
+        If the state is invalid, the log says so, and the pair starts again.
         """
         saved = self._log.latest(self._number)
         if saved is None:

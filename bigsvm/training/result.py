@@ -76,8 +76,8 @@ class Certificate:
         Of a sampled search: by how much rounding had moved the core set's gradient at most when it
         was computed from scratch, in units of R.
     last_gap : float or None
-        Where the gap is None, that of the last complete sweep, if there was one; it is of an
-        earlier point.
+        If the gap is None, the gap of the last complete sweep, if any; it belongs to an earlier
+        point.
     """
 
     converged: bool

@@ -1,10 +1,10 @@
-"""What a saved run must hold before it goes on: types, shapes and ranges, whatever its hashes say.
+"""Checks of a saved run before it continues: types, shapes and ranges, even if its hashes fit.
 
-Each array of a `RowState` or a `SearchState` has a line in a table here, and each counter the kind
-that `Counters` declares. All that reads a checkpoint goes through `RunContent`, or for pairs of
-classes through `check_outline` and `check_ranges`. A point that is out of its box, or does not add
-up to what it must, is refused by the dual. Outputs are any finite numbers: that they belong to
-alpha is found out before a resumed run is certified, see `bigsvm.training.certify`.
+Each array of a `RowState` or a `SearchState` has a line in a table here, and each counter has the
+type that `Counters` declares. Every reader of a checkpoint uses `RunContent`, or for pairs of
+classes `check_outline` and `check_ranges`. The dual refuses a point that violates its box or its
+equality constraints. Outputs may be any finite numbers: before a resumed run is certified,
+`bigsvm.training.certify` checks that they belong to alpha.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from bigsvm.training.checkpoint import Outline
 
 MOST_COUNTED = 1 << 62
-"""Counters are int64 in compiled code, which adds to them."""
+"""Largest counter: compiled code adds to counters in int64."""
 LARGEST = 1e150
-"""Of reals: products of two are finite."""
+"""Largest real number: the product of two is finite."""
 REALS, INTEGERS = "<f8", "<i8"
 
 
@@ -38,11 +38,11 @@ class Kept(NamedTuple):
     Attributes
     ----------
     dtype : str
-        Reals are finite.
+        Type of the array; reals must be finite.
     shape : tuple of str
-        Sizes by name. A name that is not known yet is learnt from the first array that has it.
+        Names of sizes. The first array that uses a name sets its size.
     below : str or None
-        Integers are 0 or more and less than this size, each greater than the one before.
+        Name of a size: integers must be in [0, size) and strictly ascending.
     """
 
     dtype: str
@@ -70,25 +70,25 @@ SEARCH_STATE = {
 }
 """Arrays of a `SearchState`."""
 NOTHING_YET = ("active_alpha", "active_outputs", "working_alpha", "working_gradient")
-"""Arrays that are (0,) before anything is in them, whatever they hold later."""
+"""Arrays that have the shape (0,) until they are filled."""
 SIGNED = ("objective", "best_objective")
-"""Counters that may be less than 0."""
+"""Counters that may be negative."""
 ENDLESS = ("gap", "best_gap", "objective", "best_objective", "sub_tol", "active_tol")
-"""Counters that may be infinite: what no sweep has found yet."""
+"""Counters that may be infinite: no sweep has computed them yet."""
 
 
 class Sizes(NamedTuple):
-    """What is known of a run before its state is read.
+    """Sizes of a run that are known before its state is read.
 
     Attributes
     ----------
     rows : int or None
-        Rows of the problem; None where only `most_rows` is known.
+        Rows of the problem; None if only `most_rows` is known.
     most_rows : int
     variables, functions : tuple of int
-        Shape of alpha of one row, and of its outputs.
+        Shapes of alpha and of the outputs of one row.
     columns : int
-        Functions that nothing ties together, which may have working sets of their own.
+        Number of independent functions, which may have separate working sets.
     """
 
     rows: int | None
@@ -99,7 +99,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, dual: Dual[Any], n_rows: int) -> Sizes:
-        """Give those of a problem."""
+        """Return the sizes of a problem."""
         k = dual.formulation.n_outputs
         return cls(
             n_rows, n_rows, dual.formulation.zeros(0).shape[1:], () if k == 1 else (k,),
@@ -108,14 +108,14 @@ class Sizes(NamedTuple):
 
 
 class RunContent:
-    """What a generation of one run holds: a `RowState`, or a `SearchState`, and `Counters`.
+    """Contents of a generation of one run: a `RowState` or `SearchState`, and `Counters`.
 
     Parameters
     ----------
     dual : Dual
-        Of the rows that are trained.
+        Dual problem of the rows that are trained.
     n_rows : int
-        How many these are.
+        Number of these rows.
     """
 
     def __init__(self, dual: Dual[Any], n_rows: int) -> None:
@@ -128,7 +128,7 @@ class RunContent:
             raise ValueError("it is a search for a ball, which this problem is not")
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
-        """Check what the arrays hold, and that the point is one of this problem."""
+        """Check the contents of the arrays, and that the point is feasible for this problem."""
         check_ranges(arrays, values, self._sizes)
         if values["phase"] == Phase.SEARCH:
             fault = self._dual.infeasible(
@@ -140,12 +140,12 @@ class RunContent:
             raise ValueError(fault)
 
     def _fault_of(self, state: RowState, count: Counters) -> str:
-        """Say what is wrong with the points of a state; nothing where they are feasible."""
+        """Describe what is wrong with the points of a state; an empty string if nothing is."""
         if not self._knows_last(state):
             return "pair does not fit the working set"
         if state.alpha[count.scope :].any():
             return f"rows from {count.scope} on, which take no part yet, have an alpha"
-        # A scope that has just grown is filled up next, to what its rows must add up to.
+        # A scope that has just grown does not satisfy the equality constraints until it is filled.
         is_even = count.phase != Phase.FILL
         points = [(state.alpha, is_even)]
         if len(state.active) or len(state.working):
@@ -165,7 +165,7 @@ class RunContent:
 
 
 def _signed(dual: Dual[Any], arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """Weights of a core set on the side of their rows."""
+    """Weights of a core set, multiplied by the signs of their rows."""
     rows = arrays["core"]
     zeros = np.zeros(len(rows))
     signed: NDArray[np.float64] = dual.gradient(zeros, zeros, rows) * arrays["weights"]
@@ -178,7 +178,7 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
     Raises
     ------
     ValueError
-        Saying what is wrong.
+        The message says what is wrong.
     """
     check_counters(values, sizes.most_rows)
     table = SEARCH_STATE if values["phase"] == Phase.SEARCH else ROW_STATE
@@ -220,7 +220,7 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
 
 
 def _is_by_columns(outlines: Mapping[str, Outline], sizes: Sizes) -> bool:
-    """Whether the working set is of single variables of functions of their own."""
+    """Whether the working set holds single variables of independent functions."""
     if not sizes.columns or "working" not in outlines:
         return False
     return outlines["working"].shape != (0,) and len(outlines["working_alpha"].shape) == 1
@@ -229,7 +229,7 @@ def _is_by_columns(outlines: Mapping[str, Outline], sizes: Sizes) -> bool:
 def _fits(
     shape: tuple[int, ...], names: tuple[str, ...], known: dict[str, tuple[int, ...]]
 ) -> bool:
-    """Whether a shape is that of some sizes; those that were not known are then."""
+    """Whether a shape fits the named sizes; unknown sizes are added to `known`."""
     rest = shape
     for name in names:
         if name not in known:
@@ -244,12 +244,12 @@ def _fits(
 
 
 def check_ranges(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], sizes: Sizes) -> None:
-    """Check what arrays hold whose outline is right.
+    """Check the contents of arrays whose outline has been checked.
 
     Raises
     ------
     ValueError
-        Saying what is wrong.
+        The message says what is wrong.
     """
     is_search = values["phase"] == Phase.SEARCH
     table = SEARCH_STATE if is_search else ROW_STATE
@@ -280,7 +280,7 @@ def check_ranges(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], siz
 
 
 def _check_search(state: SearchState, sizes: Sizes) -> None:
-    """Check a core set: its rows differ, weights add up to 1, and parts to all points."""
+    """Check a core set: rows are distinct, weights add up to 1, and parts to all points."""
     core, weights = state.core, state.weights
     if not _ascend(np.sort(core), sizes.most_rows):
         raise ValueError("core has a row twice, or one that is not there")
@@ -291,23 +291,23 @@ def _check_search(state: SearchState, sizes: Sizes) -> None:
 
 
 def _ascend(indices: NDArray[np.int64], below: int) -> bool:
-    """Whether indices are within 0 and `below`, each greater than the one before."""
+    """Whether indices are in [0, below) and strictly ascending."""
     if not len(indices):
         return True
     return bool(indices[0] >= 0 and indices[-1] < below and (indices[1:] > indices[:-1]).all())
 
 
 _KINDS = get_type_hints(Counters)
-"""What each counter is."""
+"""Type of each counter."""
 
 
 def check_counters(values: dict[str, Any], most_rows: int) -> None:
-    """Check the kinds and ranges of counters.
+    """Check the types and ranges of counters.
 
     Raises
     ------
     ValueError
-        Naming the counter.
+        The message names the counter.
     """
     if unknown := values.keys() - _KINDS.keys():
         raise ValueError(f"there is no counter {sorted(unknown)[0]!r}")
@@ -345,12 +345,12 @@ def is_number(value: object, *, signed: bool = False, endless: bool = False) -> 
         return False
     if value < 0 and not signed:
         return False
-    # A whole number may be too large for a float, and NaN is within nothing.
+    # An integer may be too large for a float; comparisons with NaN are False.
     return -LARGEST < value < LARGEST or (endless and value in (math.inf, -math.inf))
 
 
 def _is_random_state(state: object) -> bool:
-    """Whether a generator takes it."""
+    """Whether NumPy's generator accepts it as a state."""
     generator: Any = np.random.default_rng(0).bit_generator
     try:
         generator.state = state

@@ -1,4 +1,4 @@
-"""What a generation of pairs of classes must hold: the pairs in progress, each as a run alone."""
+"""Checks of a saved run of pairs of classes: each pair in progress is checked like a single run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class PairsContent:
-    """What a generation of `PairLog` holds.
+    """Contents of a generation of `PairLog`.
 
-    How many variables a pair has is known once its rows are looked at; until then they are as many
-    as fit one another. Each pair's state is checked again by the run that goes on from it.
+    The number of variables of a pair is not known here; its arrays must only agree with each other.
+    The run that continues the pair checks its state again.
 
     Parameters
     ----------
     n_pairs, n_rows : int
-        Pairs and rows there are.
+        Number of all pairs and of all rows.
     """
 
     def __init__(self, n_pairs: int, n_rows: int) -> None:
@@ -39,9 +39,9 @@ class PairsContent:
         Raises
         ------
         ValueError
-            Saying what is wrong.
+            The message says what is wrong.
         CheckpointError
-            It is of a version that knew one pair at a time.
+            A version that trained one pair at a time wrote it.
         """
         if "pairs" not in values:
             raise CheckpointError(
@@ -68,7 +68,7 @@ class PairsContent:
             raise ValueError("there are arrays of pairs that are not in progress")
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:
-        """Check what the arrays of each pair hold; ValueError says what is wrong."""
+        """Check the arrays of each pair; ValueError says what is wrong."""
         for number, own, count in divided(arrays, values):
             try:
                 check_ranges(own, count, self._sizes)

@@ -30,7 +30,7 @@ class Generations(Protocol):
         """Write a new generation; returns its number."""
 
     def latest(self, content: Content | None = None) -> Generation | None:
-        """Read the newest one that holds what it must; None where there is none."""
+        """Read the newest generation with valid contents; None if there is none."""
 
 
 class Saver:
@@ -76,17 +76,17 @@ class Saver:
         return due and self._checkpoint is not None
 
     def latest(self, content: Content) -> Generation | None:
-        """Read what the run goes on from; None where it is a new one.
+        """Read the state from which the run continues; None for a new run.
 
         Parameters
         ----------
         content : Content
-            What it must hold.
+            Checks of its contents.
 
         Raises
         ------
         CheckpointError
-            No generation holds that.
+            No generation passes the checks.
         """
         return self._checkpoint.latest(content) if self._checkpoint else None
 

@@ -1,4 +1,4 @@
-"""No option is ignored in silence: it changes something, or is refused in one sentence."""
+"""No option is silently ignored: it changes the result, or is refused in one sentence."""
 
 import json
 import re
@@ -28,7 +28,7 @@ CHANGES = {
 }  # fmt: skip
 """Another value of each option of `train` that may change a model."""
 LIMITS = {"threads", "max_time", "formulation"}
-"""A number of threads and a time bind whatever is trained; the formulation is walked over."""
+"""Threads and a time limit apply to every run; the test loops over the formulation."""
 SPELLED = {"certify": "--no-certify", "fit_intercept": "--fit-intercept", "c": "--C"}
 AT_SIZE = ("seed", "working_set", "selection")
 """They matter where rows do not all fit, and are looked at there."""

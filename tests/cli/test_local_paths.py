@@ -42,7 +42,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.fault("local-paths")
 @pytest.mark.parametrize(("command", "parameter"), list(paths()))
 def test_a_path_that_is_a_url_is_refused_by_its_name(here, command, parameter):
-    """Of every command every argument, and every option beside its arguments."""
+    """Every argument of every command, and every option together with the arguments."""
     is_option = parameter.opts[0].startswith("-")
     arguments = [
         "s3://bucket/name" if p.name == parameter.name else "word"

@@ -1,4 +1,4 @@
-"""`run.json` and what `--resume` and `info` make of it, whoever has written it."""
+"""`run.json`, and how `--resume` and `info` read it, also if it is forged."""
 
 import json
 import os

@@ -191,6 +191,6 @@ def test_a_signal_at_any_moment_leaves_no_traceback(data, tmp_path):
 
 @pytest.mark.fault("surroundings")
 def test_what_fails_in_the_file_system_of_a_url_is_no_traceback(tmp_path):
-    """Of fsspec, which fails once more when the half made file system is removed."""
+    """fsspec fails a second time when the incomplete file system is deleted."""
     ended = shell(f'{BIGSVM} convert ftp:// "$1"', tmp_path / "s", code=2)
     assert "bigsvm: error: ftp://: cannot be opened" in ended.stderr

@@ -15,7 +15,7 @@ from bigsvm.models import KernelExpansion
 
 BIGSVM = f"{shlex.quote(sys.executable)} -m bigsvm"
 LONG = "n" * 300
-"""More than a name may have."""
+"""Longer than a file name may be."""
 FORMULATION = ("--formulation", "crammer-singer")
 
 
@@ -68,7 +68,7 @@ def test_python_has_typed_errors_for_it(rows, tmp_path, monkeypatch, what):
 
 
 def limited(blocks, words, *arguments):
-    """Run a command that may write files of so many blocks of 512 bytes; what it says."""
+    """Run a command with a file size limit in blocks of 512 bytes; returns its output."""
     ended = subprocess.run(
         ["sh", "-c", f"ulimit -f {blocks}; {BIGSVM} {words}", "sh", *map(str, arguments)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Stores whose hashes fit what somebody else has put there: no value is believed for that."""
+"""Forged stores with matching hashes: every value is still checked."""
 
 import json
 

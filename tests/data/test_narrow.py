@@ -25,7 +25,7 @@ from bigsvm.data.store import open_store
 from bigsvm.errors import DataCorruptionError, DataError
 
 WIDE = 2**31 - 2
-"""Columns, as many as LIBSVM text has whose indices start at 1."""
+"""Most columns of LIBSVM text whose indices start at 1."""
 
 
 def wide_rows(n_rows=60, n_columns=WIDE, n_occurring=40, seed=0, dtype=np.float32):

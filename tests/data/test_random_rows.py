@@ -28,7 +28,7 @@ BY_PASSES = ("unshuffled store", "unshuffled sparse store", "dask", "zarr", "sca
 STREAMED = (*BY_BLOCKS, *BY_PASSES)
 KINDS = (*IN_MEMORY, *STREAMED)
 RARE = 1e-6
-"""Of a test statistic: how likely it is to be larger by chance."""
+"""Significance level of the tests: the probability of a larger statistic by chance."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def assert_shares(counts, shares):
 @pytest.mark.fault("samples")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_is_as_likely_in_a_sample_as_any_other(kind, make):
-    """Of the first sample, over many seeds."""
+    """Counts over the first samples of many seeds."""
     seeds = 250
     first = [drawn(make(kind, seed=seed), SAMPLE)[0] for seed in range(seeds)]
     counts = np.bincount(np.concatenate(first), minlength=N_ROWS)
@@ -164,7 +164,7 @@ def test_a_row_is_drawn_as_often_as_its_weight_says(kind, make):
 @pytest.mark.fault("samples")
 @pytest.mark.parametrize("kind", BY_BLOCKS)
 def test_blocks_without_weight_are_passed_over(kind, make, sources):
-    """As those are that a calibration holds out: a sample of them would find nothing outside."""
+    """A calibration holds out such rows: a sample of them would find nothing outside."""
     weights = np.ones(N_ROWS)
     size = sources[kind].rows_per_block(BLOCK_BYTES)
     weights[: 2 * size] = 0

@@ -1,4 +1,4 @@
-"""Shards that promise little and hold much: no memory is taken for what the metadata do not say."""
+"""Shards that hold more than their metadata say: they are refused before memory is taken."""
 
 import json
 import os
@@ -39,7 +39,7 @@ except StoreError as error:
 
 
 def frame_of_zeros(n_bytes, *, says):
-    """Zstd frame of so many zeros, whose head says another number, or nothing."""
+    """Zstd frame of zeros whose header says another size, or none."""
     piece = bytes(1 << 20)
     packer = zstandard.ZstdCompressor(level=1, write_content_size=says is not None)
     packer = packer.compressobj(size=n_bytes)

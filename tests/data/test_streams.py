@@ -1,4 +1,4 @@
-"""What a source is, is told by its first bytes: compressions are undone, other formats refused."""
+"""Sources are recognised by their first bytes: compressed text is read, other formats refused."""
 
 import bz2
 import gzip

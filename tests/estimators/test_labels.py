@@ -111,6 +111,6 @@ def test_labels_of_which_most_differ_cause_one_warning(kind, source, tmp_path):
 @pytest.mark.parametrize("source", SOURCES)
 def test_whole_numbers_stored_as_floats_are_classes(source, tmp_path):
     X = np.random.default_rng(0).normal(size=(24, 2))
-    y = (np.arange(24) % 12).astype(np.float64)  # as many as half of the rows
+    y = (np.arange(24) % 12).astype(np.float64)  # 12 classes, half of the rows
     fitted = fit_from(source, bigsvm.SVC(), X, y, tmp_path)
     assert fitted.classes_.tolist() == list(range(12))

@@ -51,7 +51,7 @@ def test_entries_that_a_run_has_written_are_believed(
 
 @pytest.mark.fault("forged-files")
 def test_entries_beyond_what_takes_seconds_must_still_be_feasible(tmp_path, monkeypatch, caplog):
-    """Of these the outputs are not computed."""
+    """Outputs are not recomputed for these entries."""
     monkeypatch.setattr(log_check, "EVALUATIONS", 0)
     monkeypatch.setattr(
         "bigsvm.estimators.running.Trainer.exact_outputs", lambda *_: pytest.fail("computed")

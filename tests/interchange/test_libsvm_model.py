@@ -113,7 +113,7 @@ def test_damage_is_named(tmp_path, old, new, message):
 @pytest.mark.fault("truncation")
 @pytest.mark.parametrize("size", range(len(WHOLE)))
 def test_a_model_that_ends_earlier_is_refused(size, tmp_path):
-    """Within its last line too, where a shorter number would be another number."""
+    """Also within the last line, where a truncated number would be another number."""
     with pytest.raises(ModelError):
         read_libsvm_model(written(tmp_path, WHOLE[:size]))
 

@@ -15,7 +15,7 @@ from bigsvm.models import KernelExpansion
 
 N_COLUMNS = 4
 UNITS = np.array([1e-3, 1, 50, 1e4])
-"""Of columns that mean nothing to a kernel before they are scaled."""
+"""Column scales so different that a kernel needs scaled rows."""
 SOURCES = {
     "dense": np.asarray,
     "sparse": sp.csr_array,

@@ -45,8 +45,8 @@ RUNS = {
     "each against the rest": (3, {"C": 2.0, "multiclass": "ovr"}, 60),
     "crammer-singer": (3, {"formulation": "crammer-singer"}, 60),
 }
-"""Classes, none of which is a regression; parameters; when the run is stopped: after so many steps,
-or within the second pair."""
+"""For each run, the number of classes (none for a regression), the parameters, and when the run is
+stopped: after a number of steps, or within the second pair."""
 
 pytestmark = pytest.mark.usefixtures("pairs_by_runs")
 

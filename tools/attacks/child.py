@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_ADDRESS_SPACE = 12 << 30
-"""Keeps a child that asks for everything from taking the machine; its peak is judged apart."""
+"""Hard memory limit of a child, which protects the machine; the peak is judged separately."""
 SLACK = 64 << 20
-"""Of a child beside its budget: what the interpreter takes while a command runs."""
+"""Bytes that a child may take beyond its budget: the interpreter's own memory."""
 USAGE_EXIT_CODE = 2
 EXPECTED_CODES = (0, USAGE_EXIT_CODE)
 

@@ -1,4 +1,4 @@
-"""Command lines that are made up, and how they end.
+"""Random command lines, and checks of how they end.
 
     python tools/reliability.py commands [--number 2000] [--seed 0] [--first 0] [--seconds 60]
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 SECONDS = 60
 ROWS = 60
-"""Enough for a model, and so few that a line takes a fraction of a second."""
+"""Enough for a model, and few enough that a line takes a fraction of a second."""
 LONG = "n" * 300
-"""More than a file's name may have."""
+"""Longer than a file name may be."""
 CONTROL = "\x1b[2J\x07\ra\u202eb"
 
 NUMBERS = (
@@ -58,7 +58,7 @@ WORDS = (
     *("\udcff", "https://", "NULL", "@train", "~", "$HOME", "*"),
 )
 OFTEN = {"train": 4, "predict": 2, "convert": 2, "scale": 2}
-"""Commands of which more lines are made up, as there is more in them."""
+"""Commands that get more lines, as they have more options."""
 INPUTS = (
     *("train", "test", "test.gz", "zeros", "two.zarr", "three.zarr", "values.zarr", "model"),
     *("many", "regression", "libsvm", "run", "wide", "scaled.zarr", "scaled-model"),
@@ -84,7 +84,7 @@ class Parameter(NamedTuple):
     Attributes
     ----------
     name : str
-        Of Python.
+        Name of the Python parameter.
     flags : tuple of str
         How it is spelled, empty for an argument.
     kind : type

@@ -1,4 +1,4 @@
-"""Text, stores, models and checkpoints of which some bytes are changed at random.
+"""Text, stores, models and checkpoints with some bytes changed at random.
 
     python tools/reliability.py mutate [--minutes 20] [--seed 0] [--keep FOLDER]
 
@@ -34,7 +34,7 @@ WORDS = (
     *(b"4294967296", b"9223372036854775808", b"0x1p3", b"qid:3", b"{", b"[" * 2000, b'"', b"null"),
     *(b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh9", b"PK\x03\x04", b"\x89HDF\r\n"),
 )
-"""What is put in beside random bytes: words that mean something in one of the formats."""
+"""Words that are inserted besides random bytes: each has a meaning in one of the formats."""
 
 
 class Kind(NamedTuple):

@@ -116,7 +116,7 @@ def kkt_gap(
     labels: NDArray[np.float64],
     upper: NDArray[np.float64],
 ) -> float:
-    """KKT gap of a C-SVC with the rbf kernel, infinite where it is not feasible (float64).
+    """KKT gap of a C-SVC with the rbf kernel, infinite if the point is not feasible (float64).
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""Very many columns of a few entries: conversion, training and prediction within the budget.
+"""Very many columns with few entries: conversion, training and prediction within the budget.
 
     python tools/benchmarks/many_columns.py [--rows 100000] [--columns 10000000] [--memory 1GB]
 
-Text like that of documents is made from a seed: each row has 50 entries, 30 of words that anybody
-uses and 20 of any column. The label depends on common words. The text is converted, a linear and
-an rbf machine are trained, and each predicts the rows. Every step is a process of its own, whose
-peak is watched from outside.
+The text resembles documents and is made from a seed: each row has 50 entries, 30 in common columns
+and 20 in any column. The label depends on the common columns. The text is converted, a linear and
+an rbf machine are trained, and each predicts the rows. Every step is a separate process, whose peak
+memory is measured from outside.
 
-Checked: every step ends in order, training converges, predictions are right on more than 9 of 10
+The checks: every step succeeds, training converges, predictions are right on more than 9 of 10
 rows, and no process takes more than the budget, 40 bytes a row and the interpreter.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ENTRIES, COMMON_ENTRIES, COMMON_WORDS = 50, 30, 2000
 BYTES_PER_ROW = 40
-"""What a run may keep per row beside its budget."""
+"""Bytes that a run may keep per row besides its budget."""
 LEAST_ACCURACY = 0.9
 KERNELS = {"linear": ("--C", 0.1), "rbf": ("--C", 2, "--gamma", 0.02)}
 
