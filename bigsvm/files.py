@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -28,6 +29,8 @@ LIBSVM_MODEL = b"svm_type "
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _PART_SUFFIX = ".part"
+_LONGEST_STEM = 200
+"""Bytes of a name that others are made of; a name may have 255 on most file systems."""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _RENAME_SWAP = 2
@@ -256,6 +259,17 @@ def replaceable(path: Path) -> Path:
     return place
 
 
+def temporary_prefix(path: Path) -> str:
+    """Give the start of the names of temporary folders beside a file or folder.
+
+    It is hidden and has the name, or a hash of a name that leaves no room for more.
+    """
+    name = path.name
+    if len(os.fsencode(name)) > _LONGEST_STEM:
+        name = hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    return f".{name}."
+
+
 @contextmanager
 def part_of(path: Path) -> Iterator[Path]:
     """Replace a file, whole or not at all, by what is written to this place; of a link its target.
@@ -279,7 +293,7 @@ def _make_part_folder(path: Path) -> tuple[Path, int]:
     """Make a folder beside a file, and lock it where the file system has locks."""
     while True:
         folder = Path(
-            tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PART_SUFFIX, dir=path.parent)
+            tempfile.mkdtemp(prefix=temporary_prefix(path), suffix=_PART_SUFFIX, dir=path.parent)
         )
         # Another process may remove the folder before it is locked; then try the next name.
         with suppress(FileNotFoundError):
@@ -302,7 +316,8 @@ def _remove_left(path: Path) -> None:
 
     Its lock is free. A folder that was just made and is not locked yet may be removed as well.
     """
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}{re.escape(_PART_SUFFIX)}")
+    prefix, suffix = re.escape(temporary_prefix(path)), re.escape(_PART_SUFFIX)
+    ours = re.compile(rf"{prefix}[a-z0-9_]{{8}}{suffix}")
     with os.scandir(path.parent) as entries:
         found = [e.path for e in entries if ours.fullmatch(e.name) and not e.is_symlink()]
     for folder in found:

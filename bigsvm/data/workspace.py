@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm.data.metadata import is_store
 from bigsvm.errors import StoreError
-from bigsvm.files import exchange, sync_directory, sync_tree
+from bigsvm.files import exchange, sync_directory, sync_tree, temporary_prefix
 from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Workspace:
 
 def _prefix(target: Path) -> str:
     """Prefix of the names of work folders for this store."""
-    return f".{target.name}.partial-"
+    return f"{temporary_prefix(target)}partial-"
 
 
 def _clear(folder: Path, target: Path) -> None:

@@ -214,3 +214,14 @@ def test_links_are_followed_only_where_asked(tmp_path):
 def test_json_that_is_nested_too_deeply_is_a_value_error():
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json(b"[" * 100_000)
+
+
+@pytest.mark.fault("surroundings")
+@pytest.mark.parametrize("length", [200, 201, 255])
+def test_a_name_as_long_as_the_system_allows_is_taken(tmp_path, length, model):
+    name = "m" * length
+    model.save(tmp_path / name)
+    replace_synced(tmp_path / name, b"again")
+    store = bigsvm.write_store(tmp_path / ("s" * length), *two_clouds(50))
+    assert bigsvm.open_store(store.path).rows.n_rows == 50
+    assert sorted(map(len, os.listdir(tmp_path))) == [length, length]
