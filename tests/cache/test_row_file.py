@@ -57,21 +57,6 @@ def test_another_problem_has_another_file(tmp_path, other):
         assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.fault("forged-files")
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_row_with_a_value_that_is_not_finite_is_a_miss(tmp_path, value):
-    row = np.ones(N, np.float32)
-    file = RowFile(tmp_path, FINGERPRINT, n_variables=N, capacity_bytes=capacity_for(4))
-    try:
-        file.write(0, 3, row)
-        assert file.read(0, 3, np.empty_like(row))
-        row[N // 2] = value
-        file.write(0, 3, row)
-        assert not file.read(0, 3, np.empty_like(row))
-    finally:
-        file.close()
-
-
 def test_another_number_of_variables_has_another_file(tmp_path):
     with open_tier(tmp_path) as tier:
         fill(tier, 3)
