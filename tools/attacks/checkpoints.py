@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+def _keep_expected(subject: Subject) -> None:
+    """Resume an undamaged copy of a stopped run, and keep what its model predicts."""
+    (subject.folder / "model").unlink()
+    copy = subject.folder.parent / f"{subject.folder.name}-resumed"
+    shutil.copytree(subject.folder, copy)
+    for words in subject.commands(copy):
+        fresh(words)
+    (copy / "predicted").rename(subject.folder / "expected")
+    shutil.rmtree(copy)
+
+
 class CheckpointSubject(Subject):
     """A run that was stopped after some steps, and is resumed."""
 
@@ -59,13 +70,7 @@ class CheckpointSubject(Subject):
             raise RuntimeError(f"{self.name}: nothing was saved")
         for path in generations[:-1]:
             shutil.rmtree(path)
-        (self.folder / "model").unlink()
-        copy = self.folder.parent / f"{self.folder.name}-resumed"
-        shutil.copytree(self.folder, copy)
-        for words in self.commands(copy):
-            fresh(words)
-        (copy / "predicted").rename(self.folder / "expected")
-        shutil.rmtree(copy)
+        _keep_expected(self)
 
     def commands(self, folder: Path) -> list[list[str | Path]]:
         """Resume as the same command with the same checkpoint, which knows no other paths."""
@@ -259,13 +264,7 @@ class RowsSubject(Subject):
         fresh([*self.commands(self.folder)[0], "--max-iter", "40"])
         if not list((self.folder / "cache").iterdir()):
             raise RuntimeError("no kernel rows were kept on disk")
-        (self.folder / "model").unlink()
-        copy = self.folder.parent / f"{self.folder.name}-resumed"
-        shutil.copytree(self.folder, copy)
-        for words in self.commands(copy):
-            fresh(words)
-        (copy / "predicted").rename(self.folder / "expected")
-        shutil.rmtree(copy)
+        _keep_expected(self)
 
     def commands(self, folder: Path) -> list[list[str | Path]]:
         """Resume, and predict."""
