@@ -98,6 +98,8 @@ class Run:
             raise ValueError("source or model is no absolute path")
         if not isinstance(self.parameters, dict):
             raise ValueError("parameters is no JSON object")
+        if "formulation" not in self.parameters:
+            raise ValueError("parameters lacks the formulation")
         known = {one.name for one in fields(TrainingParameters)} - {"checkpoint", "cache_dir"}
         for name, value in self.parameters.items():
             is_weights = name == "class_weight" and isinstance(value, list)

@@ -44,6 +44,8 @@ CHANGES = {
     "a huge number": {"parameters": {"C": 10**400}},
     "an unknown parameter": {"parameters": {"checkpoint": "/elsewhere"}},
     "parameters of another kind": {"parameters": [1]},
+    "no parameters": {"parameters": {}},
+    "no formulation": {"parameters": {"C": 1.0}},
     "a deep weight": {"parameters": {"class_weight": [[[[1]]]]}},
     "weights of words": {"parameters": {"class_weight": [["a", "b"]]}},
     "a cache that is no path": {"cache_dir": 1},
