@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -223,9 +224,10 @@ def test_no_bit_of_a_saved_run_flips_unseen(tmp_path):
 
 
 def test_a_run_saved_without_a_hash_is_read(tmp_path):
-    record = {"format_version": 1, "bigsvm": "0.1.0", "source": "/s.zarr", "model": "/m"}
+    run = Run(source="/s.zarr", model="/m", parameters={"formulation": "c-svc"})
+    record = {"format_version": 1, "bigsvm": "0.1.0", **asdict(run)}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    assert Run.load(tmp_path) == Run(source="/s.zarr", model="/m")
+    assert Run.load(tmp_path) == run
 
 
 @pytest.mark.parametrize(("given", "words"), [
