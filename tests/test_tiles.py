@@ -239,6 +239,23 @@ def test_no_rows_and_no_columns(sparse):
         assert tiles.values.diagonal(none).shape == (0,)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("m", [5, 300])
+def test_rows_are_written_to_their_slots_and_the_other_slots_are_left_alone(m, sparse):
+    rows = make_rows(m, 4)
+    matrix = sp.csr_array(rows) if sparse else rows
+    slots = np.random.default_rng(1).permutation(m + 9)[:m]
+    with tiles_for(RBF(gamma=0.3), threads=2) as tiles:
+        columns = Columns(tiles, matrix, sparse_partners=sparse)
+        out = np.full((m + 9, m + 3), -5.0, np.float32)
+        tiles.evaluate(matrix, columns, out, slots=slots)
+        np.testing.assert_array_equal(
+            out[slots, :m], evaluate(tiles, matrix, matrix, sparse=sparse)
+        )
+    assert (out[:, m:] == -5).all()
+    assert (np.delete(out, slots, axis=0) == -5).all()
+
+
 def test_columns_past_the_last_are_left_alone():
     rows = make_rows(7, 4)
     with tiles_for(Linear()) as tiles:

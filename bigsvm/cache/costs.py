@@ -7,8 +7,9 @@ import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from bigsvm.cache.resident import RowTier
@@ -96,13 +97,15 @@ def time_computing(
         Per row, of the fastest batch.
     """
     size = min(PROBE_BATCH, len(variables))
-    below.fetch(variables[:1], rows[:1])  # the first may compile, or start threads
+    below.fetch(
+        variables[:1], rows, np.zeros(1, np.int64)
+    )  # the first may compile, or start threads
     n_computed, spent, best = 0, 0.0, math.inf
     while best >= quick and spent < PROBE_SECONDS and n_computed + size <= len(variables):
-        batch = slice(n_computed, n_computed + size)
+        batch = np.arange(n_computed, n_computed + size)
         rows[batch] = 0  # or the first use of the memory counts as computing
         begun = time.perf_counter()
-        below.fetch(variables[batch], rows[batch])
+        below.fetch(variables[batch], rows, batch)
         seconds = time.perf_counter() - begun
         n_computed, spent, best = n_computed + size, spent + seconds, min(best, seconds / size)
     return n_computed, best

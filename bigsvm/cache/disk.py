@@ -224,7 +224,7 @@ class DiskRows:
         read = math.inf
         for part in np.array_split(held, min(PROBE_BATCHES, len(held))):
             begun = time.perf_counter()
-            self._read(file, part, self._buffers)
+            self._read(file, part, self._buffers, np.arange(len(part)))
             read = min(read, (time.perf_counter() - begun) / len(part))
         if not self._writing:
             raise OSError("what was written cannot be read")
@@ -280,49 +280,47 @@ class DiskRows:
         if self._file is not None:
             self._writer.submit(int).result()
 
-    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-        """Write the rows of `variables` (q,) to `out` (q, ≥ n), whose rows are contiguous."""
+    def fetch(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Write the rows of `variables` (q,) to ``rows[slots]``; rows is (n_slots, ≥ n)."""
         file = self._file
         held = np.zeros(0, np.bool_) if file is None else self._slots[variables] >= 0
         if file is None or not held.any():
-            self._below.fetch(variables, out)
+            self._below.fetch(variables, rows, slots)
             self.n_misses += len(variables)
             return
-        # The first rows of `out` are computed, the others read. Where that is not where they are
-        # wanted, one of these and one of those change places: no memory for a batch is needed.
-        n_missing = len(held) - int(np.count_nonzero(held))
-        guests = np.flatnonzero(held[:n_missing])
-        strays = np.flatnonzero(~held[n_missing:]) + n_missing
-        order = np.arange(len(held))
-        order[guests], order[strays] = strays, guests
-        come = variables[order]
-        if n_missing == 0:
-            unread = self._read(file, come, out)
+        kept, missing = variables[held], variables[~held]
+        if len(missing) == 0:
+            unread = self._read(file, kept, rows, slots)
         else:
-            reading = self._reader.submit(self._read, file, come[n_missing:], out[n_missing:])
+            reading = self._reader.submit(self._read, file, kept, rows, slots[held])
             try:
-                self._below.fetch(come[:n_missing], out[:n_missing])
+                self._below.fetch(missing, rows, slots[~held])
             finally:
-                unread = reading.result()  # `out` is the caller's again only then
-        for a, b in zip(guests, strays, strict=True):
-            row = out[a, : self._n].copy()
-            out[a, : self._n] = out[b, : self._n]
-            out[b, : self._n] = row
-        for i in order[n_missing:][unread]:
-            self._below.fetch(variables[i : i + 1], out[i : i + 1])
-        self.n_misses += n_missing + len(unread)
-        self.n_hits += len(held) - n_missing - len(unread)
+                unread = reading.result()  # `rows` are the caller's again only then
+        for i in np.flatnonzero(held)[unread].tolist():
+            self._below.fetch(variables[i : i + 1], rows, slots[i : i + 1])
+        self.n_misses += len(missing) + len(unread)
+        self.n_hits += len(kept) - len(unread)
 
     def _read(
-        self, file: RowFile, variables: NDArray[np.int64], out: NDArray[np.float32]
+        self,
+        file: RowFile,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
     ) -> list[int]:
         """Read the rows of `variables`, and list the places of those that cannot be."""
-        slots = self._slots[variables]
-        for slot in slots[slots >= 0].tolist():
+        in_file = self._slots[variables]
+        for slot in in_file[in_file >= 0].tolist():
             file.prefetch(slot)
         unread, n_damaged = [], self.n_damaged
-        for i, variable in enumerate(variables.tolist()):
-            if not self._read_row(file, variable, out[i, : self._n]):
+        for i, (variable, slot) in enumerate(zip(variables.tolist(), slots.tolist(), strict=True)):
+            if not self._read_row(file, variable, rows[slot, : self._n]):
                 unread.append(i)
         if self.n_damaged > n_damaged:
             self._n_warnings += 1
@@ -361,12 +359,17 @@ class DiskRows:
                 self._slots[variable] = self._owner[slot] = -1
                 self._holes.append(slot)
 
-    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
-        """Copy rows (q, n) that are not on disk to the queue, as far as there is room."""
+    def offer(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Copy ``rows[slots]`` that are not on disk to the queue, as far as there is room."""
         file = self._file
         if file is None:
             return
-        for variable, row in zip(variables.tolist(), rows, strict=True):
+        for variable, place in zip(variables.tolist(), slots.tolist(), strict=True):
             if not self._writing:
                 return
             if self._slots[variable] >= 0:
@@ -377,7 +380,7 @@ class DiskRows:
             if (slot := self._free_slot()) < 0 and (slot := self._given_up_slot()) < 0:
                 continue
             buffer = self._idle.pop()
-            self._buffers[buffer] = row
+            self._buffers[buffer] = rows[place, : self._n]
             with self._lock:
                 self._slots[variable], self._owner[slot] = slot, variable
                 self._used[slot] = False

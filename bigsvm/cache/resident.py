@@ -7,7 +7,6 @@ from is the business of the tier below: computed now, or read back from disk.
 from __future__ import annotations
 
 import copy
-import itertools
 import threading
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,8 +15,6 @@ import numpy as np
 from bigsvm.data.rows import RowsAt, rows_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -93,11 +90,24 @@ class RowTier(Protocol):
 
     n_hits: int
 
-    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-        """Write the kernel rows of `variables` (q,) to `out` (q, ≥ m); columns past m stay."""
+    def fetch(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Write the kernel rows of `variables` (q,) to ``rows[slots]``; columns past m stay.
 
-    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
-        """Look at rows (q, m) that are about to leave the tier above; copying them is optional."""
+        rows is (n_slots, ≥ m), and slots (q,) are distinct.
+        """
+
+    def offer(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Look at ``rows[slots]``, which are about to leave the tier above; copying is optional."""
 
     def drain(self) -> None:
         """Wait until rows offered so far are where they are kept."""
@@ -114,12 +124,22 @@ class ComputedRows:
     def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, columns: Columns) -> None:
         self._tiles, self._rows, self._columns = tiles, rows_at(rows), columns
 
-    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+    def fetch(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
         """Compute the rows in one product."""
-        rows, places = self._rows
-        self._tiles.evaluate(RowsAt(rows, places[variables]), self._columns, out)
+        base, places = self._rows
+        self._tiles.evaluate(RowsAt(base, places[variables]), self._columns, rows, slots=slots)
 
-    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+    def offer(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
         """Keep nothing: computing again is always possible."""
 
     def drain(self) -> None:
@@ -143,25 +163,30 @@ class WithSlack:
         self._below, self._n_rows = below, n_rows
         self.n_hits = 0
 
-    def fetch(self, variables: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+    def fetch(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
         """Fetch all rows but the last from below."""
-        out[:, self._n_rows] = 0
-        out[variables == self._n_rows] = 0
-        for run in self._runs(variables):
-            self._below.fetch(variables[run], out[run])
+        real = variables < self._n_rows
+        rows[slots, self._n_rows] = 0
+        rows[slots[~real]] = 0
+        if real.any():
+            self._below.fetch(variables[real], rows, slots[real])
         self.n_hits = self._below.n_hits
 
-    def offer(self, variables: NDArray[np.int64], rows: NDArray[np.float32]) -> None:
+    def offer(
+        self,
+        variables: NDArray[np.int64],
+        rows: NDArray[np.float32],
+        slots: NDArray[np.int64],
+    ) -> None:
         """Offer all rows but the last."""
-        for run in self._runs(variables):
-            self._below.offer(variables[run], rows[run, : self._n_rows])
-
-    def _runs(self, variables: NDArray[np.int64]) -> Iterator[slice]:
-        """Yield where variables lie that have rows: views of them are lent, not copied."""
-        ends = [-1, *np.flatnonzero(variables == self._n_rows).tolist(), len(variables)]
-        for before, end in itertools.pairwise(ends):
-            if end > before + 1:
-                yield slice(before + 1, end)
+        real = variables < self._n_rows
+        if real.any():
+            self._below.offer(variables[real], rows, slots[real])
 
     def drain(self) -> None:
         """Wait for the tier below."""
@@ -214,16 +239,13 @@ class KernelRowCache:
         self.below = below
         self.n_variables = n_variables
         held = buffer.values.size // width
-        n_staged = 0 if held == n_variables else min(BATCH, held // 8)
-        n_slots = min(n_variables, held - n_staged)
+        n_slots = min(n_variables, held)
         if n_slots < min(FEWEST_SLOTS, n_variables):
             raise ValueError(
                 f"{buffer.values.nbytes} bytes hold {n_slots} rows of {width} float32; "
                 f"{min(FEWEST_SLOTS, n_variables)} are needed"
             )
-        rows = buffer.values[: (n_slots + n_staged) * width].reshape(n_slots + n_staged, width)
-        self._staged, self.rows = rows[:n_staged], rows[n_staged:]
-        self._staged[:, n_variables:] = 0
+        self.rows = buffer.values[: n_slots * width].reshape(n_slots, width)
         self._buffer = buffer
         self._evicting_batch = evicting_batch
         self._ever = np.zeros(n_variables, np.bool_)
@@ -231,7 +253,7 @@ class KernelRowCache:
         self._open = n_slots
         self._frugal = first_slots is not None
         if first_slots is not None:
-            warm = buffer.n_touched // width - n_staged
+            warm = buffer.n_touched // width
             self._open = min(n_slots, max(first_slots, warm, FEWEST_SLOTS))
         self.slots = np.full(width, -1, np.int32)
         self.used = np.zeros(n_slots, np.int64)
@@ -285,15 +307,8 @@ class KernelRowCache:
         self._ever[missing] = True
         self._open_more(len(missing), quiet)
         slots = self._take_slots(len(missing), held, quiet)
+        self.below.fetch(missing, self.rows, slots)
         self._owner[slots] = missing
-        together = len(slots) == slots[-1] + 1 - slots[0]
-        if together or len(slots) > len(self._staged):
-            for start, stop in _runs(slots):
-                self.below.fetch(missing[start:stop], self.rows[slots[start] : slots[stop - 1] + 1])
-        else:
-            staged = self._staged[: len(slots)]
-            self.below.fetch(missing, staged)
-            self.rows[slots] = staged
         self.slots[missing] = slots
         self.used[slots] = stamp
         self.n_misses += len(missing)
@@ -301,8 +316,9 @@ class KernelRowCache:
     def close(self) -> None:
         """Offer all rows to the tier below, which may outlive this one, and close it."""
         for start in range(0, self._n_filled, BATCH):
-            slots = slice(start, min(start + BATCH, self._n_filled))
-            self.below.offer(self._owner[slots], self.rows[slots, : self.n_variables])
+            slots = np.arange(start, min(start + BATCH, self._n_filled))
+            slots = slots[self._owner[slots] >= 0]  # without those whose fetch was interrupted
+            self.below.offer(self._owner[slots], self.rows, slots)
             self.below.drain()
         self.below.close()
 
@@ -348,19 +364,11 @@ class KernelRowCache:
             age[kept] = np.iinfo(np.int64).max
             oldest = np.sort(np.argpartition(age, count - fresh - 1)[: count - fresh])
             evicted = self._owner[oldest]
-            for start, stop in _runs(oldest):
-                rows = self.rows[oldest[start] : oldest[start] + stop - start]
-                self.below.offer(evicted[start:stop], rows[:, : self.n_variables])
-            self.slots[evicted] = -1
+            self.below.offer(evicted, self.rows, oldest)
+            self.slots[evicted] = self._owner[oldest] = -1
             slots = np.sort(np.concatenate([slots, oldest]))
         self._n_filled = filled + fresh
         self.rows[filled : self._n_filled, self.n_variables :] = 0
-        touched = (len(self._staged) + self._n_filled) * self.rows.shape[1]
+        touched = self._n_filled * self.rows.shape[1]
         self._buffer.n_touched = max(self._buffer.n_touched, touched)
         return slots
-
-
-def _runs(slots: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Split ascending slots into runs of neighbours, so that a run of rows is a view: no copy."""
-    edges = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
-    return itertools.pairwise(edges)

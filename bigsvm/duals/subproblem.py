@@ -263,7 +263,7 @@ class SubProblem:
         for first in range(0, len(places), BATCH):
             look()
             part = places[first : first + BATCH]
-            self._computed.fetch(part, fetched[: len(part)])
+            self._computed.fetch(part, fetched, np.arange(len(part)))
             yield fetched[: len(part)]
 
     def _most_wanted(self, row: int, tol: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

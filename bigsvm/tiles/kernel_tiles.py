@@ -269,12 +269,31 @@ class KernelTiles:
                 out += below[start].T.reshape(out.shape)
             below.clear()
 
-    def evaluate(self, rows: Rows | RowsAt, columns: Columns, out: Floats) -> None:
-        """``out = K(rows, columns)``; out (m, ≥ p) of a float dtype, further columns untouched."""
+    def evaluate(
+        self,
+        rows: Rows | RowsAt,
+        columns: Columns,
+        out: Floats,
+        *,
+        slots: NDArray[np.int64] | None = None,
+    ) -> None:
+        """``out = K(rows, columns)``, or ``out[slots] = K(rows, columns)``.
+
+        Parameters
+        ----------
+        rows : Rows or RowsAt
+            (m, d).
+        columns : Columns
+            (p).
+        out : (≥ m, ≥ p) of a float dtype
+            Columns past p are left as they are.
+        slots : (m,) int64, optional
+            Distinct rows of `out`; the first m in order, if not given.
+        """
 
         def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
             self.values.replace(dots, norms, tile.norms)
-            out[span, : tile.stop] = dots[:, : tile.stop]
+            out[span if slots is None else slots[span], : tile.stop] = dots[:, : tile.stop]
 
         fitting = VALUES_AT_ONCE // max(columns.n, 1) // products.MR * products.MR
         most = min(ROWS_PER_TILE, max(products.MR, fitting))

@@ -31,9 +31,9 @@ class Computing:
         self.n = n
         self.batches = []
 
-    def fetch(self, variables, out):
-        assert len(variables) == len(out)
-        out[:, : self.n] = true_rows(variables, self.n)
+    def fetch(self, variables, rows, slots):
+        assert len(variables) == len(slots)
+        rows[slots, : self.n] = true_rows(variables, self.n)
         self.batches.append(variables.tolist())
 
     @property
@@ -61,13 +61,14 @@ def row_offset(slot, n=N):
 def fetched(tier, *variables, n=N):
     """Fetch, and see to it that the values are right."""
     out = np.zeros((len(variables), n), np.float32)
-    tier.fetch(np.array(variables, np.int64), out)
+    tier.fetch(np.array(variables, np.int64), out, np.arange(len(variables)))
     np.testing.assert_array_equal(out.view(np.uint32), true_rows(variables, n).view(np.uint32))
     return out
 
 
 def offer(tier, *variables, n=N):
-    tier.offer(np.array(variables, np.int64), true_rows(variables, n))
+    rows = true_rows(variables, n)
+    tier.offer(np.array(variables, np.int64), rows, np.arange(len(variables)))
 
 
 def fill(tier, *variables, n=N):

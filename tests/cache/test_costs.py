@@ -75,8 +75,8 @@ class Clock:
         clock = self
 
         class Timed(Computing):
-            def fetch(self, variables, out):
-                super().fetch(variables, out)
+            def fetch(self, variables, rows, slots):
+                super().fetch(variables, rows, slots)
                 clock.now += clock.first + clock.compute * len(variables)
                 clock.first = 0.0  # the first takes long: it compiles
 
@@ -183,8 +183,8 @@ def test_one_batch_that_was_held_up_does_not_count(tmp_path, monkeypatch):
     below = clock.below(100)
 
     class HeldUp:
-        def fetch(self, variables, out):
-            below.fetch(variables, out)
+        def fetch(self, variables, rows, slots):
+            below.fetch(variables, rows, slots)
             clock.now += 0.01 * (variables[-1] == 11)
 
     with open_tier(tmp_path, HeldUp(), n=100, decision=None) as tier:
@@ -234,7 +234,7 @@ def test_a_disk_that_fails_while_measuring(tmp_path, monkeypatch, caplog, call):
 
 def test_an_interrupt_while_measuring_gives_the_file_up(tmp_path):
     class Interrupted(Computing):
-        def fetch(self, variables, out):
+        def fetch(self, variables, rows, slots):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

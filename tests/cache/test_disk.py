@@ -66,8 +66,8 @@ class TestRowsOnDisk(TestEmptyDiskRows):
     def tier(self, make, data):
         tier = make(data)
         rows = np.empty((N, N), np.float32)
-        tier.fetch(np.arange(N), rows)
-        tier.offer(np.arange(N), rows)
+        tier.fetch(np.arange(N), rows, np.arange(N))
+        tier.offer(np.arange(N), rows, np.arange(N))
         tier.drain()
         assert tier.bytes_written == N * N * 4
         return tier
@@ -190,7 +190,7 @@ def test_what_is_missing_is_computed_in_one_batch(asked, on_disk, width):
         with open_tier(folder, below) as tier:
             fill(tier, *on_disk)
             buffer = np.full((2 * len(asked), width), -3, np.float32)
-            tier.fetch(np.array(asked, np.int64), buffer[::2])
+            tier.fetch(np.array(asked, np.int64), buffer, np.arange(len(asked)) * 2)
             np.testing.assert_array_equal(
                 buffer[::2, :N].view(np.uint32), true_rows(asked).view(np.uint32)
             )
@@ -205,9 +205,9 @@ def test_rows_are_read_while_others_are_computed(tmp_path, monkeypatch):
     begun, read = threading.Event(), os.preadv
 
     class Waiting(Computing):
-        def fetch(self, variables, out):
+        def fetch(self, variables, rows, slots):
             assert begun.wait(60)  # or reading comes after computing
-            super().fetch(variables, out)
+            super().fetch(variables, rows, slots)
 
     def reading(*args):
         assert threading.current_thread() is not threading.main_thread()
@@ -225,7 +225,7 @@ def test_an_interrupt_waits_for_what_is_being_read(tmp_path, monkeypatch):
     read, interrupted, done = os.preadv, threading.Event(), []
 
     class Interrupted(Computing):
-        def fetch(self, variables, out):
+        def fetch(self, variables, rows, slots):
             interrupted.set()
             raise KeyboardInterrupt
 
@@ -264,7 +264,7 @@ def test_below_a_tier_that_offers_what_it_evicts_rows_are_computed_once(tmp_path
             memory[v] = fetched(tier, v) if row is None else row
             if len(memory) > 5:
                 oldest = next(iter(memory))
-                tier.offer(np.array([oldest]), memory.pop(oldest))
+                tier.offer(np.array([oldest]), memory.pop(oldest), np.array([0]))
         assert below.computed == list(range(N))
         assert (tier.n_misses, tier.n_hits) == (N, N - 5 + N)
 
@@ -366,7 +366,7 @@ def test_a_read_that_fails_is_the_last_one(damaged, monkeypatch, caplog, at):
 
 def test_an_error_of_the_tier_below_is_no_error_of_the_disk(tmp_path):
     class Unreadable(Computing):
-        def fetch(self, variables, out):
+        def fetch(self, variables, rows, slots):
             raise OSError(errno.EIO, "the data cannot be read")
 
     with pytest.raises(OSError, match="the data cannot be read"):

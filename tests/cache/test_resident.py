@@ -34,14 +34,14 @@ class NumberedRows:
         self.n_variables = n_variables
         self.fetched, self.offered, self.n_hits = [], [], 0
 
-    def fetch(self, variables, out):
-        assert len(variables) == len(out)
-        out[:, : self.n_variables] = variables[:, None]
+    def fetch(self, variables, rows, slots):
+        assert len(variables) == len(slots)
+        rows[slots, : self.n_variables] = variables[:, None]
         self.fetched += variables.tolist()
 
-    def offer(self, variables, rows):
-        np.testing.assert_array_equal(rows, np.repeat(variables[:, None], self.n_variables, 1))
-        assert rows.base is not None  # lent, not copied
+    def offer(self, variables, rows, slots):
+        offered = rows[slots, : self.n_variables]
+        np.testing.assert_array_equal(offered, np.repeat(variables[:, None], self.n_variables, 1))
         self.offered += variables.tolist()
 
 
@@ -52,13 +52,14 @@ def test_the_slack_variable_has_no_kernel_values(variables):
     below = NumberedRows(20)
     tier = WithSlack(below, 20)
     out = np.full((len(variables), 32), np.nan, np.float32)
-    tier.fetch(np.array(variables, np.int64), out)
+    slots = np.arange(len(variables))[::-1]
+    tier.fetch(np.array(variables, np.int64), out[::-1], slots)
     for row, v in zip(out, variables, strict=True):
         np.testing.assert_array_equal(row[:20], 0 if v == 20 else v)
         assert row[20] == 0
     real = [v for v in variables if v < 20]
     assert below.fetched == real
-    tier.offer(np.array(variables, np.int64), out)
+    tier.offer(np.array(variables, np.int64), out[::-1], slots)
     assert below.offered == real
 
 
@@ -66,7 +67,7 @@ def test_hits_of_the_tier_below_the_slack_variable_are_its_own():
     below = NumberedRows(20)
     below.n_hits = 7
     tier = WithSlack(below, 20)
-    tier.fetch(np.array([3]), np.empty((1, 32), np.float32))
+    tier.fetch(np.array([3]), np.empty((1, 32), np.float32), np.array([0]))
     assert tier.n_hits == 7
 
 
@@ -119,23 +120,44 @@ def test_rows_asked_for_are_not_given_up_for_others_with_the_same_stamp():
     assert cache.slots[[0, 5]].min() >= 0
 
 
-def test_rows_are_fetched_straight_into_place_in_runs():
+def test_a_batch_is_fetched_at_once_straight_into_its_slots():
     below, cache = make_cache(n_slots=7)
-    runs = []
-    fetch = below.fetch
-    below.fetch = lambda variables, out: (runs.append(len(variables)), fetch(variables, out))
+    fetch, batches = below.fetch, []
+
+    def noted(variables, rows, slots):
+        assert rows is cache.rows
+        batches.append(slots.tolist())
+        fetch(variables, rows, slots)
+
+    below.fetch = noted
     ensure(cache, 0, 1, 2, 3, 4, 5, 6, stamp=1)
-    assert runs == [7]
     cache.used[:] = [9, 1, 9, 2, 9, 9, 9]
-    ensure(cache, 8, 9, stamp=10)  # slots 1 and 3
-    assert runs == [7, 1, 1]
+    ensure(cache, 8, 9, stamp=10)
+    assert batches == [[0, 1, 2, 3, 4, 5, 6], [1, 3]]
     assert cache.slots[[8, 9]].tolist() == [1, 3]
+
+
+def test_rows_whose_fetch_was_interrupted_are_not_offered():
+    """Their slots hold parts of other rows."""
+    below, cache = make_cache()
+    ensure(cache, 0, 1, 2, 3, 4, stamp=1)
+
+    def interrupted(variables, rows, slots):
+        rows[slots] = np.nan
+        raise KeyboardInterrupt
+
+    below.fetch, below.drain, below.close = interrupted, lambda: None, lambda: None
+    with pytest.raises(KeyboardInterrupt):
+        ensure(cache, 5, 6, stamp=2)
+    gone = below.offered.copy()
+    cache.close()
+    assert len(gone) == 2
+    assert sorted(below.offered) == [0, 1, 2, 3, 4]
 
 
 def test_a_full_cache_takes_small_batches():
     _, cache = make_cache(n_variables=300, n_slots=100, width=300, evicting_batch=9)
-    assert cache.n_slots == 88  # and 12 where a batch is computed that goes to scattered slots
-    ensure(cache, *range(88), stamp=1)
+    ensure(cache, *range(100), stamp=1)
     assert cache.largest_batch() == 9
     _, small = make_cache(n_slots=FEWEST_SLOTS)
     ensure(small, 0, 1, 2, 3, stamp=1)
@@ -143,23 +165,18 @@ def test_a_full_cache_takes_small_batches():
 
 
 def test_quiet_rows_are_given_up_first_the_last_used_excepted():
-    below, cache = make_cache(n_variables=300, n_slots=160, width=300)
-    assert cache.n_slots == 140
+    below, cache = make_cache(n_variables=300, n_slots=140, width=300)
     for v in range(140):
         ensure(cache, v, stamp=v + 1)
     quiet = np.zeros(300, bool)
     quiet[50:138] = True
     quiet[138:140] = True  # of the last pair: HMG looks at them next
     assert cache.largest_batch() == 1
-    batches = []
-    fetch = below.fetch
-    below.fetch = lambda variables, out: (batches.append(len(variables)), fetch(variables, out))
     cache.ensure(np.arange(200, 220), stamp=141, quiet=quiet)
     assert below.offered == list(range(50, 70))
     cache.used[cache.slots[71]] = 142
     cache.ensure(np.arange(220, 240), stamp=143, quiet=quiet)
     assert below.offered[20:] == [70, *range(72, 91)]
-    assert batches == [20, 20]
     for v in range(300):
         if cache.slots[v] >= 0:
             assert (cache.rows[cache.slots[v], :300] == v).all()
@@ -208,7 +225,7 @@ def test_few_slots_are_open_at_first_and_quiet_rows_go_before_others_are():
     assert cache.largest_batch(quiet) == 4
     cache.ensure(np.arange(20, 24), stamp=11, quiet=quiet)
     assert below.offered == [0, 1, 2, 3]
-    assert cache._buffer.n_touched == (len(cache._staged) + 10) * 300
+    assert cache._buffer.n_touched == 10 * 300
 
 
 def test_slots_are_opened_when_rows_are_fetched_again():
@@ -230,7 +247,7 @@ def test_slots_are_opened_when_rows_are_fetched_again():
     assert np.count_nonzero(cache.slots >= 0) == 14
     for stamp in range(103, 900):
         ensure(cache, (7 * stamp) % 300, stamp=stamp)
-    assert np.count_nonzero(cache.slots >= 0) == cache.n_slots == 88
+    assert np.count_nonzero(cache.slots >= 0) == cache.n_slots == 100
 
 
 def test_slots_are_opened_where_rows_in_use_would_have_to_go():
@@ -252,7 +269,7 @@ def test_memory_that_was_touched_is_open_at_once():
     ensure(cache, *range(12), stamp=1)
     cache._buffer.n_touched = 300 * 60
     again = KernelRowCache(below, n_variables=300, width=300, buffer=cache._buffer, first_slots=12)
-    assert again.largest_batch() == 60 - len(again._staged)
+    assert again.largest_batch() == 60
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -266,7 +283,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.buffer.values[:] = np.nan
         self.below = NumberedRows(n)
         self.cache = KernelRowCache(self.below, n_variables=n, width=self.width, buffer=self.buffer)
-        self.limit = n if slots == n else min(n, slots - slots // 8)
+        self.limit = min(n, slots)
         self.uses = {}
         self.stamp = 0
 

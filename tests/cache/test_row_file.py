@@ -404,7 +404,7 @@ def test_killed_at_any_time(tmp_path):
 rows = true_rows(range(40), 20_000)
 for i in itertools.count():
     v = np.random.default_rng(i).choice(40, 4, replace=False)
-    tier.offer(v, rows[v])
+    tier.offer(v, rows, v)
     if i == 200:
         tier.drain()  # what is held is not all written: some of it waits
         assert tier.n_held >= 25

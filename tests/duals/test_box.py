@@ -308,7 +308,7 @@ def test_few_slots_give_the_same_bits(rule, slots, tiles):
     whole = sub_problem(X, K, formulation, alpha, tiles, rule=rule)
     assert whole.advance(tol=1e-4, max_steps=1 << 15) is Progress.CONVERGED
     scarce = sub_problem(X, K, formulation, alpha, tiles, rule=rule, slots=slots)
-    assert scarce.cache.n_slots == slots - slots // 8  # the rest is for batches
+    assert scarce.cache.n_slots == slots
     assert scarce.advance(tol=1e-4, max_steps=1 << 15) is Progress.CONVERGED
     np.testing.assert_array_equal(scarce.alpha, whole.alpha)
     np.testing.assert_array_equal(scarce.gradient, whole.gradient)
