@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from llvmlite import ir
-from numba import config, njit, types
+from numba import config, njit
 from numba.extending import intrinsic
 
 if TYPE_CHECKING:
@@ -32,37 +31,23 @@ LINEAR, POLYNOMIAL, RBF, PRECOMPUTED, LAPLACIAN = 0, 1, 2, 4, 5
 # Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under
 # fastmath=True.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
+# A value is rounded as it is written: reassociated, `(u + ROUND) - ROUND` would be u.
+AS_WRITTEN = {"contract", "nsz"}
+
+LOG2_E = 1.4426950408889634
+LARGEST32 = 3.4028234663852886e38
+"""The largest number of float32."""
+LAST_POWER = 125.0
+"""Powers of 2 end here, on both sides: beyond 2^-126 the exponent does not fit the bits."""
 
 if config.DISABLE_JIT:
 
-    def _float32_of_bits(bits: Untyped) -> np.float32:
-        return np.int32(bits).view(np.float32)
-
-    def _float64_of_bits(bits: Untyped) -> np.float64:
-        return np.int64(bits).view(np.float64)
-
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
+        if isinstance(a, np.float32):  # the product of two float32 is exact in float64
+            return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
         return a * b + c
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
-
-    @intrinsic
-    def _float32_of_bits(typing_context: Untyped, bits: Untyped) -> Untyped:
-        def generate(
-            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
-        ) -> Untyped:
-            return builder.bitcast(arguments[0], ir.FloatType())
-
-        return types.float32(types.int32), generate
-
-    @intrinsic
-    def _float64_of_bits(typing_context: Untyped, bits: Untyped) -> Untyped:
-        def generate(
-            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
-        ) -> Untyped:
-            return builder.bitcast(arguments[0], ir.DoubleType())
-
-        return types.float64(types.int64), generate
 
     @intrinsic
     def _fma(typing_context: Untyped, a: Untyped, b: Untyped, c: Untyped) -> Untyped:
@@ -76,27 +61,36 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
         return a(a, b, c), generate
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
-def exp32(x: np.float32) -> np.float32:
-    """Compute exp(x) in float32, monotone, relative error below 1e-7; clamped to [-87, 88].
+@njit(cache=True)
+def split32(scale: float) -> tuple[np.float32, np.float32]:
+    """Split a number into two of float32, of one sign, that add up to it: for `power32`."""
+    high = np.float32(scale)
+    if abs(np.float64(high)) > abs(scale):
+        high = np.nextafter(high, np.float32(0.0))
+    return high, np.float32(scale - np.float64(high))
 
-    Cody-Waite reduction by ln 2 in two parts and a polynomial of degree 6 on [-ln 2 / 2, ln 2 / 2].
-    The multiply-adds are explicit: a caller that may reassociate would add the two parts of ln 2 up
-    to one, and treble the error.
+
+@njit(cache=True, fastmath=AS_WRITTEN, inline="always")
+def power32(x: np.float32, high: np.float32, low: np.float32) -> np.float32:
+    """Compute 2^(x (high + low)) in float32, for exponents from −LAST_POWER to LAST_POWER.
+
+    high and low are those of `split32`: with one part alone, the rounding of the scale would grow
+    with the exponent. The relative error is below 3e-7, and 2^0 is exactly 1.
+
+    It is monotone. The exponent is a whole number k and a rest f in [0, 1]. The polynomial in f has
+    positive coefficients, so that no step of it falls where f rises. It ends below 2, by more than
+    the rounding, so that no value falls where k rises. Adding k to the bits multiplies by 2^k.
     """
-    x = max(min(x, np.float32(88.0)), np.float32(-87.0))
-    whole = np.floor(x * np.float32(1.44269504088896341) + np.float32(0.5))
-    r = _fma(whole, np.float32(-0.693359375), x)
-    r = _fma(whole, np.float32(2.12194440e-4), r)
-    p = np.float32(1.9875691500e-4)
-    p = _fma(p, r, np.float32(1.3981999507e-3))
-    p = _fma(p, r, np.float32(8.3334519073e-3))
-    p = _fma(p, r, np.float32(4.1665795894e-2))
-    p = _fma(p, r, np.float32(1.6666665459e-1))
-    p = _fma(p, r, np.float32(5.0000001201e-1))
-    p = _fma(p * r, r, r) + np.float32(1.0)
-    power = _float32_of_bits(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
-    result: np.float32 = p * power
+    round_off = np.float32(12582912.0)  # 1.5 · 2^23: a sum with it is rounded to a whole number
+    shifted = _fma(x, high, np.float32(-0.5)) + round_off
+    f = _fma(x, low, _fma(x, high, round_off - shifted))
+    p = _fma(np.float32(0.0019062281353399158), f, np.float32(0.008927430026233196))
+    p = _fma(p, f, np.float32(0.055868636816740036))
+    p = _fma(p, f, np.float32(0.24014441668987274))
+    p = _fma(p, f, np.float32(0.6931530237197876))
+    p = np.float32(_fma(p, f, np.float32(1.0)))
+    k = np.float32(shifted).view(np.int32) << np.int32(23)
+    result: np.float32 = np.int32(p.view(np.int32) + k).view(np.float32)
     return result
 
 
@@ -120,13 +114,12 @@ def exp64(x: float) -> float:
     p = _fma(p, r, 1.6666666666666666e-01)
     p = _fma(p, r, 0.5)
     p = _fma(p * r, r, r) + 1.0
-    result: float = p * _float64_of_bits(
-        np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52))
-    )
+    power = np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)).view(np.float64)
+    result: float = p * power
     return result
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
 def kernel_values32(
     products: F4,
     norms_rows: F4,
@@ -141,15 +134,21 @@ def kernel_values32(
     Not added up at once: exponentials in float32 and sums in float64, which have half as many to a
     vector, took 0.30 ns a value in one loop and 0.17 + 0.05 in two.
     """
-    one, two = np.float32(1.0), np.float32(2.0)
+    zero, one, two = np.float32(0.0), np.float32(1.0), np.float32(2.0)
     scale, offset = np.float32(gamma), np.float32(coef0)
+    to_base_2 = min(gamma * LOG2_E, LARGEST32)
+    high, low = split32(-to_base_2)
+    far = np.float32(min(LAST_POWER / max(to_base_2, 1e-300), LARGEST32))
+    e_high, e_low = split32(LOG2_E)
+    end = np.float32(LAST_POWER / LOG2_E)
     m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF or code == LAPLACIAN:
             a = norms_rows[i]
             for j in range(p):
-                row[j] = exp32(-scale * max(np.float32(0.0), a + norms_columns[j] - two * row[j]))
+                distance = min(max(zero, a + norms_columns[j] - two * row[j]), far)
+                row[j] = power32(distance, high, low)
         elif code == POLYNOMIAL:
             for j in range(p):
                 base = scale * row[j] + offset
@@ -159,7 +158,8 @@ def kernel_values32(
                 row[j] = power
         elif code != LINEAR and code != PRECOMPUTED:
             for j in range(p):
-                row[j] = one - two / (exp32(two * (scale * row[j] + offset)) + one)
+                x = max(min(two * (scale * row[j] + offset), end), -end)
+                row[j] = one - two / (power32(x, e_high, e_low) + one)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")

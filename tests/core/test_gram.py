@@ -12,18 +12,23 @@ from numba import config
 from bigsvm.core import gram
 
 SLOW_PYTHON = config.DISABLE_JIT
-# Without the compiler, multiplication and addition are rounded one after the other.
-BOUND32 = 1.3e-7 if SLOW_PYTHON else 1e-7
+BOUND32 = 3e-7
+LOW32 = -gram.LAST_POWER * math.log(2)
 CODES = {"linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3}
+GAMMAS = [1.0, 0.3, 1 / 123, 3.7, 1e-6, 1e5]
 VALUES = {np.float32: gram.kernel_values32, np.float64: gram.kernel_values64}
 
 
-def exp_of(x):
-    """exp(x) for x ≤ 0 through the rbf pass, vectorised as in use: −1·max(0, 0 + 0 − 2·(x/2))."""
-    block = (x / 2)[None].copy()
-    zeros = np.zeros_like(x)
-    VALUES[x.dtype.type](block, zeros[:1], zeros, gram.RBF, 1.0, 0.0, 0)
+def decay_of(distances, gamma):
+    """exp(−gamma · distance) through the rbf pass, vectorised as in use."""
+    block = np.zeros((1, len(distances)), distances.dtype)
+    VALUES[distances.dtype.type](block, block[0, :1].copy(), distances, gram.RBF, gamma, 0.0, 0)
     return block[0]
+
+
+def exp_of(x):
+    """exp(x) for x ≤ 0."""
+    return decay_of(-x, 1.0)
 
 
 def sample(dtype, low):
@@ -37,7 +42,7 @@ def sample(dtype, low):
 
 
 @pytest.mark.parametrize(("dtype", "low", "bound"), [
-    (np.float32, -87.0, BOUND32), (np.float64, -700.0, 1e-15),
+    (np.float32, LOW32, BOUND32), (np.float64, -700.0, 1e-15),
 ])  # fmt: skip
 def test_exponential_is_accurate(dtype, low, bound):
     x = sample(dtype, low)
@@ -52,21 +57,39 @@ def test_exponential_is_accurate(dtype, low, bound):
 @pytest.mark.skipif(SLOW_PYTHON, reason="a thousand million values")
 def test_exponential_is_accurate_and_monotone_on_all_of_float32():
     first = int(np.float32(-0.0).view(np.uint32))
-    last = int(np.float32(-87.0).view(np.uint32))
+    last = int(np.float32(LOW32).view(np.uint32))
     least = np.float32(1)
     for start in range(first, last + 1, 1 << 22):
         bits = np.arange(start, min(start + (1 << 22), last + 1), dtype=np.uint32)
         x = bits.view(np.float32)
         values = exp_of(x)
-        assert np.abs(values / np.exp(x.astype(np.float64)) - 1).max() < 1e-7
+        assert np.abs(values / np.exp(x.astype(np.float64)) - 1).max() < BOUND32
         assert values[0] <= least
         assert (np.diff(values) <= 0).all()
         least = values[-1]
 
 
-@given(st.floats(-87, 88, width=32))
-def test_scalar_exponential32(x):
-    assert float(gram.exp32(np.float32(x))) == pytest.approx(math.exp(x), rel=BOUND32, abs=0)
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_exponential32_is_accurate_at_the_gamma_that_is_given(gamma):
+    """Not at the nearest number of float32, which is as far off as 5e-6 where values are small."""
+    distances = -sample(np.float32, LOW32) / np.float32(gamma)
+    distances = distances[distances * gamma <= -LOW32]
+    exact = np.exp(-gamma * distances.astype(np.float64))
+    assert np.abs(decay_of(distances, gamma) / exact - 1).max() < BOUND32
+
+
+@given(st.floats(-86, 86, width=32), st.sampled_from([1.0, gram.LOG2_E, 0.7]))
+def test_scalar_power32(x, scale):
+    high, low = map(np.float32, gram.split32(scale))
+    power = float(gram.power32(np.float32(x), high, low))
+    assert power == pytest.approx(2.0 ** (x * scale), rel=BOUND32, abs=0)
+
+
+@given(st.floats(1e-30, 1e30), st.sampled_from([1, -1]))
+def test_a_scale_is_the_sum_of_its_parts(scale, sign):
+    high, low = (float(part) for part in gram.split32(sign * scale))
+    assert high + low == pytest.approx(sign * scale, rel=1e-14, abs=0)
+    assert 0 <= sign * low <= sign * high * 2**-22
 
 
 @given(st.floats(-700, 700))
@@ -80,21 +103,35 @@ def test_exponential_of_zero_is_one(dtype):
     np.testing.assert_array_equal(exp_of(tiny), 1)
 
 
-@pytest.mark.skipif(SLOW_PYTHON, reason="holds for fused multiply-adds")
-def test_exponential32_is_monotone():
-    first, last = (int(np.float32(x).view(np.uint32)) for x in (-1e-4, -87.0))
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_exponential32_is_monotone(gamma):
+    """Among neighbours in float32: anywhere, and where the whole part of the exponent changes."""
     rng = np.random.default_rng(6)
-    for start in rng.integers(first, last, 100):
-        x = np.arange(start, start + 10_000, dtype=np.uint32).view(np.float32)
-        assert (np.diff(exp_of(x)) <= 0).all()
+    n_places, beside = (5, 20) if SLOW_PYTHON else (100, 5000)
+    anywhere = rng.uniform(0, -LOW32 / gamma, n_places)
+    changes = np.arange(1, gram.LAST_POWER, 1 if beside > 20 else 30) * math.log(2) / gamma
+    for place in np.concatenate([anywhere, changes, 10.0 ** rng.uniform(-20, 0, n_places)]):
+        first = int(np.float32(place).view(np.int32)) - beside
+        distances = np.arange(first, first + 2 * beside, dtype=np.int32).view(np.float32)
+        assert (np.diff(decay_of(distances, gamma)) <= 0).all()
 
 
-@pytest.mark.parametrize(("dtype", "low"), [(np.float32, -87.0), (np.float64, -700.0)])
+@pytest.mark.parametrize(("dtype", "low"), [(np.float32, LOW32), (np.float64, -700.0)])
 def test_exponential_is_clamped_below(dtype, low):
-    values = exp_of(np.array([low, low - 1, -1e30, -np.inf], dtype))
+    values = exp_of(np.array([low - 1, low - 2, -1e30, -np.inf], dtype))
     assert len(set(values.tolist())) == 1
-    assert values[0] == pytest.approx(math.exp(low), rel=1e-6)
+    assert values[0] == pytest.approx(math.exp(low), rel=1e-5)
     assert values[0] > 0
+
+
+@pytest.mark.parametrize("gamma", [0.0, float(np.finfo(np.float32).tiny), 1e-30, 1e30, 3.4e38])
+def test_decays_of_extreme_gammas_and_distances(gamma):
+    distances = np.array([0, 1e-30, 1e-5, 1, 1e5, 1e30, np.finfo(np.float32).max], np.float32)
+    values = decay_of(distances, gamma)
+    exact = np.exp(np.maximum(-gamma * distances.astype(np.float64), LOW32))
+    np.testing.assert_allclose(values, exact, rtol=1e-5)
+    assert values[0] == 1
+    assert values.min() >= np.finfo(np.float32).tiny
 
 
 def rows_and_norms(dtype, m=5, p=7, d=4):
