@@ -1,10 +1,11 @@
-"""Arrays of a store, written shard by shard and read chunk by chunk, hashed both ways."""
+"""Arrays of a store, written and read chunk by chunk, hashed both ways."""
 
 from __future__ import annotations
 
 import errno
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -12,97 +13,101 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import READER_CHUNKS
-from bigsvm.data.schema import REMEDY, ZSTD_LEVEL, ArraySpec, hash_values
-from bigsvm.data.shards import Shards
+from bigsvm.data.schema import REMEDY, ArraySpec, hash_values
+from bigsvm.data.shards import Shards, ShardWriter, encode_chunk
+from bigsvm.data.zarr_json import write_array
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.processors import default_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import zarr
     from numpy.typing import NDArray
 
+SHARD_BYTES = 128 << 20
+"""Decoded bytes of a file: a store of a terabyte has some eight thousand."""
 _LEAST_BYTES_FOR_THREADS = 1 << 18
 """Decoding fewer bytes is faster than handing them to other threads."""
 
 
 class ArrayWriter:
-    """Append to one new array of a store, a shard at a time, and hash its chunks.
+    """Append to one new array of a store, and hash its chunks.
+
+    Full chunks are compressed in other threads while further rows come.
 
     Parameters
     ----------
-    group : zarr.Group
-    name : str
-        Path of the array in the group.
+    folder : Path
+        Folder of the array, to be made.
     spec : ArraySpec
-    shard_bytes : int
-        Size of a buffer in which rows are collected; rounded to whole chunks. Writing takes about
-        twice as much again for the compressed bytes.
+    memory_bytes : int
+        Bytes that chunks may take; one chunk is always held.
     """
 
-    def __init__(self, group: zarr.Group, name: str, spec: ArraySpec, *, shard_bytes: int) -> None:
-        # Zarr takes 10 MB, which training on an array does without.
-        from zarr.codecs import BytesCodec, ZstdCodec
-
-        chunks = min(max(1, shard_bytes // max(spec.chunk_bytes, 1)), max(1, spec.n_chunks))
-        self._spec = spec
-        self._rows = spec.chunk_rows * chunks
-        self._buffer = np.empty((self._rows, *spec.shape[1:]), spec.dtype)
+    def __init__(self, folder: Path, spec: ArraySpec, *, memory_bytes: int) -> None:
+        chunks = min(SHARD_BYTES // max(spec.chunk_bytes, 1), spec.n_chunks)
+        self._spec = spec._replace(chunks_per_shard=max(1, chunks))
+        write_array(folder, self._spec)
+        self._shards = ShardWriter(folder, self._spec)
+        self._free: list[NDArray[Any]] = []
+        self._buffer = self._new_buffer()
         self._n_buffered = 0
         self._n_written = 0
         self._hashes: list[str] = []
-        # Zarr wants no empty dimension in a chunk.
-        rest = tuple(max(size, 1) for size in spec.shape[1:])
-        self._array = group.create_array(
-            name,
-            shape=spec.shape,
-            dtype=spec.dtype,
-            chunks=(spec.chunk_rows, *rest),
-            shards=(self._rows, *rest),
-            serializer=BytesCodec(endian="little"),
-            compressors=[ZstdCodec(level=ZSTD_LEVEL, checksum=True)],
-            # What a missing chunk reads as: a value that is never written.
-            fill_value=-1 if spec.dtype.kind == "i" else float("nan"),
-            config={"write_empty_chunks": True},
-        )
-
-    def reserve(self, n_rows: int) -> NDArray[Any]:
-        """Return the place of the next rows, at most `n_rows` of them, to be filled by the caller.
-
-        Call `commit` with their number when they are.
-        """
-        return self._buffer[self._n_buffered : self._n_buffered + n_rows]
-
-    def commit(self, n_rows: int) -> None:
-        """Take over rows that were filled in by the caller; write the shard if it is full."""
-        self._n_buffered += n_rows
-        if self._n_buffered == self._rows:
-            self._flush()
+        # A chunk that waits is held decoded and compressed.
+        room = memory_bytes // max(2 * spec.chunk_bytes, 1) - 1
+        self._most_waiting = max(0, min(room, 2 * default_threads()))
+        self._waiting: deque[tuple[NDArray[Any], Future[tuple[bytes, str]]]] = deque()
 
     def append(self, values: NDArray[Any]) -> None:
         """Append rows."""
         while len(values):
-            place = self.reserve(len(values))
+            place = self._buffer[self._n_buffered : self._n_buffered + len(values)]
             place[...] = values[: len(place)]
             values = values[len(place) :]
-            self.commit(len(place))
+            self._n_buffered += len(place)
+            if self._n_buffered == self._spec.chunk_rows:
+                self._end_chunk()
 
     def finish(self) -> tuple[str, ...]:
         """Write the rest; the hash of each chunk."""
-        self._flush()
+        if self._n_buffered:
+            self._end_chunk()
+        while self._waiting:
+            self._write_oldest()
+        self._shards.finish()
         if self._n_written != self._spec.shape[0]:
             raise AssertionError(f"{self._n_written} rows written of {self._spec.shape[0]}")
         return tuple(self._hashes)
 
-    def _flush(self) -> None:
-        rows = self._buffer[: self._n_buffered]
-        if rows.size:
-            self._array[self._n_written : self._n_written + len(rows)] = rows
-        step = self._spec.chunk_rows
-        self._hashes += [hash_values(rows[i : i + step]) for i in range(0, len(rows), step)]
-        self._n_written += len(rows)
+    def _new_buffer(self) -> NDArray[Any]:
+        return np.empty((self._spec.chunk_rows, *self._spec.shape[1:]), self._spec.dtype)
+
+    def _end_chunk(self) -> None:
+        """Have the rows in the buffer compressed, as one chunk."""
+        job = _codec_threads().submit(_encode, self._buffer, self._n_buffered, self._spec)
+        self._waiting.append((self._buffer, job))
+        self._n_written += self._n_buffered
         self._n_buffered = 0
+        while len(self._waiting) > self._most_waiting:
+            self._write_oldest()
+        self._buffer = self._free.pop() if self._free else self._new_buffer()
+
+    def _write_oldest(self) -> None:
+        buffer, job = self._waiting.popleft()
+        stored, digest = job.result()
+        self._shards.append(stored)
+        self._hashes.append(digest)
+        self._free.append(buffer)
+
+
+def _encode(values: NDArray[Any], n_rows: int, spec: ArraySpec) -> tuple[bytes, str]:
+    """Compress a chunk of which `n_rows` rows are used; the hash of these.
+
+    The other rows are filled with a value that is never written.
+    """
+    values[n_rows:] = spec.fill_value
+    return encode_chunk(values), hash_values(values[:n_rows])
 
 
 class VerifiedArray:
@@ -165,7 +170,7 @@ class VerifiedArray:
             for chunk, place in whole:
                 self._decode(chunk, place)
         else:
-            for _ in _decoding_threads().map(self._decode, *zip(*whole, strict=True)):
+            for _ in _codec_threads().map(self._decode, *zip(*whole, strict=True)):
                 pass
         return out
 
@@ -212,19 +217,11 @@ class VerifiedArray:
 
 
 @cache
-def _decoding_threads() -> ThreadPoolExecutor:
-    """Threads that decode chunks for all readers of this process."""
+def _codec_threads() -> ThreadPoolExecutor:
+    """Threads that decode and compress chunks for all arrays of this process."""
     n = min(READER_CHUNKS, default_threads())
-    return ThreadPoolExecutor(n, thread_name_prefix="bigsvm-decode")
+    return ThreadPoolExecutor(n, thread_name_prefix="bigsvm-codec")
 
 
 # A forked child does not have its parent's threads, and would wait for them for ever.
-os.register_at_fork(after_in_child=_decoding_threads.cache_clear)
-
-
-def create_group(path: Path) -> zarr.Group:
-    """Make a new Zarr group in a directory."""
-    # 10 MB that training on an array does without.
-    import zarr
-
-    return zarr.create_group(path, zarr_format=3)
+os.register_at_fork(after_in_child=_codec_threads.cache_clear)

@@ -111,6 +111,11 @@ class ArraySpec(NamedTuple):
         """Bytes of a whole chunk, decoded."""
         return self.chunk_rows * self.row_bytes
 
+    @property
+    def fill_value(self) -> float:
+        """Value of a missing chunk, which is never written."""
+        return -1 if self.dtype.kind == "i" else float("nan")
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreAttributes:

@@ -1,4 +1,4 @@
-"""Chunks of an array of a store, decoded from its shards in bounded memory.
+"""Shards of an array of a store: written chunk by chunk, and decoded in bounded memory.
 
 A shard is a file: its chunks, each a zstd frame, then an index of one (offset, size) pair of uint64
 for each chunk, then the CRC-32C of that index. The metadata says how large the index and each
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from bigsvm.data.schema import ZSTD_LEVEL
 from bigsvm.files import open_regular
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ class Shards:
             The file does not hold the chunk, or the chunk does not have the size in the metadata.
         """
         shard, place = divmod(chunk, self._spec.chunks_per_shard)
-        path = self._folder.joinpath("c", str(shard), *("0" for _ in self._spec.shape[1:]))
-        with open_regular(path, follow_links=False) as file:
+        with open_regular(_path_of(self._folder, self._spec, shard), follow_links=False) as file:
             values = self._decoded(self._stored(file, place))
         out[...] = values[: len(out)]
 
@@ -107,3 +107,74 @@ class Shards:
         return np.frombuffer(data, spec.dtype.newbyteorder("<")).reshape(
             spec.chunk_rows, *spec.shape[1:]
         )
+
+
+def _path_of(folder: Path, spec: ArraySpec, shard: int) -> Path:
+    return folder.joinpath("c", str(shard), *("0" for _ in spec.shape[1:]))
+
+
+def encode_chunk(values: NDArray[Any]) -> bytes:
+    """Compress a whole chunk, (chunk_rows, ...)."""
+    import zstandard
+
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
+    return compressor.compress(little.data.cast("B"))
+
+
+class ShardWriter:
+    """Append the chunks of an array to its shards, in their order.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the array.
+    spec : ArraySpec
+        With `chunks_per_shard`.
+    """
+
+    def __init__(self, folder: Path, spec: ArraySpec) -> None:
+        self._folder = folder
+        self._spec = spec
+        self._shard = 0
+        self._sizes: list[int] = []
+
+    def append(self, stored: bytes) -> None:
+        """Append a compressed chunk.
+
+        Raises
+        ------
+        OSError
+        """
+        path = self._path()
+        if not self._sizes:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(stored)
+        self._sizes.append(len(stored))
+        if len(self._sizes) == self._spec.chunks_per_shard:
+            self.finish()
+
+    def finish(self) -> None:
+        """Complete the last shard.
+
+        Raises
+        ------
+        OSError
+        """
+        import google_crc32c
+
+        if not self._sizes:
+            return
+        index = np.full((self._spec.chunks_per_shard, 2), _NO_CHUNK, "<u8")
+        ends = np.cumsum(self._sizes)
+        index[: len(ends), 0] = ends - self._sizes
+        index[: len(ends), 1] = self._sizes
+        data = index.tobytes()
+        with self._path().open("ab") as file:
+            file.write(data + google_crc32c.value(data).to_bytes(_CRC_BYTES, "little"))
+        self._shard += 1
+        self._sizes = []
+
+    def _path(self) -> Path:
+        return _path_of(self._folder, self._spec, self._shard)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.arrays import ArrayWriter, create_group
+from bigsvm.data.arrays import ArrayWriter
 from bigsvm.data.blocks import is_sparse, stack_rows
 from bigsvm.data.schema import (
     COLUMN,
@@ -22,6 +22,7 @@ from bigsvm.data.schema import (
     fingerprints,
 )
 from bigsvm.data.statistics import statistics_of
+from bigsvm.data.zarr_json import write_group
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from bigsvm.data.scaler import Scaler
 
 
-_SHARD_BYTES = 128 << 20
-"""Files of X: a store of a terabyte has some eight thousand, and one is held in memory."""
-_VECTOR_SHARD_BYTES = 16 << 20
-"""Small, as each of up to eight vectors holds a shard in memory; two million rows in a file."""
 _BLOCK_BYTES = 4 << 20
 """Rows of which statistics are taken together: much more than Python's overhead for a block, and
 little memory. Another size changes the last bits of the statistics, and so the store."""
@@ -104,7 +101,8 @@ class StoreWriter:
         memory_bytes: int,
         statistics_bytes: int,
     ) -> None:
-        self._group = create_group(path)
+        self._path = path
+        write_group(path, {})
         self._shape = (n_rows, n_columns)
         self._dtype = dtype
         self._layout = layout
@@ -121,25 +119,24 @@ class StoreWriter:
             scaler_columns=None if scaler is None or scaler.columns is None else len(scaler.factor),
         )
         if layout == CSR:
-            self._group.create_group("X").attrs.update(
+            write_group(
+                path / "X",
                 {
                     "encoding-type": "csr_matrix",
                     "encoding-version": "0.1.0",
                     "shape": [n_rows, n_columns],
-                }
+                },
             )
-        self._group.create_group("statistics")
+        write_group(path / "statistics", {})
         if scaler is not None:
-            self._group.create_group("scaler")
-        # A shard is held decoded, and twice more, compressed, while it is written; CSR has two.
-        shard_bytes = min(_SHARD_BYTES, memory_bytes // 4)
-        self._vector_bytes = min(_VECTOR_SHARD_BYTES, memory_bytes // 32)
+            write_group(path / "scaler", {})
+        # CSR has two large arrays; up to four vectors share the rest.
+        self._vector_bytes = memory_bytes // 8
         self._arrays = {
             name: ArrayWriter(
-                self._group,
-                name,
+                path / name,
                 spec,
-                shard_bytes=shard_bytes
+                memory_bytes=memory_bytes // 4
                 if name in {"X", "X/data", "X/indices"}
                 else self._vector_bytes,
             )
@@ -190,7 +187,7 @@ class StoreWriter:
             group, _, of_group = name.partition("/")
             if group in _OF_COLUMNS:
                 values = statistics if group == "statistics" else self._scaler
-                array = ArrayWriter(self._group, name, spec, shard_bytes=self._vector_bytes)
+                array = ArrayWriter(self._path / name, spec, memory_bytes=self._vector_bytes)
                 array.append(getattr(values, "columns" if of_group == COLUMN else of_group))
                 manifest[name] = array.finish()
         n_rows, n_columns = self._shape
@@ -218,7 +215,7 @@ class StoreWriter:
             listed_columns=listed,
             scaler_columns=self._sizes.keywords["scaler_columns"],
         )
-        self._group.attrs.put({KEY: attributes_to_json(attributes)})
+        write_group(self._path, {KEY: attributes_to_json(attributes)})
 
     def _version(self, listed: int | None) -> int:
         if listed is not None or self._sizes.keywords["scaler_columns"] is not None:

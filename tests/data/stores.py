@@ -9,8 +9,7 @@ import scipy.sparse as sp
 import zarr
 from sklearn.datasets import load_svmlight_file
 
-from bigsvm.data import schema, writer
-from bigsvm.data.arrays import ArrayWriter
+from bigsvm.data import arrays, schema, writer
 
 N_ROWS = 800
 """Of the store that the fixture `store` copies."""
@@ -20,8 +19,7 @@ def make_chunks_small(patch):
     """Set the sizes of chunks and shards through a `pytest.MonkeyPatch`."""
     patch.setattr(schema, "CHUNK_BYTES", 1 << 12)
     patch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 9)
-    patch.setattr(writer, "_SHARD_BYTES", 1 << 15)
-    patch.setattr(writer, "_VECTOR_SHARD_BYTES", 3 << 12)
+    patch.setattr(arrays, "SHARD_BYTES", 3 << 12)
     patch.setattr(writer, "_BLOCK_BYTES", 1 << 12)
 
 
@@ -100,9 +98,7 @@ def rewrite_array(path, name, values):
     shutil.rmtree(path / name)
     values = np.asarray(values)
     spec = schema.ArraySpec(values.shape, values.dtype, max(1, min(chunk_rows, len(values))))
-    array = ArrayWriter(
-        zarr.open_group(path, mode="r+"), name, spec, shard_bytes=8 * spec.chunk_bytes
-    )
+    array = arrays.ArrayWriter(path / name, spec, memory_bytes=8 * spec.chunk_bytes)
     array.append(values)
     record = json.loads((path / "zarr.json").read_text())["attributes"][schema.KEY]
     edit_attributes(path, manifest={**record["manifest"], name: array.finish()})

@@ -46,7 +46,6 @@ def assert_refused_or_unchanged(path, before):
 def test_flipped_bits(store):
     before = everything(store)
     rng = random.Random(0)
-    refused = tried = 0
     for file in chunk_files(store.path):
         content = file.read_bytes()
         # The first chunk's head, its middle or so, and the shard's index at the end.
@@ -54,13 +53,14 @@ def test_flipped_bits(store):
         positions.add(len(content) - rng.randrange(1, min(40, len(content))))
         for position in positions:
             changed = bytearray(content)
-            changed[position] ^= 1 << rng.randrange(8)
+            bit = rng.randrange(8)
+            changed[position] ^= 1 << bit
             file.write_bytes(changed)
-            tried += 1
-            refused += assert_refused_or_unchanged(store.path, before)
+            # Bit 4 of a zstd frame's descriptor has no meaning; without bit 2 the frame has no
+            # checksum, but its content is hashed besides.
+            may_pass = position == 4 and bit in (2, 4)
+            assert assert_refused_or_unchanged(store.path, before) or may_pass
         file.write_bytes(content)
-    # Zstd has bits without a meaning; flipping one of them changes nothing.
-    assert refused >= 0.97 * tried
     assert not assert_refused_or_unchanged(store.path, before)
 
 

@@ -309,7 +309,7 @@ class Arrays:
 def test_a_store_larger_than_its_memory_is_trained_within_it(tmp_path, monkeypatch):
     n, k, memory = 4000, 8, 7_500_000
     monkeypatch.setattr("bigsvm.data.schema.CHUNK_BYTES", 1 << 16)
-    monkeypatch.setattr("bigsvm.data.writer._SHARD_BYTES", 1 << 19)
+    monkeypatch.setattr("bigsvm.data.arrays.SHARD_BYTES", 1 << 19)
     monkeypatch.setattr("bigsvm.data.writer._BLOCK_BYTES", 1 << 19)
     X, label = classes_of_blobs(n, k, d=500, overlap=0.5)
     assert X.nbytes > memory

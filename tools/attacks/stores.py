@@ -186,11 +186,11 @@ def _put_array(folder: Path, name: str, values: NDArray[Any]) -> None:
 
     from bigsvm.data import arrays, schema
 
-    group = zarr.open_group(folder / "store", mode="a")
-    chunk_rows = group[name].chunks[0]
-    del group[name]
+    path = folder / "store" / name
+    chunk_rows = zarr.open_array(path, mode="r").chunks[0]
+    shutil.rmtree(path)
     spec = schema.ArraySpec(values.shape, values.dtype, chunk_rows)
-    writer = arrays.ArrayWriter(group, name, spec, shard_bytes=1 << 20)
+    writer = arrays.ArrayWriter(path, spec, memory_bytes=1 << 20)
     writer.append(values)
     manifest = _attributes(folder)["manifest"]
     manifest[name] = list(writer.finish())
