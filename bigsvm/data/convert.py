@@ -13,7 +13,7 @@ from bigsvm.budget import parse_bytes
 from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
 from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
-from bigsvm.data.shuffle import MAX_FILES, Spool
+from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.statistics import DENSE_BYTES
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.streams import Source, is_compressed, source_name, source_size
@@ -234,7 +234,7 @@ def write_spool(
         statistics_bytes=budget // 4,
     )
     done = 0
-    for batch in spool.batches(n_columns, first_index or 0):
+    for batch in spool.batches(n_columns, first_index or 0, step=writer.block_rows):
         writer.append(batch)
         done += len(batch.labels)
         report(ConversionProgress("write", done, spool.n_rows))
@@ -312,14 +312,13 @@ def check_seed(seed: int) -> None:
 
 
 def _bucket_bits(inputs: list[Source], sizes: list[int | None], budget: int) -> int:
-    """Files to scatter over, as a power of two: a guess, as those that are too large are split."""
+    """Files to scatter over, as a power of two."""
     size = 0
     for source, stored in zip(inputs, sizes, strict=True):
         # Standard input: as if 16 times the budget. Compressed text: about a fifth of its size.
         unpacked = 1 if stored is None or not is_compressed(Path(source)) else 5
         size += 16 * budget if stored is None else stored * unpacked
-    wanted = max(1, 6 * size // budget)
-    return min(wanted.bit_length(), MAX_FILES.bit_length() - 1)
+    return bits_for(size, budget)
 
 
 def _columns(

@@ -102,15 +102,16 @@ class _Chunk(NamedTuple):
 
 
 def _fix_up(
-    text: bytes, fixups: NDArray[np.int64], rows: TextRows, largest: float
+    text: bytes | memoryview, fixups: NDArray[np.int64], rows: TextRows, largest: float
 ) -> tuple[Problem, int]:
     """Read the numbers `core.parse` was not certain of; the first that is no float64, if any."""
     for start, end, place in fixups.tolist():
-        value = float(text[start:end])
+        word = bytes(text[start:end])
+        value = float(word)
         if place < 0:
             if np.isinf(value):
                 return Problem.LABEL, start
-            digits = text[start:end].lstrip(b"+-0")
+            digits = word.lstrip(b"+-0")
             if digits.isdigit() and int(digits) != abs(value):
                 return Problem.LABEL_ROUNDED, start
             rows.labels[-1 - place] = value
@@ -122,7 +123,7 @@ def _fix_up(
 
 
 def parse_chunk(
-    text: bytes,
+    text: bytes | memoryview,
     *,
     dtype: np.dtype[np.float32] | np.dtype[np.float64],
     smallest_index: int = 0,
@@ -132,7 +133,7 @@ def parse_chunk(
 
     Parameters
     ----------
-    text : bytes
+    text : bytes or memoryview
         Ends with a newline.
     dtype : numpy.dtype
         float32 or float64: type of the values.
@@ -173,7 +174,7 @@ def parse_chunk(
     if uncertain is not Problem.NONE:
         problem, offset = uncertain, where
     rows = TextRows(labels[:n_rows], indptr, indices[:n_entries], values[:n_entries])
-    return _Chunk(rows, counts, n_lines, problem, offset, text if problem else b"")
+    return _Chunk(rows, counts, n_lines, problem, offset, bytes(text) if problem else b"")
 
 
 def _shorten(token: str) -> str:
@@ -311,58 +312,80 @@ class LibsvmReader:
                 yield from self._rows_of(source, pool)
 
     def _rows_of(self, source: Source, pool: ThreadPoolExecutor) -> Iterator[TextRows]:
-        pending: deque[Future[_Chunk]] = deque()
+        pending: deque[tuple[bytearray, Future[_Chunk]]] = deque()
+        free: list[bytearray] = []
         line = 0
         taken_before = self.counts.bytes_read
+
+        def oldest(name: str) -> _Chunk:
+            buffer, parsed = pending.popleft()
+            chunk = self._checked(parsed.result(), name, line)
+            free.append(buffer)
+            return chunk
+
         with open_source(source, memory_bytes=self._decompression_bytes) as stream:
-            for text in self._cut(stream):
+            for buffer, n_bytes in self._cut(stream, free):
                 self.counts.bytes_read = taken_before + stream.position()
-                pending.append(
-                    pool.submit(
-                        parse_chunk,
-                        text,
-                        dtype=self._dtype,
-                        smallest_index=self._smallest_index,
-                        strict=self._strict,
-                    )
+                parsed = pool.submit(
+                    parse_chunk,
+                    memoryview(buffer)[:n_bytes],
+                    dtype=self._dtype,
+                    smallest_index=self._smallest_index,
+                    strict=self._strict,
                 )
+                pending.append((buffer, parsed))
                 if len(pending) > self._threads:
-                    chunk = self._checked(pending.popleft().result(), stream.name, line)
+                    chunk = oldest(stream.name)
                     line += chunk.n_lines
                     yield chunk.rows
             while pending:
-                chunk = self._checked(pending.popleft().result(), stream.name, line)
+                chunk = oldest(stream.name)
                 line += chunk.n_lines
                 yield chunk.rows
 
-    def _cut(self, stream: ByteStream) -> Iterator[bytes]:
-        """Chunks of whole lines, each ending with a newline."""
-        rest = stream.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
-        line = 1
-        while block := stream.read(self._chunk_bytes):
-            if len(rest) + (block.find(b"\n") + 1 or len(block)) - 1 > self._max_line_bytes:
+    def _cut(self, stream: ByteStream, free: list[bytearray]) -> Iterator[tuple[bytearray, int]]:
+        """Chunks of whole lines, each ending with a newline: the first bytes of buffers.
+
+        `free` has buffers that may be filled again.
+        """
+        mark = memoryview(bytearray(len(_BYTE_ORDER_MARK)))
+        rest = bytes(mark[: stream.readinto(mark)]).removeprefix(_BYTE_ORDER_MARK)
+        buffer = self._buffer(rest, free)
+        held, line = len(rest), 1
+        while n := stream.readinto(memoryview(buffer)[held : held + self._chunk_bytes]):
+            stop = held + n
+            first = buffer.find(b"\n", held, stop) + 1 or stop
+            if first - 1 > self._max_line_bytes:
                 raise ParseError(
                     f"{stream.name}:{line}:1: line longer than {self._max_line_bytes} bytes; this "
                     "is not LIBSVM text, its lines do not end with a newline, or they need more "
                     "memory"
                 )
-            end = block.rfind(b"\n") + 1
+            end = buffer.rfind(b"\n", held, stop) + 1
+            full, held = buffer, stop - end
+            buffer = self._buffer(memoryview(full)[end:stop], free)
             if end:
-                text = rest + block[:end]
-                rest = block[end:]
-                line += text.count(b"\n")
-                yield text
-            else:
-                rest += block
-        if rest.endswith(b"\n"):
-            yield rest
-        elif rest:
+                line += core.count(np.frombuffer(full, np.uint8, end))[0]
+                yield full, end
+        if held and buffer[held - 1] != ord("\n"):
             if self._strict:
                 raise ParseError(
-                    f"{stream.name}:{line}:{len(rest) + 1}: no newline at the end, refused by "
+                    f"{stream.name}:{line}:{held + 1}: no newline at the end, refused by "
                     "strict; the file may be cut off"
                 )
-            yield rest + b"\n"
+            buffer[held] = ord("\n")
+            held += 1
+        if held:
+            yield buffer, held
+
+    def _buffer(self, held: bytes | memoryview, free: list[bytearray]) -> bytearray:
+        """Buffer that begins with `held`, and has room for a chunk and a newline behind it."""
+        size = len(held) + self._chunk_bytes + 1
+        buffer = free.pop() if free else bytearray(size)
+        if len(buffer) < size:
+            buffer = bytearray(size)
+        buffer[: len(held)] = held
+        return buffer
 
     def _checked(self, chunk: _Chunk, name: str, lines_before: int) -> _Chunk:
         """Count the chunk, or raise its problem as an error that says where it is."""

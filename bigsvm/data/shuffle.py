@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
-from bigsvm.data.blocks import is_sparse, make_csr, stack_rows
+from bigsvm.core import records
+from bigsvm.data.blocks import is_sparse, make_csr
 from bigsvm.data.writer import RowBatch
 
 if TYPE_CHECKING:
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Words: TypeAlias = NDArray[np.int32]
+
 MAX_FILES = 64
 """Files open at once, each with a buffer that must stay long enough to be written in one go; far
 below the limit of 256 open files that some systems have."""
+_FILE_BYTES = 4 << 20
+"""Rows of a file are taken in random order; so many bytes stay in the cache of a processor."""
 _SPLIT_BITS = 3
 """A bucket that is too large becomes eight: such buckets are rarely more than a few times too
 large, and splitting goes on where it was not enough."""
@@ -58,14 +62,112 @@ def shuffle_keys(seed: int, row: NDArray[np.int64]) -> NDArray[np.uint64]:
     return _mix(start + row.astype(np.uint64) * _GOLDEN)
 
 
+class _Form(NamedTuple):
+    """What all rows of a spool have in common; how they are records of 32-bit words.
+
+    n_dense : columns of dense rows, None if rows are sparse.
+    """
+
+    dtype: np.dtype[Any]
+    n_dense: int | None
+    weighted: bool
+
+    @classmethod
+    def of(cls, batch: RowBatch) -> _Form:
+        values = batch.values
+        n_dense = None if is_sparse(values) else values.shape[1]
+        return cls(values.dtype, n_dense, batch.weights is not None)
+
+    @property
+    def head_words(self) -> int:
+        """Words of the number of a row, its label, its weight and its number of entries."""
+        return 7 if self.weighted else 5
+
+    @property
+    def value_words(self) -> int:
+        return self.dtype.itemsize // 4
+
+    @property
+    def entry_words(self) -> int:
+        return self.value_words + (self.n_dense is None)
+
+    def find(self, words: Words, n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the records in some pieces, and the numbers of their rows."""
+        places, numbers = np.empty(n_rows, np.int64), np.empty((n_rows, 2), np.int32)
+        records.find(words, self.head_words, self.entry_words, places, numbers)
+        return places, numbers.view(np.int64)[:, 0]
+
+    def rows(
+        self, words: Words, places: NDArray[np.int64], n_columns: int, first_column: int
+    ) -> RowBatch:
+        """Rows of the records at `places`, whose column `first_column` becomes column 0."""
+        head = np.empty((len(places), self.head_words), np.int32)
+        indptr = np.empty(len(places) + 1, np.int64)
+        n_entries = int(words[places + (self.head_words - 1)].sum())
+        columns = np.empty(n_entries if self.n_dense is None else 0, np.int32)
+        values = np.empty(n_entries, self.dtype)
+        records.gather(
+            words, places, first_column, self.value_words,
+            head, indptr, columns, values.view(np.int32),
+        )  # fmt: skip
+        row: NDArray[np.int64] = _eights(head, 0).view(np.int64)
+        labels = _eights(head, 1)
+        weights = _eights(head, 2) if self.weighted else None
+        rows: Any = (
+            make_csr(values, columns, indptr, n_columns)
+            if self.n_dense is None
+            else values.reshape(len(places), self.n_dense)
+        )
+        return RowBatch(rows, labels, row, weights)
+
+
+def _eights(head: Words, i: int) -> NDArray[np.float64]:
+    """Values i of the heads, of 8 bytes each."""
+    return np.ascontiguousarray(head[:, 2 * i : 2 * i + 2]).view(np.float64)[:, 0]
+
+
+def bits_for(n_bytes: int, memory: int) -> int:
+    """Files to scatter rows over, as a power of two; those that are too large are split.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Size of the rows, or a guess.
+    memory : int
+        Bytes that a conversion may take.
+    """
+    wanted = max(6 * n_bytes // memory, n_bytes // _FILE_BYTES)
+    return min(wanted.bit_length(), MAX_FILES.bit_length() - 1)
+
+
 @dataclass
 class _Bucket:
-    """A file of records, and what they contain."""
+    """A file of pieces, and what they contain."""
 
     path: Path
     n_rows: int = 0
-    n_entries: int = 0
-    n_bytes: int = 0
+    n_words: int = 0
+
+    def words(self) -> Words:
+        """All pieces."""
+        with self.path.open("rb") as file:
+            return self._read(file, self.n_words)
+
+    def pieces(self) -> Iterator[tuple[Words, int]]:
+        """One piece after the other, and the number of its rows."""
+        with self.path.open("rb") as file:
+            at = 0
+            while at < self.n_words:
+                head = self._read(file, records.PIECE_HEAD)
+                body = self._read(file, int(head[2:].view(np.int64)[0]))
+                yield np.concatenate((head, body)), int(head[0])
+                at += len(head) + len(body)
+
+    def _read(self, file: IO[bytes], n_words: int) -> Words:
+        words = np.empty(n_words, np.int32)
+        if n_words and file.readinto(words.data.cast("B")) != words.nbytes:  # type: ignore[attr-defined]
+            raise OSError(f"{self.path.name} is shorter than it was written")
+        return words
 
 
 class Spool:
@@ -93,9 +195,9 @@ class Spool:
         folder.mkdir()
         self.n_rows = 0
         self.n_entries = 0
-        self._folder = folder
         self._seed = seed
         self._memory_bytes = memory_bytes
+        self._form: _Form | None = None
         self._scatter = _Scatter(
             folder / "rows",
             seed=seed,
@@ -113,11 +215,12 @@ class Spool:
 
     def append(self, batch: RowBatch) -> None:
         """Add rows; all batches must be dense, or all CSR, with or without weights."""
+        self._form = _Form.of(batch)
         self._scatter.append(batch)
         self.n_rows += len(batch.labels)
         self.n_entries += batch.values.nnz if is_sparse(batch.values) else batch.values.size
 
-    def batches(self, n_columns: int, first_column: int) -> Iterator[RowBatch]:
+    def batches(self, n_columns: int, first_column: int, *, step: int) -> Iterator[RowBatch]:
         """Give the rows back, and remove the files on the way.
 
         Parameters
@@ -125,42 +228,60 @@ class Spool:
         n_columns : int
         first_column : int
             Index, as it was appended, of the column that is to be column 0.
+        step : int
+            A batch ends at least where a multiple of so many rows have been given.
         """
+        n_given = 0
         for bucket in self._scatter.close():
-            yield from self._ordered(bucket, n_columns, first_column, self._scatter.bits)
+            for words, places in self._ordered(bucket, self._scatter.bits):
+                start = 0
+                while start < len(places):
+                    part = places[start : start + step - n_given % step]
+                    yield self._known_form.rows(words, part, n_columns, first_column)
+                    start += len(part)
+                    n_given += len(part)
 
-    def _ordered(
-        self, bucket: _Bucket, n_columns: int, first_column: int, bits: int
-    ) -> Iterator[RowBatch]:
+    @property
+    def _known_form(self) -> _Form:
+        if self._form is None:
+            raise AssertionError("a spool without rows has no records")
+        return self._form
+
+    def _ordered(self, bucket: _Bucket, bits: int) -> Iterator[tuple[Words, NDArray[np.int64]]]:
+        """Pieces, and the places of their records in order."""
+        form = self._known_form
         if self._seed is None:
-            for batch in _records(bucket):
-                yield _shifted(batch, n_columns, first_column)
-        elif bucket.n_bytes * 3 > self._memory_bytes and bucket.n_rows > 1 and bits < 60:
-            scatter = _Scatter(
-                bucket.path.with_name(f"{bucket.path.name}-"),
-                seed=self._seed,
-                bits=_SPLIT_BITS,
-                skip=bits,
-                memory=self._memory_bytes,
-            )
-            try:
-                for batch in _records(bucket):
-                    scatter.append(batch)
-                parts = scatter.close()
-            finally:
-                scatter.abandon()
-            bucket.path.unlink()
-            for part in parts:
-                yield from self._ordered(part, n_columns, first_column, bits + _SPLIT_BITS)
+            for words, n_rows in bucket.pieces():
+                yield words, form.find(words, n_rows)[0]
+        elif bucket.n_words * 12 > self._memory_bytes and bucket.n_rows > 1 and bits < 60:
+            for part in self._split(bucket, bits):
+                yield from self._ordered(part, bits + _SPLIT_BITS)
             return
         elif bucket.n_rows:
-            batch = _shifted(_join(list(_records(bucket))), n_columns, first_column)
-            order = np.argsort(shuffle_keys(self._seed, batch.row))
-            # In slices, so that the sorted rows do not exist all at once.
-            step = max(1, len(order) // 16)
-            for i in range(0, len(order), step):
-                yield batch.select(order[i : i + step])
+            words = bucket.words()
+            places, row = form.find(words, bucket.n_rows)
+            yield words, places[np.argsort(shuffle_keys(self._seed, row))]
         bucket.path.unlink()
+
+    def _split(self, bucket: _Bucket, bits: int) -> list[_Bucket]:
+        """Scatter the rows of a bucket by further bits of their keys."""
+        form = self._known_form
+        scatter = _Scatter(
+            bucket.path.with_name(f"{bucket.path.name}-"),
+            seed=self._seed,
+            bits=_SPLIT_BITS,
+            skip=bits,
+            memory=self._memory_bytes,
+        )
+        try:
+            for words, n_rows in bucket.pieces():
+                places = form.find(words, n_rows)[0]
+                scatter.append(form.rows(words, places, np.iinfo(np.int32).max, 0))
+            parts = scatter.close()
+        finally:
+            scatter.abandon()
+        bucket.path.unlink()
+        return parts
 
 
 class _Scatter:
@@ -175,17 +296,32 @@ class _Scatter:
         self._files = [bucket.path.open("wb", buffering=buffering) for bucket in self._buckets]
 
     def append(self, batch: RowBatch) -> None:
-        if self._seed is None or self.bits == 0:
-            self._write(0, batch)
-            return
-        keys = shuffle_keys(self._seed, batch.row) << np.uint64(self._skip)
-        bucket = (keys >> np.uint64(64 - self.bits)).astype(np.int64)
-        order = np.argsort(bucket, kind="stable")
-        batch = batch.select(order)
-        edges = np.searchsorted(bucket[order], np.arange(len(self._files) + 1)).tolist()
-        for i, (start, stop) in enumerate(itertools.pairwise(edges)):
+        form, values = _Form.of(batch), batch.values
+        n_rows = len(batch.labels)
+        head = np.empty((n_rows, form.head_words), np.int32)
+        of_rows = [batch.row, batch.labels]
+        of_rows += [] if batch.weights is None else [batch.weights]
+        for i, array in enumerate(of_rows):
+            head[:, 2 * i : 2 * i + 2] = np.ascontiguousarray(array).view(np.int32).reshape(-1, 2)
+        if form.n_dense is None:
+            indptr, data = values.indptr.astype(np.int64), values.data
+            columns = values.indices.astype(np.int32, copy=False)
+        else:
+            indptr, data = (
+                np.arange(n_rows + 1) * form.n_dense,
+                np.ascontiguousarray(values).ravel(),
+            )
+            columns = np.empty(0, np.int32)
+        bucket = self._bucket_of(batch.row)
+        edges = np.empty(len(self._files) + 1, np.int64)
+        out = np.empty(head.size + int(indptr[-1]) * form.entry_words, np.int32)
+        records.scatter(
+            bucket, head, indptr, columns, data.view(np.int32), form.value_words, edges, out
+        )
+        rows_of = np.bincount(bucket, minlength=len(self._files)).tolist()
+        for i, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):
             if start < stop:
-                self._write(i, batch.select(slice(start, stop)))
+                self._write(i, rows_of[i], out[start:stop])
 
     def close(self) -> list[_Bucket]:
         for file in self._files:
@@ -197,88 +333,17 @@ class _Scatter:
             with suppress(OSError):
                 file.close()
 
-    def _write(self, i: int, batch: RowBatch) -> None:
-        file, bucket = self._files[i], self._buckets[i]
-        start = file.tell()
-        _write_record(file, batch)
-        bucket.n_rows += len(batch.labels)
-        bucket.n_bytes += file.tell() - start
+    def _bucket_of(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self._seed is None or self.bits == 0:
+            return np.zeros(len(row), np.int64)
+        keys = shuffle_keys(self._seed, row) << np.uint64(self._skip)
+        return (keys >> np.uint64(64 - self.bits)).astype(np.int64)
 
-
-def _write_record(file: IO[bytes], batch: RowBatch) -> None:
-    """Write a record: a head of five int64, then the arrays."""
-    values = batch.values
-    sparse = is_sparse(values)
-    n_entries = values.nnz if sparse else values.size
-    head = [
-        len(batch.labels),
-        n_entries,
-        values.dtype.itemsize,
-        int(sparse),
-        int(batch.weights is not None),
-    ]
-    arrays: list[NDArray[Any]] = [np.array(head, np.int64), batch.labels, batch.row]
-    if batch.weights is not None:
-        arrays.append(batch.weights)
-    if sparse:
-        arrays += [
-            values.indptr.astype(np.int64),
-            values.indices.astype(np.int32, copy=False),
-            values.data,
-        ]
-    else:
-        arrays.append(values)
-    for array in arrays:
-        file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-
-
-def _records(bucket: _Bucket) -> Iterator[RowBatch]:
-    """Read the records of a bucket; sparse values have as many columns as an index can name."""
-    with bucket.path.open("rb") as file:
-
-        def read(n: int, dtype: type) -> NDArray[Any]:
-            array: NDArray[Any] = np.empty(n, dtype)
-            if n and file.readinto(array.data.cast("B")) != array.nbytes:
-                raise OSError(f"{bucket.path.name} is shorter than it was written")
-            return array
-
-        at = 0
-        while at < bucket.n_bytes:
-            n, n_entries, item, sparse, weighted = read(5, np.int64).tolist()
-            dtype = np.float32 if item == 4 else np.float64
-            labels, row = read(n, np.float64), read(n, np.int64)
-            weights = read(n, np.float64) if weighted else None
-            values: Any
-            if sparse:
-                indptr, indices = read(n + 1, np.int64), read(n_entries, np.int32)
-                values = make_csr(read(n_entries, dtype), indices, indptr, np.iinfo(np.int32).max)
-            else:
-                values = read(n_entries, dtype).reshape(n, -1)
-            yield RowBatch(values, labels, row, weights)
-            at = file.tell()
-
-
-def _join(batches: list[RowBatch]) -> RowBatch:
-    """All rows of `batches` in one."""
-    values = [batch.values for batch in batches]
-    return RowBatch(
-        stack_rows(values, values[0].shape[1], values[0].dtype, sparse=is_sparse(values[0])),
-        np.concatenate([batch.labels for batch in batches]),
-        np.concatenate([batch.row for batch in batches]),
-        None
-        if batches[0].weights is None
-        else np.concatenate([batch.weights for batch in batches if batch.weights is not None]),
-    )
-
-
-def _shifted(batch: RowBatch, n_columns: int, first_column: int) -> RowBatch:
-    """Return the rows with columns numbered from 0."""
-    values = batch.values
-    if not is_sparse(values):
-        return batch
-    indices = values.indices
-    indices -= first_column
-    shifted = sp.csr_array(
-        (values.data, indices, values.indptr), shape=(values.shape[0], n_columns)
-    )
-    return batch._replace(values=shifted)
+    def _write(self, i: int, n_rows: int, words: Words) -> None:
+        head = np.zeros(records.PIECE_HEAD, np.int32)
+        head[0] = n_rows
+        head[2:].view(np.int64)[0] = len(words)
+        for part in (head, words):
+            self._files[i].write(part.data.cast("B"))
+        self._buckets[i].n_rows += n_rows
+        self._buckets[i].n_words += len(head) + len(words)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core import wide
+from bigsvm.core import moments, wide
 from bigsvm.data.blocks import is_sparse
-from bigsvm.errors import MemoryBudgetError
+from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,16 +150,19 @@ class ColumnStatistics:
         if n == 0:
             return
         self.n_nonzero += rows.nnz
-        values = rows.data.astype(np.float64)
-        filled = np.bincount(rows.indices, minlength=d)
-        # Of no entries at all, the weighted counts are integers.
-        mean = np.bincount(rows.indices, values, minlength=d).astype(np.float64) / n
-        squares = (values - mean[rows.indices]) ** 2
-        deviations = np.bincount(rows.indices, squares, minlength=d).astype(np.float64)
+        filled, mean, deviations = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
+        minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
+        if not moments.add_entries(rows.indices, rows.data, filled, mean, minimum, maximum):
+            raise DataError(f"X has a column number that is not one of its {d} columns")
+        mean /= n
+        moments.add_deviations(rows.indices, rows.data, mean, deviations)
         deviations += (n - filled) * mean**2
-        for extreme, keep in ((self._minimum, np.minimum), (self._maximum, np.maximum)):
-            keep.at(extreme, rows.indices, values)
-            extreme[filled < n] = keep(extreme[filled < n], 0.0)
+        for extreme, found, keep in (
+            (self._minimum, minimum, np.minimum),
+            (self._maximum, maximum, np.maximum),
+        ):
+            found[filled < n] = keep(found[filled < n], 0.0)
+            keep(extreme, found, out=extreme)
         self._merge(n, mean, deviations)
 
     def _merge(self, n: int, mean: NDArray[np.float64], deviations: NDArray[np.float64]) -> None:

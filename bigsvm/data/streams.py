@@ -12,9 +12,8 @@ import sys
 import zlib
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-import fsspec
 import zstandard
 
 from bigsvm.data.signatures import HEAD_BYTES, compression, other_format
@@ -136,7 +135,9 @@ class _Continued(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         target = memoryview(buffer).cast("B")
-        piece = self._head[: len(target)] or memoryview(self._rest.read(len(target)))
+        if not self._head:
+            return self._rest.readinto(target)  # type: ignore[attr-defined,no-any-return]
+        piece = self._head[: len(target)]
         self._head = self._head[len(target) :]
         target[: len(piece)] = piece
         return len(piece)
@@ -200,27 +201,25 @@ class ByteStream:
         self._text = _text_of(name, raw, memory_bytes)
         self._n_read = 0
 
-    def read(self, n_bytes: int) -> bytes:
-        """Return `n_bytes` bytes, fewer only at the end.
+    def readinto(self, target: memoryview) -> int:
+        """Fill `target`; the number of bytes, fewer than it has only at the end.
 
         Raises
         ------
         DataError
             If the source cannot be read or decompressed.
         """
-        pieces: list[bytes] = []
-        missing = n_bytes
+        n = 0
         try:
-            while missing:
-                piece = self._text.read(missing)
-                if not piece:
+            while n < len(target):
+                more = self._text.readinto(target[n:])  # type: ignore[attr-defined]
+                if not more:
                     break
-                pieces.append(piece)
-                missing -= len(piece)
+                n += more
         except _DAMAGE as error:
             raise _damaged(self.name, error, self._memory_bytes) from error
-        self._n_read += n_bytes - missing
-        return b"".join(pieces)
+        self._n_read += n
+        return n
 
     def position(self) -> int:
         """Bytes of the source taken so far: stored bytes where `size` is known, else text."""
@@ -326,6 +325,13 @@ def is_compressed(path: Path) -> bool:
         return False
 
 
+def _open_url(url: str) -> Any:
+    # Few need it.
+    import fsspec
+
+    return fsspec.open(url, "rb")
+
+
 @contextmanager
 def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> Iterator[ByteStream]:
     """Open a source for reading; standard input stays open afterwards.
@@ -349,7 +355,7 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
     size = source_size(text)
     try:
         # Kept while its file is read: a file in an archive is closed with it.
-        place = fsspec.open(text, "rb") if "://" in text else None
+        place = _open_url(text) if "://" in text else None
         raw = Path(text).open("rb") if place is None else place.open()
     except (OSError, ValueError, ImportError) as error:
         raise _unreadable(text, error) from error

@@ -22,7 +22,7 @@ from bigsvm.data.convert import (
 )
 from bigsvm.data.row_values import in_order_of
 from bigsvm.data.schema import DENSE
-from bigsvm.data.shuffle import MAX_FILES, Spool, shuffle_keys
+from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
 from bigsvm.data.sources import ArrayRows, as_row_source, as_store
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.workspace import Workspace
@@ -201,7 +201,7 @@ class _Writing:
         """Rows that come in blocks are scattered over files first."""
         source = self._source
         size = int(source.n_rows * source.bytes_per_row)
-        bits = min(max(1, 6 * size // self._budget).bit_length(), MAX_FILES.bit_length() - 1)
+        bits = bits_for(size, self._budget)
         with Spool(folder, seed=self._seed, bits=bits, memory_bytes=self._budget // 2) as spool:
             for block in source.blocks(self._budget // 8):
                 values = self._converted(block.values, block.start)

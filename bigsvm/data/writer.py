@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.arrays import ArrayWriter
-from bigsvm.data.blocks import is_sparse, stack_rows
+from bigsvm.data.blocks import is_sparse, make_csr, stack_rows
 from bigsvm.data.schema import (
     COLUMN,
     CSR,
@@ -53,10 +53,19 @@ class RowBatch(NamedTuple):
     row: NDArray[np.int64]
     weights: NDArray[np.float64] | None
 
-    def select(self, which: slice | NDArray[np.int64]) -> RowBatch:
-        """Return some of the rows."""
-        weights = None if self.weights is None else self.weights[which]
-        return RowBatch(self.values[which], self.labels[which], self.row[which], weights)
+    def part(self, start: int, stop: int) -> RowBatch:
+        """Rows ``start … stop - 1``, not copied."""
+        rows, values = slice(start, stop), self.values
+        if is_sparse(values):
+            indptr = values.indptr[start : stop + 1]
+            entries = slice(indptr[0], indptr[-1])
+            values = make_csr(
+                values.data[entries], values.indices[entries], indptr - indptr[0], values.shape[1]
+            )
+        else:
+            values = values[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        return RowBatch(values, self.labels[rows], self.row[rows], weights)
 
 
 class StoreWriter:
@@ -79,6 +88,12 @@ class StoreWriter:
         Approximate bytes that the writer may take, besides statistics.
     statistics_bytes : int
         Bytes that the statistics of very many columns may take.
+
+    Attributes
+    ----------
+    block_rows : int
+        Rows that are written together; appended rows are not copied where they begin and end with a
+        block.
 
     Raises
     ------
@@ -146,7 +161,7 @@ class StoreWriter:
         # Statistics are taken in blocks of rows that do not depend on how the rows come, so that
         # they are the same to the last bit however the store was made.
         row_bytes = n_columns * dtype.itemsize if layout == DENSE else 12 * n_entries / n_rows
-        self._block_rows = max(1, min(int(_BLOCK_BYTES / max(row_bytes, 1)), 1 << 16))
+        self.block_rows = max(1, min(int(_BLOCK_BYTES / max(row_bytes, 1)), 1 << 16))
         self._pending: list[RowBatch] = []
         self._n_pending = 0
         self._statistics = statistics_of(
@@ -159,12 +174,13 @@ class StoreWriter:
 
     def append(self, batch: RowBatch) -> None:
         """Append rows."""
-        while len(batch.labels):
-            n = min(self._block_rows - self._n_pending, len(batch.labels))
-            self._pending.append(batch.select(slice(0, n)))
+        start = 0
+        while start < len(batch.labels):
+            n = min(self.block_rows - self._n_pending, len(batch.labels) - start)
+            self._pending.append(batch.part(start, start + n))
             self._n_pending += n
-            batch = batch.select(slice(n, None))
-            if self._n_pending == self._block_rows:
+            start += n
+            if self._n_pending == self.block_rows:
                 self._write_block()
 
     def finish(
