@@ -1,8 +1,22 @@
-"""Blocks of kernel values: dot products in, kernel values or their weighted row sums out.
+"""Blocks of a kernel matrix: from rows to products, to kernel values, to weighted sums.
 
-The dot products come from `bigsvm.core.products` (dense rows) or `bigsvm.core.csr` (sparse
-rows); the functions here then pass over the block. The exponential is our own because LLVM
-vectorises it, unlike ``math.exp``: 0.5 ns instead of 4 ns per value on two AVX-512 cores.
+`dense_span` and `sparse_span` do all of it for a span of rows and all tiles of columns, in one call
+without the interpreter. A tile's products stay in the second-level cache while they become kernel
+values in place and are used.
+
+A product is one chain of fused multiply-adds over the features in order, whatever the place in the
+block, the size of the block, and the width of the machine's vectors: its bits depend on the two
+rows alone. A BLAS promises none of it, and a resumed run that computes its kernel rows in other
+batches could not repeat its bits.
+
+* Dense columns are packed once into panels (depth, NR), rows MR at a time; the micro-kernel keeps
+  MR x NR sums in registers (BLIS' scheme without its cache blocking: tiles are small enough).
+* A tile of p sparse columns over the features that occur in them, n_used, is cut into chunks
+  (n_used, CHUNK) that lie one after the other; the last one is as narrow as what is left. The sums
+  of a row with a chunk stay in registers over all of its features, and what is read at once is near
+  each other.
+
+The exponential is our own because LLVM vectorises it, unlike ``math.exp``.
 
 Kernel codes are LIBSVM's ``-t``: 0 linear, 1 polynomial, 2 rbf, 3 sigmoid, 4 precomputed; and 5
 laplacian, which is rbf with absolute distances in place of squared ones.
@@ -10,11 +24,13 @@ laplacian, which is rbf with absolute distances in place of squared ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import config, njit
-from numba.extending import intrinsic
+from llvmlite import binding, ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,11 +38,44 @@ if TYPE_CHECKING:
     F4: TypeAlias = NDArray[np.float32]
     F8: TypeAlias = NDArray[np.float64]
     Floats: TypeAlias = F4 | F8
+    Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
 Untyped: TypeAlias = Any
 """What Numba and LLVM hand to the functions that write their code."""
 
-LINEAR, POLYNOMIAL, RBF, PRECOMPUTED, LAPLACIAN = 0, 1, 2, 4, 5
+LINEAR, POLYNOMIAL, RBF, SIGMOID, PRECOMPUTED, LAPLACIAN = 0, 1, 2, 3, 4, 5
+ABSOLUTE = 1
+"""A product p of which the norms less 2 p are the absolute distance. The dot product is None: the
+compiler leaves out what None does not need, and compiling both would take half as long again."""
+
+
+class Formula(NamedTuple):
+    """What products become: kernel values; any other code than those above leaves them."""
+
+    code: int
+    gamma: float
+    coef0: float
+    degree: int
+    offset: float
+
+
+def _vector_bytes() -> int:
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64
+    return 32 if features.get("avx2") else 16
+
+
+VECTOR_BYTES = _vector_bytes()
+PANEL_VECTORS = 2
+# 32 registers of AVX-512 hold 12 x 2 sums, 2 column vectors and a broadcast; 16 hold 6 x 2.
+MR = 12 if VECTOR_BYTES == 64 else 6
+NR32 = PANEL_VECTORS * VECTOR_BYTES // 4
+NR64 = PANEL_VECTORS * VECTOR_BYTES // 8
+# Eight of AVX2 are as wide as four of AVX-512, and 16 registers hold them and a broadcast.
+CHUNK_VECTORS = 4 if VECTOR_BYTES == 64 else 8
+CHUNK32 = CHUNK_VECTORS * VECTOR_BYTES // 4
+CHUNK64 = CHUNK_VECTORS * VECTOR_BYTES // 8
 
 # Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under
 # fastmath=True.
@@ -43,9 +92,29 @@ LAST_POWER = 125.0
 if config.DISABLE_JIT:
 
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
-        if isinstance(a, np.float32):  # the product of two float32 is exact in float64
-            return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
-        return a * b + c
+        """Compute it in float64, where the product of two numbers of float32 is exact."""
+        if isinstance(a, float):
+            return a * b + c
+        return np.add(np.multiply(a, b, dtype=np.float64), c).astype(a.dtype)
+
+    def _micro_kernel(rows: Floats, panel: Floats, out: Floats, first: int) -> None:
+        part = out[first : first + MR]
+        part[:] = 0
+        for k in range(rows.shape[0]):
+            part[:] = _fma(rows[k][:, None], panel[k], part)
+
+    def _chains(
+        values: Floats,
+        places: Integers,
+        start: int,
+        stop: int,
+        chunk: Floats,
+        out: Floats,
+        i: int,
+    ) -> None:
+        out[i] = 0
+        for k in range(start, stop):
+            out[i] = _fma(chunk[places[k]], values[k], out[i])
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
@@ -59,6 +128,166 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
             return builder.fma(*arguments)
 
         return a(a, b, c), generate
+
+    @intrinsic
+    def _micro_kernel(
+        typing_context: Untyped, rows: Untyped, panel: Untyped, out: Untyped, first: Untyped
+    ) -> Untyped:
+        """Set ``out[first : first + MR] = rows.T @ panel``; rows (depth, MR), panel (depth, NR)."""
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            scalar = ir.FloatType() if rows.dtype == types.float32 else ir.DoubleType()
+            size = 4 if rows.dtype == types.float32 else 8
+            lanes = VECTOR_BYTES // size
+            vector = ir.VectorType(scalar, lanes)
+            word = ir.IntType(64)
+            a, b, c = (
+                context.make_array(t)(context, builder, value)
+                for t, value in zip(signature.args[:3], arguments[:3], strict=True)
+            )
+            depth = cgutils.unpack_tuple(builder, a.shape)[0]
+            stride = cgutils.unpack_tuple(builder, c.strides)[0]
+            fma = cgutils.get_or_insert_function(
+                builder.module,
+                ir.FunctionType(vector, [vector] * 3),
+                f"llvm.fma.v{lanes}f{8 * size}",
+            )
+            zero_index = ir.Constant(ir.IntType(32), 0)
+            spread = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            undefined = ir.Constant(vector, ir.Undefined)
+            zeros = ir.Constant(vector, [0.0] * lanes)
+
+            def vector_at(base: Untyped, index: Untyped) -> Untyped:
+                pointer = builder.gep(base, [index])
+                return builder.bitcast(pointer, vector.as_pointer())
+
+            entry = builder.block
+            loop = builder.append_basic_block("depth")
+            done = builder.append_basic_block("store")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            k = builder.phi(word)
+            k.add_incoming(ir.Constant(word, 0), entry)
+            sums = []
+            for _ in range(MR * PANEL_VECTORS):
+                phi = builder.phi(vector)
+                phi.add_incoming(zeros, entry)
+                sums.append(phi)
+            base_b = builder.mul(k, ir.Constant(word, PANEL_VECTORS * lanes))
+            columns = []
+            for v in range(PANEL_VECTORS):
+                at = vector_at(b.data, builder.add(base_b, ir.Constant(word, v * lanes)))
+                columns.append(builder.load(at, align=size))
+            base_a = builder.mul(k, ir.Constant(word, MR))
+            new = []
+            for r in range(MR):
+                x = builder.load(builder.gep(a.data, [builder.add(base_a, ir.Constant(word, r))]))
+                broad = builder.insert_element(undefined, x, zero_index)
+                broad = builder.shuffle_vector(broad, undefined, spread)
+                new += [
+                    builder.call(fma, [broad, columns[v], sums[r * PANEL_VECTORS + v]])
+                    for v in range(PANEL_VECTORS)
+                ]
+            following = builder.add(k, ir.Constant(word, 1))
+            k.add_incoming(following, loop)
+            for phi, value in zip(sums, new, strict=True):
+                phi.add_incoming(value, loop)
+            builder.cbranch(builder.icmp_signed("<", following, depth), loop, done)
+            builder.position_at_end(done)
+            byte = ir.IntType(8).as_pointer()
+            start = builder.mul(arguments[3], stride)
+            for r in range(MR):
+                offset = builder.add(start, builder.mul(stride, ir.Constant(word, r)))
+                row = builder.gep(builder.bitcast(c.data, byte), [offset])
+                row = builder.bitcast(row, scalar.as_pointer())
+                for v in range(PANEL_VECTORS):
+                    at = vector_at(row, ir.Constant(word, v * lanes))
+                    builder.store(new[r * PANEL_VECTORS + v], at, align=size)
+            return context.get_dummy_value()
+
+        return types.void(rows, panel, out, types.intp), generate
+
+    @intrinsic
+    def _chains(
+        typing_context: Untyped,
+        values: Untyped,
+        places: Untyped,
+        start: Untyped,
+        stop: Untyped,
+        chunk: Untyped,
+        out: Untyped,
+        i: Untyped,
+    ) -> Untyped:
+        """Set ``out[i] = values[start:stop] @ chunk[places[start:stop]]``, (CHUNK,)."""
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            scalar = ir.FloatType() if values.dtype == types.float32 else ir.DoubleType()
+            size = 4 if values.dtype == types.float32 else 8
+            lanes = VECTOR_BYTES // size
+            vector = ir.VectorType(scalar, lanes)
+            word = ir.IntType(64)
+            x, rows, a, c = (
+                context.make_array(signature.args[n])(context, builder, arguments[n])
+                for n in (0, 1, 4, 5)
+            )
+            first, end = arguments[2], arguments[3]
+            fma = cgutils.get_or_insert_function(
+                builder.module,
+                ir.FunctionType(vector, [vector] * 3),
+                f"llvm.fma.v{lanes}f{8 * size}",
+            )
+            zero_index = ir.Constant(ir.IntType(32), 0)
+            spread = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            undefined = ir.Constant(vector, ir.Undefined)
+            zeros = ir.Constant(vector, [0.0] * lanes)
+
+            def vector_at(base: Untyped, v: int) -> Untyped:
+                pointer = builder.gep(base, [ir.Constant(word, v * lanes)])
+                return builder.bitcast(pointer, vector.as_pointer())
+
+            entry = builder.block
+            loop = builder.append_basic_block("entries")
+            done = builder.append_basic_block("store")
+            builder.cbranch(builder.icmp_signed("<", first, end), loop, done)
+            builder.position_at_end(loop)
+            k = builder.phi(word)
+            k.add_incoming(first, entry)
+            sums = [builder.phi(vector) for _ in range(CHUNK_VECTORS)]
+            value = builder.load(builder.gep(x.data, [k]))
+            broad = builder.insert_element(undefined, value, zero_index)
+            broad = builder.shuffle_vector(broad, undefined, spread)
+            place = builder.sext(builder.load(builder.gep(rows.data, [k])), word)
+            at = builder.mul(place, ir.Constant(word, CHUNK_VECTORS * lanes))
+            columns = builder.gep(a.data, [at])
+            new = [
+                builder.call(fma, [broad, builder.load(vector_at(columns, v), align=size), total])
+                for v, total in enumerate(sums)
+            ]
+            following = builder.add(k, ir.Constant(word, 1))
+            k.add_incoming(following, loop)
+            for phi, total in zip(sums, new, strict=True):
+                phi.add_incoming(zeros, entry)
+                phi.add_incoming(total, loop)
+            builder.cbranch(builder.icmp_signed("<", following, end), loop, done)
+            builder.position_at_end(done)
+            totals = [builder.phi(vector) for _ in range(CHUNK_VECTORS)]
+            for phi, total in zip(totals, new, strict=True):
+                phi.add_incoming(zeros, entry)
+                phi.add_incoming(total, loop)
+            stride = cgutils.unpack_tuple(builder, c.strides)[0]
+            row = builder.bitcast(c.data, ir.IntType(8).as_pointer())
+            row = builder.gep(row, [builder.mul(arguments[6], stride)])
+            row = builder.bitcast(row, scalar.as_pointer())
+            for v, total in enumerate(totals):
+                builder.store(total, vector_at(row, v), align=size)
+            return context.get_dummy_value()
+
+        numbers = types.intp, types.intp
+        return types.void(values, places, *numbers, chunk, out, types.intp), generate
 
 
 @njit(cache=True)
@@ -120,20 +349,13 @@ def exp64(x: float) -> float:
 
 
 @njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
-def kernel_values32(
-    products: F4,
-    norms_rows: F4,
-    norms_columns: F4,
-    code: int,
-    gamma: float,
-    coef0: float,
-    degree: int,
-) -> None:
-    """Turn float32 dot products (m, ≥ p) into kernel values, in place.
+def kernel_values32(products: F4, norms_rows: F4, norms_columns: F4, formula: Formula) -> None:
+    """Turn float32 products (m, ≥ p) into kernel values, in place.
 
-    Not added up at once: exponentials in float32 and sums in float64, which have half as many to a
-    vector, took 0.30 ns a value in one loop and 0.17 + 0.05 in two.
+    The sums are another loop: exponentials in float32 have twice as many values to a vector as sums
+    in float64.
     """
+    code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
     zero, one, two = np.float32(0.0), np.float32(1.0), np.float32(2.0)
     scale, offset = np.float32(gamma), np.float32(coef0)
     to_base_2 = min(gamma * LOG2_E, LARGEST32)
@@ -141,6 +363,7 @@ def kernel_values32(
     far = np.float32(min(LAST_POWER / max(to_base_2, 1e-300), LARGEST32))
     e_high, e_low = split32(LOG2_E)
     end = np.float32(LAST_POWER / LOG2_E)
+    added = np.float32(formula.offset)
     m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         row = products[i]
@@ -156,23 +379,19 @@ def kernel_values32(
                 for _ in range(degree):
                     power = power * base
                 row[j] = power
-        elif code != LINEAR and code != PRECOMPUTED:
+        elif code == SIGMOID:
             for j in range(p):
                 x = max(min(two * (scale * row[j] + offset), end), -end)
                 row[j] = one - two / (power32(x, e_high, e_low) + one)
+        if added != zero:
+            for j in range(p):
+                row[j] += added
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def kernel_values64(
-    products: F8,
-    norms_rows: F8,
-    norms_columns: F8,
-    code: int,
-    gamma: float,
-    coef0: float,
-    degree: int,
-) -> None:
-    """Turn float64 dot products (m, ≥ p) into kernel values, in place."""
+def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Formula) -> None:
+    """Turn float64 products (m, ≥ p) into kernel values, in place."""
+    code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
     m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         row = products[i]
@@ -187,9 +406,12 @@ def kernel_values64(
                 for _ in range(degree):
                     power = power * base
                 row[j] = power
-        elif code != LINEAR and code != PRECOMPUTED:
+        elif code == SIGMOID:
             for j in range(p):
                 row[j] = 1.0 - 2.0 / (exp64(2.0 * (gamma * row[j] + coef0)) + 1.0)
+        if formula.offset != 0.0:
+            for j in range(p):
+                row[j] += formula.offset
 
 
 @njit(cache=True, nogil=True)
@@ -212,3 +434,295 @@ def weighted_sums(values: Floats, weights: Floats, out: F8) -> None:
         for j in range(p):
             total += np.float64(values[i, j]) * np.float64(weights[j])
         out[i] += total
+
+
+if config.DISABLE_JIT:
+
+    def _kernel_values(
+        products: Floats, norms_rows: Floats, norms_columns: Floats, formula: Formula
+    ) -> None:
+        is_single = products.dtype == np.float32
+        (kernel_values32 if is_single else kernel_values64)(
+            products, norms_rows, norms_columns, formula
+        )
+
+else:  # pragma: no cover (runs in the compiler, whose results have tests)
+
+    def _kernel_values(
+        products: Floats, norms_rows: Floats, norms_columns: Floats, formula: Formula
+    ) -> None:
+        """Do what the one of `kernel_values32` and `kernel_values64` does that has the dtype."""
+
+    @overload(
+        _kernel_values, strict=False, inline="always"
+    )  # annotations are no part of a signature
+    def _kernel_values_of(
+        products: Untyped, norms_rows: Untyped, norms_columns: Untyped, formula: Untyped
+    ) -> Untyped:
+        values = kernel_values32 if products.dtype == types.float32 else kernel_values64
+        return lambda products, norms_rows, norms_columns, formula: values(
+            products, norms_rows, norms_columns, formula
+        )
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _use(
+    products: Floats,
+    low: int,
+    norms: Floats,
+    norms_columns: Floats,
+    formula: Formula,
+    weights: Floats,
+    sums: F8,
+    out: Floats,
+    slots: NDArray[np.int64],
+) -> None:
+    """Turn the products (m, ≥ q) with columns from `low` on into kernel values, and use these."""
+    q = norms_columns.shape[0]
+    _kernel_values(products, norms, norms_columns, formula)
+    if weights.shape[0]:
+        weighted_sums(products, weights[low : low + q], sums)
+    for i in range(slots.shape[0]):
+        row, values = out[slots[i], low : low + q], products[i]
+        for j in range(q):
+            row[j] = values[j]
+
+
+@njit(cache=True, nogil=True)
+def _dense_products(packed: Floats, panels: Floats, out: Floats) -> None:
+    """Dot products of packed rows and packed columns.
+
+    packed (groups, d, MR), panels (q, d, NR) with d ≥ 1, out (groups · MR, ≥ q · NR).
+    """
+    width = panels.shape[2]
+    for q in range(panels.shape[0]):
+        panel = panels[q]
+        part = out[:, q * width : (q + 1) * width]
+        for g in range(packed.shape[0]):
+            _micro_kernel(packed[g], panel, part, g * MR)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dense_distances(packed: Floats, panels: Floats, out: Floats) -> None:
+    """``−½ |a − b|₁`` of packed rows and packed columns, as `_dense_products` takes them.
+
+    Like a product p of which ``norm + norm − 2 p`` is the distance, with norms of 0.
+    """
+    width, depth = panels.shape[2], packed.shape[1]
+    half = packed.dtype.type(-0.5)
+    for q in range(panels.shape[0]):
+        panel = panels[q]
+        for g in range(packed.shape[0]):
+            for r in range(MR):
+                row = out[g * MR + r, q * width : (q + 1) * width]
+                row[:] = 0
+                for k in range(depth):
+                    a = packed[g, k, r]
+                    for j in range(width):
+                        row[j] += abs(a - panel[k, j])
+                for j in range(width):
+                    row[j] *= half
+
+
+@njit(cache=True, nogil=True)
+def _used_entries(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    place: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    places: NDArray[np.int32],
+    values: Floats,
+) -> None:
+    """Entries of rows whose feature has a place in a tile, in order; row i has those from starts_i.
+
+    starts (m + 1,); places and values have space for all entries.
+    """
+    count = 0
+    for i in range(starts.shape[0] - 1):
+        starts[i] = count
+        for k in range(indptr[i], indptr[i + 1]):
+            r = place[indices[k]]
+            if r >= 0:
+                places[count] = r
+                values[count] = data[k]
+                count += 1
+    starts[-1] = count
+
+
+@njit(cache=True, nogil=True)
+def _narrow_chains(
+    values: Floats, places: NDArray[np.int32], start: int, stop: int, chunk: Floats, row: Floats
+) -> None:
+    """Do what `_chains` does with fewer columns than a chunk has."""
+    row[:] = 0
+    # Four at a time, so that the row is passed over a quarter as often.
+    fours = start + (stop - start) // 4 * 4
+    for c in range(start, fours, 4):
+        v0, v1, v2, v3 = values[c], values[c + 1], values[c + 2], values[c + 3]
+        t0, t1 = chunk[places[c]], chunk[places[c + 1]]
+        t2, t3 = chunk[places[c + 2]], chunk[places[c + 3]]
+        for j in range(row.shape[0]):
+            total = _fma(v1, t1[j], _fma(v0, t0[j], row[j]))
+            row[j] = _fma(v3, t3[j], _fma(v2, t2[j], total))
+    for c in range(fours, stop):
+        v0 = values[c]
+        t0 = chunk[places[c]]
+        for j in range(row.shape[0]):
+            row[j] = _fma(v0, t0[j], row[j])
+
+
+@njit(cache=True, nogil=True)
+def _sparse_products(
+    values: Floats,
+    places: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    tile: Floats,
+    out: Floats,
+) -> None:
+    """Dot products (m, p) of the entries of m rows with a tile: see `_used_entries`."""
+    (m, p), width = out.shape, CHUNK32 if tile.itemsize == 4 else CHUNK64
+    n = tile.shape[0] // max(p, 1)
+    for low in range(0, p, width):
+        high = min(low + width, p)
+        chunk = tile[low * n : high * n].reshape(n, high - low)
+        block = out[:, low:high]
+        for i in range(m):
+            if high - low == width:
+                _chains(values, places, starts[i], starts[i + 1], chunk, block, i)
+            else:
+                _narrow_chains(values, places, starts[i], starts[i + 1], chunk, block[i])
+
+
+@njit(cache=True, nogil=True)
+def _sparse_overlaps(
+    values: Floats,
+    places: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    tile: Floats,
+    out: Floats,
+) -> None:
+    """Overlaps (m, p) of the entries of m rows with a tile, as `_sparse_products` takes them.
+
+    The overlap p of a and b is what they have in common, ``Σ min(|a_k|, |b_k|)`` over the features
+    where both have one sign, so that ``|a|₁ + |b|₁ − 2 p = |a − b|₁``.
+    """
+    (m, p), width = out.shape, CHUNK32 if tile.itemsize == 4 else CHUNK64
+    zero, n = tile.dtype.type(0), tile.shape[0] // max(p, 1)
+    for low in range(0, p, width):
+        high = min(low + width, p)
+        chunk = tile[low * n : high * n].reshape(n, high - low)
+        for i in range(m):
+            row = out[i, low:high]
+            row[:] = 0
+            for k in range(starts[i], starts[i + 1]):
+                a, others = values[k], chunk[places[k]]
+                if a > zero:
+                    for j in range(row.shape[0]):
+                        row[j] += max(zero, min(a, others[j]))
+                else:
+                    for j in range(row.shape[0]):
+                        row[j] += max(zero, min(-a, -others[j]))
+
+
+@njit(cache=True, nogil=True)
+def dense_span(
+    packed: Floats,
+    norms: Floats,
+    panels: Floats,
+    norms_columns: Floats,
+    product: int | None,
+    formula: Formula,
+    block: Floats,
+    weights: Floats,
+    sums: F8,
+    out: Floats,
+    slots: NDArray[np.int64],
+) -> None:
+    """Kernel values of m dense rows with p columns: their weighted sums, or the values.
+
+    Parameters
+    ----------
+    packed : (ceil(m / MR), d, MR)
+        Rows, as `products.pack_rows` packs them; d ≥ 1. All floats but `sums` have their dtype.
+    norms, norms_columns : (m,), (p,)
+        As the products of the formula need them.
+    panels : (ceil(p / NR), d, NR)
+        Columns, as `products.pack_columns` packs them.
+    product : None or ABSOLUTE
+    formula : Formula
+    block : (≥ m, a multiple of NR)
+        Scratch, whose width is that of a tile. The values of the last tile are left here.
+    weights, sums : (p,), (m,)
+        ``Σ_j k_ij weights_j`` is added to sums_i, tile by tile; no weights: nothing is.
+    out, slots : (n_slots, ≥ p), (m,)
+        The values of row i are written to row slots_i; no slots: nothing is.
+    """
+    width, m, p = panels.shape[2], norms.shape[0], norms_columns.shape[0]
+    for low in range(0, p, block.shape[1]):
+        high = min(low + block.shape[1], p)
+        part = panels[low // width : -(-high // width)]
+        if product is None:
+            _dense_products(packed, part, block)
+        else:
+            _dense_distances(packed, part, block)
+        _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)
+
+
+@njit(cache=True, nogil=True)
+def sparse_span(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    norms: Floats,
+    place: NDArray[np.int32],
+    vectors: Floats,
+    used: NDArray[np.int32],
+    parts: NDArray[np.int64],
+    norms_columns: Floats,
+    product: int | None,
+    formula: Formula,
+    block: Floats,
+    weights: Floats,
+    sums: F8,
+    out: Floats,
+    slots: NDArray[np.int64],
+) -> None:
+    """Kernel values of m sparse rows with p columns: see `dense_span` for what is the same.
+
+    Features that are zero in a column change nothing, so its bits do not depend on those that the
+    rest of the tile has.
+
+    Parameters
+    ----------
+    data, indices, indptr : arrays
+        The rows, CSR with sorted indices.
+    place : (n_features,) int32
+        Scratch, −1 everywhere before and after: the row of a feature in a tile.
+    vectors : (…,)
+        Tiles in chunks, one after the other: the columns' vectors, transposed and without their
+        unused rows. Fastest where it begins at a multiple of VECTOR_BYTES.
+    used : (…,) int32
+        Feature of each row of a tile; all other features are zero in every column of it.
+    parts : (n_tiles + 1, 3) int64
+        Where each tile begins, and the last one ends: column, place in `used`, place in `vectors`.
+    block : (≥ m, columns of the widest tile)
+    """
+    m, n_entries = norms.shape[0], indptr[-1] - indptr[0]
+    starts, places = np.empty(m + 1, np.int64), np.empty(n_entries, np.int32)
+    values = np.empty(n_entries, data.dtype)
+    for t in range(parts.shape[0] - 1):
+        features = used[parts[t, 1] : parts[t + 1, 1]]
+        tile = vectors[parts[t, 2] : parts[t + 1, 2]]
+        low, high = parts[t, 0], parts[t + 1, 0]
+        for r in range(features.shape[0]):
+            place[features[r]] = r
+        _used_entries(data, indices, indptr, place, starts, places, values)
+        for r in range(features.shape[0]):
+            place[features[r]] = -1
+        own = block[:m, : high - low]
+        if product is None:
+            _sparse_products(values, places, starts, tile, own)
+        else:
+            _sparse_overlaps(values, places, starts, tile, own)
+        _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)

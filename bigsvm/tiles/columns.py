@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.core import csr, products
+from bigsvm.core import csr, gram, products
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.data.rows import RowsAt, rows_at
 
@@ -35,7 +35,7 @@ class Tile(NamedTuple):
 
     `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
     the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
-    partners); see `csr.csr_products`. Of a kernel matrix there are none: `used` are the columns
+    partners); see `gram.sparse_span`. Of a kernel matrix there are none: `used` are the columns
     that their values are in, and `norms` their values with themselves, where those are known.
     """
 
@@ -65,8 +65,9 @@ class Columns:
     n : int
         Vectors, p.
     whole : Tile
-        All of them as one, for few rows: less to do for each tile, where their products with all
-        columns fit the cache.
+        All of them as one: what the core goes through tile by tile.
+    widest : int
+        Columns of the widest tile.
     """
 
     def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
@@ -77,6 +78,7 @@ class Columns:
         if tiles.kernel.product == "lookup":
             make = self._looked_up
         self.whole, self._tiles = make(tiles.values, base, places)
+        self.widest = max((tile.stop - tile.start for tile in self._tiles), default=0)
 
     @classmethod
     def of_rows_like(cls, tiles: KernelTiles, rows: RowsAt) -> Columns:
@@ -97,7 +99,7 @@ class Columns:
         wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
     ) -> tuple[Tile, list[Tile]]:
         n = len(places)
-        width = products.NR32 if wanted.dtype == np.float32 else products.NR64
+        width = gram.NR32 if wanted.dtype == np.float32 else gram.NR64
         panels = np.empty((-(-n // width), rows.shape[1], width), wanted.dtype)
         norms = np.empty(n, wanted.dtype)
         made = []
@@ -137,12 +139,13 @@ class Columns:
         norms = np.empty(len(places), wanted.dtype)
         features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
         place = np.empty(rows.shape[1], np.int32)
+        chunk = gram.CHUNK32 if wanted.dtype == np.float32 else gram.CHUNK64
         made = []
         for t, (start, stop, used) in enumerate(spans):
             values, indices, indptr = wanted.taken(rows, places[start:stop])
             data = values.astype(wanted.dtype, copy=False)
             flat = vectors[parts[t, 2] : parts[t + 1, 2]]
-            csr.csr_tile(data, indices, indptr, used, place, flat)
+            csr.csr_tile(data, indices, indptr, used, place, chunk, flat)
             wanted.sparse_norms(data, indptr, norms[start:stop])
             wanted.check(norms[start:stop])
             own = parts[t : t + 2] - parts[t]
@@ -153,8 +156,8 @@ class Columns:
 def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats:
     """Zeros (n,) that begin where a vector may: else all loads are of two cache lines."""
     size = n * dtype.itemsize
-    values = np.zeros(size + csr.VECTOR_BYTES, np.uint8)
-    first = -values.ctypes.data % csr.VECTOR_BYTES
+    values = np.zeros(size + gram.VECTOR_BYTES, np.uint8)
+    first = -values.ctypes.data % gram.VECTOR_BYTES
     return values[first : first + size].view(dtype)
 
 

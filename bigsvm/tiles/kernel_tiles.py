@@ -18,26 +18,27 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
-from bigsvm.core import csr, gram, products
+from bigsvm.core import gram
 from bigsvm.core.functions import add_down
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.team import Team
 from bigsvm.tiles.functions import Functions
+from bigsvm.tiles.spans import DenseSpan, LookedUpSpan, SparseSpan
 from bigsvm.tiles.values import KernelValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import scipy.sparse as sp
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
     from bigsvm.kernels import Kernel
     from bigsvm.tiles.columns import Columns, Tile
     from bigsvm.tiles.functions import Weights
+    from bigsvm.tiles.spans import Span
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
-    Use = Callable[[slice, "Tile", Floats, Floats], None]
+    Use = Callable[[slice, "Tile", Floats], None]
     Wanted = Callable[[slice, "Tile"], bool]
 
 Part = TypeVar("Part")
@@ -47,8 +48,6 @@ ROWS_PER_TILE = 252
 SUMS_PER_TILE = 1 << 19
 """Sums of several functions that a tile adds to, 4 MB: with more than 2080 functions it has fewer
 rows."""
-VALUES_AT_ONCE = 1 << 18
-"""Kernel values of few rows with all columns, a megabyte: as much as a second-level cache."""
 SPANS_AT_ONCE, SUMS_AT_ONCE = 12, 1 << 22
 """Spans of rows of a symmetric product whose sums along the columns are in memory together, and how
 many of these at most, 32 MB; of two spans in any case."""
@@ -99,7 +98,6 @@ class KernelTiles:
         self.dtype, self.centre = self.values.dtype, self.values.centre
         self.threads = threads
         self.n_evaluations = 0
-        self._absolute = kernel.product == "absolute"
         self._looks_up = kernel.product == "lookup"
         self._team = Team(threads, "bigsvm-tile")
 
@@ -177,11 +175,11 @@ class KernelTiles:
             self._multiply_functions(rows, columns, rounded, out)
             return
 
-        def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self.values.replace(dots, norms, tile.norms)
-            gram.weighted_sums(dots, rounded[tile.start : tile.stop], out[span])
+        def add(part: slice, span: Span) -> None:
+            span.add_sums(columns, rounded, out[part])
 
-        self._for_each_tile(rows, columns, accumulate)
+        m = len(rows_at(rows).places)
+        self._for_each_span(rows, columns, add, self._spans(m), m * columns.n)
 
     def _multiply_functions(
         self,
@@ -190,18 +188,17 @@ class KernelTiles:
         functions: Functions,
         out: NDArray[np.float64],
     ) -> None:
-        def accumulate(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self.values.replace(dots, norms, tile.norms)
+        def accumulate(span: slice, tile: Tile, values: Floats) -> None:
             shape = (functions.n, span.stop - span.start)
             sums = self._team.scratch("sums", shape, np.dtype(np.float64))
             if tile.start == 0:
                 sums[:] = 0
-            functions.add(tile, dots, sums, self._team)
+            functions.add(tile, values, sums, self._team)
             if tile.stop == columns.n:
                 out[span] += sums.T
 
-        fitting = SUMS_PER_TILE // max(functions.n, 1) // products.MR * products.MR
-        most = min(ROWS_PER_TILE, max(products.MR, fitting))
+        fitting = SUMS_PER_TILE // max(functions.n, 1) // gram.MR * gram.MR
+        most = min(ROWS_PER_TILE, max(gram.MR, fitting))
         self._for_each_tile(rows, columns, accumulate, self._spans(len(rows_at(rows).places), most))
 
     def multiply_symmetric(
@@ -231,17 +228,16 @@ class KernelTiles:
         turned = np.ascontiguousarray(np.atleast_2d(weights.T), self.dtype)
         below: dict[int, NDArray[np.float64]] = {}
 
-        def use(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self.values.replace(dots, norms, tile.norms)
+        def use(span: slice, tile: Tile, values: Floats) -> None:
             part = slice(tile.start, tile.stop)
             if isinstance(rounded, Functions):
                 shape = (rounded.n, span.stop - span.start)
                 sums = self._team.scratch("sums", shape, np.dtype(np.float64))
                 sums[:] = 0
-                rounded.add(tile, dots, sums, self._team)
+                rounded.add(tile, values, sums, self._team)
                 out[span] += sums.T
             else:
-                gram.weighted_sums(dots, rounded[part], out[span])
+                gram.weighted_sums(values, rounded[part], out[span])
             if tile.start >= span.stop:
                 down = below.setdefault(span.start, np.zeros(turned.shape))
                 # Sums side by side: those of several functions in `down` are too far apart to be
@@ -250,7 +246,7 @@ class KernelTiles:
                     "down", (len(turned), part.stop - part.start), np.dtype(np.float64)
                 )
                 sums[:] = 0
-                add_down(dots, turned[:, span], sums)
+                add_down(values, turned[:, span], sums)
                 down[:, part] += sums
 
         spans = [
@@ -290,19 +286,17 @@ class KernelTiles:
         slots : (m,) int64, optional
             Distinct rows of `out`; the first m in order, if not given.
         """
+        into = np.arange(len(rows_at(rows).places)) if slots is None else slots
 
-        def store(span: slice, tile: Tile, dots: Floats, norms: Floats) -> None:
-            self.values.replace(dots, norms, tile.norms)
-            out[span if slots is None else slots[span], : tile.stop] = dots[:, : tile.stop]
+        def store(part: slice, span: Span) -> None:
+            span.store(columns, out, into[part])
 
-        fitting = VALUES_AT_ONCE // max(columns.n, 1) // products.MR * products.MR
-        most = min(ROWS_PER_TILE, max(products.MR, fitting))
-        spans = self._spans(len(rows_at(rows).places), most)
-        self._for_each_tile(rows, columns, store, spans, tiles=[columns.whole])
+        spans = self._spans(len(into))
+        self._for_each_span(rows, columns, store, spans, len(into) * columns.n)
 
     def _spans(self, m: int, most: int = ROWS_PER_TILE) -> list[slice]:
         """Divide m rows into spans of at most `most`; few rows are shared out too."""
-        share = -(-m // (self.threads * products.MR)) * products.MR
+        share = -(-m // (self.threads * gram.MR)) * gram.MR
         step = max(1, min(most, share))
         return [slice(a, min(a + step, m)) for a in range(0, m, step)]
 
@@ -311,103 +305,46 @@ class KernelTiles:
         rows: Rows | RowsAt,
         columns: Columns,
         use: Use,
-        spans: Sequence[slice] | None = None,
+        spans: Sequence[slice],
         *,
-        tiles: Sequence[Tile] | None = None,
         wanted: Wanted = lambda span, tile: True,
     ) -> None:
-        """Compute the dot products of every wanted tile and hand them to `use`, on all threads."""
+        """Compute the kernel values of every wanted tile and hand them to `use`, on all threads."""
+
+        def all_tiles(part: slice, span: Span) -> None:
+            for tile in columns:
+                if wanted(part, tile):
+                    use(part, tile, span.kernel_values(tile))
+
+        n_evaluations = sum(
+            (span.stop - span.start) * (tile.stop - tile.start)
+            for span in spans
+            for tile in columns
+            if wanted(span, tile)
+        )
+        self._for_each_span(rows, columns, all_tiles, spans, n_evaluations)
+
+    def _for_each_span(
+        self,
+        rows: Rows | RowsAt,
+        columns: Columns,
+        use: Callable[[slice, Span], None],
+        spans: Sequence[slice],
+        n_evaluations: int,
+    ) -> None:
+        """Prepare the rows of each span and hand them to `use`, on all threads."""
         base, places = rows_at(rows)
-        m = len(places)
-        spans = self._spans(m) if spans is None else spans
-        chosen = [tile for tile in (columns if tiles is None else tiles) if tile.stop]
-        if self._looks_up:
-            one = self._lookup_work(base, places, chosen, use, wanted)
-        elif isinstance(base, np.ndarray):
-            one = self._dense_work(base, places, chosen, use, wanted)
-        else:
-            one = self._sparse_work(base, places, chosen, use, wanted)
+        kind: type[LookedUpSpan | DenseSpan | SparseSpan] = SparseSpan
+        if self._looks_up or isinstance(base, np.ndarray):
+            kind = LookedUpSpan if self._looks_up else DenseSpan
+
+        def one(part: slice) -> None:
+            use(part, kind(self.values, self._team, base, places[part]))
+
         helpers = min(self.threads, len(spans)) - 1
         entries = 0 if self._looks_up else base.size / max(base.shape[0], 1)
         each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[columns.sparse_partners] * entries
-        if m * columns.n * each < WORTH_SHARING:
+        if len(places) * columns.n * each < WORTH_SHARING:
             helpers = 0
         self._team.share_out(one, spans, helpers)
-        self.n_evaluations += sum(
-            (span.stop - span.start) * (tile.stop - tile.start)
-            for span in spans
-            for tile in chosen
-            if wanted(span, tile)
-        )
-
-    def _dense_work(
-        self,
-        rows: Floats,
-        places: NDArray[np.int64],
-        tiles: Sequence[Tile],
-        use: Use,
-        wanted: Wanted,
-    ) -> Callable[[slice], None]:
-        centre = np.zeros(rows.shape[1]) if self.centre is None else self.centre
-        multiply = products.distances_packed if self._absolute else products.multiply_packed
-
-        def one(span: slice) -> None:
-            chosen = places[span]
-            groups = -(-len(chosen) // products.MR)
-            packed = self._team.scratch("rows", (groups, rows.shape[1], products.MR), self.dtype)
-            products.pack_rows(rows, chosen, centre, packed)
-            norms = np.zeros(len(chosen), self.dtype)
-            if not self._absolute:
-                products.squared_norms(packed, norms)
-            self.values.check(norms)
-            for tile in (t for t in tiles if wanted(span, t)):
-                width = tile.vectors.shape[0] * tile.vectors.shape[2]
-                dots = self._team.scratch("dots", (groups * products.MR, width), self.dtype)
-                multiply(packed, tile.vectors, dots)
-                use(span, tile, dots[: len(chosen)], norms)
-
-        return one
-
-    def _lookup_work(
-        self,
-        rows: Floats,
-        places: NDArray[np.int64],
-        tiles: Sequence[Tile],
-        use: Use,
-        wanted: Wanted,
-    ) -> Callable[[slice], None]:
-        def one(span: slice) -> None:
-            chosen = places[span]
-            nothing = np.zeros(len(chosen), self.dtype)
-            for tile in (t for t in tiles if wanted(span, t)):
-                shape = (len(chosen), tile.stop - tile.start)
-                values = self._team.scratch("dots", shape, self.dtype)
-                gram.looked_up(rows, chosen, tile.used, values)
-                self.values.check_looked_up(values)
-                use(span, tile, values, nothing)
-
-        return one
-
-    def _sparse_work(
-        self,
-        rows: sp.csr_array,
-        places: NDArray[np.int64],
-        tiles: Sequence[Tile],
-        use: Use,
-        wanted: Wanted,
-    ) -> Callable[[slice], None]:
-        multiply = csr.csr_overlaps if self._absolute else csr.csr_products
-
-        def one(span: slice) -> None:
-            values, indices, part = self.values.taken(rows, places[span])
-            data = values.astype(self.dtype, copy=False)
-            norms = np.empty(span.stop - span.start, self.dtype)
-            self.values.sparse_norms(data, part, norms)
-            self.values.check(norms)
-            place = self._team.places(rows.shape[1])
-            for tile in (t for t in tiles if wanted(span, t)):
-                dots = self._team.scratch("dots", (len(norms), tile.stop - tile.start), self.dtype)
-                multiply(data, indices, part, tile.parts, tile.used, place, tile.vectors, dots)
-                use(span, tile, dots, norms)
-
-        return one
+        self.n_evaluations += n_evaluations

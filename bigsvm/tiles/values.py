@@ -39,6 +39,11 @@ class KernelValues:
     dtype : numpy dtype
     centre : (d,) float64 or None
         None where the kernel would mind.
+    product : int or None
+    formula : gram.Formula
+        The kernel and the offset, as the core knows them.
+    is_compiled : bool
+        Whether that is all of it; otherwise `replace` does what is left.
     """
 
     def __init__(
@@ -54,9 +59,12 @@ class KernelValues:
         self.centre = centre if kernel.is_shift_invariant else None
         self._offset = offset
         self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
-        self._parameters = kernel.core_parameters
+        parameters = kernel.core_parameters
+        self.is_compiled = parameters.code != KernelCode.FORMULA
         self._absolute = kernel.product == "absolute"
         self._looks_up = kernel.product == "lookup"
+        self.product = gram.ABSOLUTE if self._absolute else None
+        self.formula = gram.Formula(*parameters, offset=offset if self.is_compiled else 0.0)
         self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
 
     def dense(self, rows: Rows) -> Floats:
@@ -80,21 +88,24 @@ class KernelValues:
         return found
 
     def squared_norms(self, values: Floats) -> Floats:
-        """``|a|²`` of prepared rows, (m,) in `dtype`; 0 where their absolute distances are used.
+        """``|a|²`` of prepared rows (m, d), as `packed_norms` has them."""
+        m, d = values.shape
+        packed = np.empty((-(-m // gram.MR), d, gram.MR), self.dtype)
+        products.pack_rows(values, np.arange(m), np.zeros(d), packed)
+        return self.packed_norms(packed, m)
+
+    def packed_norms(self, packed: Floats, m: int) -> Floats:
+        """``|a|²`` of m packed rows, (m,) in `dtype`; 0 where their absolute distances are used.
 
         Raises
         ------
         DataError
             Where kernel values of a row would overflow `dtype`, or are not numbers.
         """
-        m, d = values.shape
-        if self._absolute:
-            return np.zeros(m, self.dtype)
-        packed = np.empty((-(-m // products.MR), d, products.MR), self.dtype)
-        products.pack_rows(values, np.arange(m), np.zeros(d), packed)
-        norms = np.empty(m, self.dtype)
-        products.squared_norms(packed, norms)
-        self.check(norms)
+        norms: Floats = np.zeros(m, self.dtype)
+        if not self._absolute:
+            products.squared_norms(packed, norms)
+            self.check(norms)
         return norms
 
     def sparse_norms(self, data: Floats, indptr: NDArray[np.int64], out: Floats) -> None:
@@ -141,7 +152,7 @@ class KernelValues:
         norms = columns.whole.norms
         if self._looks_up:
             return norms.astype(np.float64) + self._offset
-        if self._parameters.code == KernelCode.FORMULA:
+        if not self.is_compiled:
             exact = norms.astype(np.float64)
             of_pairs = [
                 self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])
@@ -157,18 +168,17 @@ class KernelValues:
 
     def replace(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
         """Replace products (m, ≥ p), whose norms are (m,) and (p,), by kernel values."""
-        if self._parameters.code == KernelCode.FORMULA:
-            p = len(norms_columns)
-            dots[:, :p] = self._by_formula(
-                dots[:, :p].astype(np.float64),
-                norms_rows.astype(np.float64),
-                norms_columns.astype(np.float64),
-            )
-        else:
+        if self.is_compiled:
             values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
-            values(dots, norms_rows, norms_columns, *self._parameters)
-        if self._offset:
-            dots += self.dtype.type(self._offset)
+            values(dots, norms_rows, norms_columns, self.formula)
+            return
+        p = len(norms_columns)
+        found = self._by_formula(
+            dots[:, :p].astype(np.float64),
+            norms_rows.astype(np.float64),
+            norms_columns.astype(np.float64),
+        )
+        dots[:, :p] = np.add(found, self._offset, dtype=np.float64)
 
     def _by_formula(
         self,

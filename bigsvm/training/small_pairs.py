@@ -16,7 +16,8 @@ from bigsvm.core import small_pairs, smo
 from bigsvm.duals.formulations import finish_nu_svc
 from bigsvm.team import Team
 from bigsvm.tiles import Columns
-from bigsvm.tiles.kernel_tiles import ROWS_PER_TILE, VALUES_AT_ONCE
+from bigsvm.tiles.columns import COLUMNS_PER_TILE
+from bigsvm.tiles.kernel_tiles import ROWS_PER_TILE
 from bigsvm.training.pair_log import Solved
 from bigsvm.training.result import Certificate, StopReason
 
@@ -384,4 +385,5 @@ def _most_rows(n_bytes: float, values_per_row: float, threads: int) -> int:
 
 def _tile_bytes(size: int, values_per_row: float) -> float:
     """Bytes that a product of two groups takes: one of them packed, and a span of the other."""
-    return 8 * (min(VALUES_AT_ONCE, ROWS_PER_TILE * size) + (size + ROWS_PER_TILE) * values_per_row)
+    values = ROWS_PER_TILE * min(size, COLUMNS_PER_TILE)
+    return 8 * (values + (size + ROWS_PER_TILE) * values_per_row)

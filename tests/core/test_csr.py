@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import config
 
-from bigsvm.core import csr
+from bigsvm.core import csr, gram
 
 SLOW_PYTHON = config.DISABLE_JIT
-CHUNKS = {np.float32: csr.CHUNK32, np.float64: csr.CHUNK64}
+LINEAR = gram.Formula(gram.LINEAR, 1.0, 0.0, 1, 0.0)
+CHUNKS = {np.float32: gram.CHUNK32, np.float64: gram.CHUNK64}
 
 
 @st.composite
@@ -27,7 +28,7 @@ def sparse_problems(draw):
 
 
 def tile_of(columns, dtype):
-    """The layout of `csr_products`: chunks one after the other."""
+    """The layout of `sparse_span`: chunks one after the other."""
     width = CHUNKS[dtype]
     chunks = [columns[:, low : low + width].ravel() for low in range(0, columns.shape[1], width)]
     return np.concatenate([np.empty(0), *chunks]).astype(dtype)
@@ -45,9 +46,13 @@ def sparse_product(data, indices, indptr, dense, dtype=np.float64):
         parts.append(tuple(np.add(parts[-1], size)))
     place = np.full(len(dense), -1, np.int32)
     out = np.full((len(indptr) - 1, dense.shape[1]), np.nan, dtype)
-    csr.csr_products(
-        data.astype(dtype), indices, indptr, np.array(parts, np.int64),
-        np.concatenate(used).astype(np.int32), place, np.concatenate(vectors), out,
+    block = np.full((len(out), max(cut, dense.shape[1] - cut)), np.nan, dtype)
+    norms, norms_columns = np.zeros(len(out), dtype), np.zeros(dense.shape[1], dtype)
+    gram.sparse_span(
+        data.astype(dtype), indices, indptr, norms, place,
+        np.concatenate(vectors), np.concatenate(used).astype(np.int32),
+        np.array(parts, np.int64), norms_columns, None, LINEAR,
+        block, np.empty(0, dtype), np.empty(0), out, np.arange(len(out)),
     )  # fmt: skip
     np.testing.assert_array_equal(place, -1)
     return out
@@ -114,5 +119,13 @@ def test_a_tile_is_laid_out_in_chunks(dtype):
     rows[:, used] = rng.normal(size=(p, 4)) * (rng.random((p, 4)) < 0.5)
     indptr = np.cumsum([0, *np.count_nonzero(rows, axis=1)])
     tile = np.zeros(4 * p, dtype)
-    csr.csr_tile(rows[rows != 0], np.nonzero(rows)[1], indptr, used, np.empty(8, np.int32), tile)
+    csr.csr_tile(
+        rows[rows != 0],
+        np.nonzero(rows)[1],
+        indptr,
+        used,
+        np.empty(8, np.int32),
+        CHUNKS[dtype],
+        tile,
+    )
     np.testing.assert_array_equal(tile, tile_of(rows.T[used], dtype))

@@ -16,13 +16,19 @@ BOUND32 = 3e-7
 LOW32 = -gram.LAST_POWER * math.log(2)
 CODES = {"linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3}
 GAMMAS = [1.0, 0.3, 1 / 123, 3.7, 1e-6, 1e5]
+
+
+def formula(name, gamma=1.0, coef0=0.0, degree=0):
+    return gram.Formula(CODES[name], gamma, coef0, degree, 0.0)
+
+
 VALUES = {np.float32: gram.kernel_values32, np.float64: gram.kernel_values64}
 
 
 def decay_of(distances, gamma):
     """exp(−gamma · distance) through the rbf pass, vectorised as in use."""
     block = np.zeros((1, len(distances)), distances.dtype)
-    VALUES[distances.dtype.type](block, block[0, :1].copy(), distances, gram.RBF, gamma, 0.0, 0)
+    VALUES[distances.dtype.type](block, block[0, :1].copy(), distances, formula("rbf", gamma))
     return block[0]
 
 
@@ -149,7 +155,7 @@ def rows_and_norms(dtype, m=5, p=7, d=4):
 ])  # fmt: skip
 def test_kernel_values_are_their_formulas(dtype, name, coef0, degree):
     A, B, block, a, b = rows_and_norms(dtype)
-    VALUES[dtype](block, a, b, CODES[name], 0.7, coef0, degree)
+    VALUES[dtype](block, a, b, formula(name, 0.7, coef0, degree))
     exact = naive.kernel_matrix(A, B, name, gamma=0.7, coef0=coef0, degree=degree)
     eps = np.finfo(dtype).eps
     np.testing.assert_allclose(block, exact, rtol=8 * eps * max(degree, 1), atol=4 * eps)
@@ -159,14 +165,14 @@ def test_kernel_values_are_their_formulas(dtype, name, coef0, degree):
 @pytest.mark.parametrize("dtype", VALUES)
 def test_sigmoid_saturates(dtype):
     block = np.array([[-1e30, -1000, -30, 30, 1000, 1e30]], dtype)
-    VALUES[dtype](block, block[0], block[0], CODES["sigmoid"], 1.0, 0.0, 0)
+    VALUES[dtype](block, block[0], block[0], formula("sigmoid"))
     np.testing.assert_array_equal(block, [[-1, -1, -1, 1, 1, 1]])
 
 
 @pytest.mark.parametrize("dtype", VALUES)
 def test_rbf_of_a_rounded_distance_below_zero_is_one(dtype):
     block = np.array([[1.0 + 1e-6]], dtype)
-    VALUES[dtype](block, np.ones(1, dtype), np.ones(1, dtype), gram.RBF, 5.0, 0.0, 0)
+    VALUES[dtype](block, np.ones(1, dtype), np.ones(1, dtype), formula("rbf", 5.0))
     assert block[0, 0] == 1
 
 
@@ -177,10 +183,10 @@ def test_kernel_values_have_the_same_bits_at_every_place(dtype, name):
     n = 40 if SLOW_PYTHON else 150
     dots, norms = rng.uniform(-1, 1, (3, n)).astype(dtype), rng.uniform(1, 2, n).astype(dtype)
     whole = dots.copy()
-    VALUES[dtype](whole, norms[:3], norms, CODES[name], 0.7, 0.2, 3)
+    VALUES[dtype](whole, norms[:3], norms, formula(name, 0.7, 0.2, 3))
     for start, stop in ((0, 1), (1, 2), (3, 10), (5, 36), (n - 33, n), (1, n)):
         part = dots[:, start:stop].copy()
-        VALUES[dtype](part, norms[:3], norms[start:stop], CODES[name], 0.7, 0.2, 3)
+        VALUES[dtype](part, norms[:3], norms[start:stop], formula(name, 0.7, 0.2, 3))
         np.testing.assert_array_equal(part, whole[:, start:stop])
 
 

@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 from numba import config
 
-from bigsvm.core import products
+from bigsvm.core import gram, products
 
 DTYPES = [np.float32, np.float64]
 # Without the compiler a product of a few hundred values takes as long as a million with it.
 SMALL = config.DISABLE_JIT
+LINEAR = gram.Formula(gram.LINEAR, 1.0, 0.0, 1, 0.0)
 
 
 def width(dtype):
-    return products.NR32 if dtype == np.float32 else products.NR64
+    return gram.NR32 if dtype == np.float32 else gram.NR64
 
 
 def pack(rows):
-    packed = np.full((-(-len(rows) // products.MR), rows.shape[1], products.MR), 7, rows.dtype)
+    packed = np.full((-(-len(rows) // gram.MR), rows.shape[1], gram.MR), 7, rows.dtype)
     products.pack_rows(rows, np.arange(len(rows)), np.zeros(rows.shape[1]), packed)
     return packed
 
@@ -26,13 +27,19 @@ def multiply(rows, columns):
     nr = width(rows.dtype)
     panels = np.full((-(-len(columns) // nr), rows.shape[1], nr), 7, rows.dtype)
     products.pack_columns(columns, panels)
-    packed = pack(rows)
-    out = np.full((len(packed) * products.MR, len(panels) * nr), np.nan, rows.dtype)
-    products.multiply_packed(packed, panels, out)
-    assert np.isfinite(out).all()
-    assert not out[len(rows) :].any()
-    assert not out[:, len(columns) :].any()
-    return out[: len(rows), : len(columns)]
+    return products_of(rows, panels, len(columns))
+
+
+def products_of(rows, panels, p, *, panels_per_tile=1):
+    """What `dense_span` stores for the linear kernel, tile by tile, in slots in reverse order."""
+    packed, (m, dtype) = pack(rows), (len(rows), rows.dtype)
+    block = np.full((len(packed) * gram.MR, panels_per_tile * width(dtype)), np.nan, dtype)
+    out = np.full((m, p), np.nan, dtype)
+    gram.dense_span(
+        packed, np.zeros(m, dtype), panels, np.zeros(p, dtype), None, LINEAR,
+        block, np.empty(0, dtype), np.empty(0), out, np.arange(m)[::-1].copy(),
+    )  # fmt: skip
+    return out[::-1]
 
 
 def norms(rows):
@@ -87,7 +94,6 @@ def test_norms_are_those_of_numpy(m):
     np.testing.assert_allclose(norms(rows), (rows**2).sum(axis=1), rtol=1e-14)
 
 
-@pytest.mark.skipif(SMALL, reason="only compiled code fuses the multiplication and the addition")
 def test_additions_are_fused():
     tiny = np.float32(2.0**-12)
     rows = np.array([[1 + tiny, 1]], np.float32)
@@ -103,15 +109,36 @@ def test_what_is_not_finite_stays_so(value):
     nr = width(np.float32)
     panels = np.zeros((1, 2, nr), np.float32)
     products.pack_columns(np.ones((2, 2), np.float32), panels)
-    out = np.zeros((products.MR, nr), np.float32)
     with np.errstate(invalid="ignore"):
-        products.multiply_packed(pack(rows), panels, out)
-    np.testing.assert_array_equal(out[:3, :2], rows.sum(axis=1, keepdims=True).repeat(2, axis=1))
+        out = products_of(rows, panels, 2)
+    np.testing.assert_array_equal(out, rows.sum(axis=1, keepdims=True).repeat(2, axis=1))
 
 
 def test_vector_width_is_one_the_micro_kernel_knows():
-    assert products.VECTOR_BYTES in (16, 32, 64)
-    assert (products.NR32, products.NR64) == (
-        products.VECTOR_BYTES // 2,
-        products.VECTOR_BYTES // 4,
-    )
+    assert gram.VECTOR_BYTES in (16, 32, 64)
+    assert (gram.NR32, gram.NR64) == (gram.VECTOR_BYTES // 2, gram.VECTOR_BYTES // 4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("panels_per_tile", [1, 2])
+def test_a_span_adds_sums_tile_by_tile(dtype, panels_per_tile):
+    """Weighted sums of the values that it stores; what is neither asked for nor a slot stays."""
+    nr = width(dtype)
+    m, p = gram.MR + 1, 2 * nr + 3
+    rows, columns = normal(m, 3, dtype=dtype), normal(p, 3, dtype=dtype, seed=1)
+    panels = np.zeros((3, 3, nr), dtype)
+    products.pack_columns(columns, panels)
+    weights = np.random.default_rng(2).normal(size=p).astype(dtype)
+    formula = gram.Formula(gram.POLYNOMIAL, 0.5, 1.0, 2, 0.25)
+    block = np.empty((2 * gram.MR, panels_per_tile * nr), dtype)
+    packed, nothing, slots = pack(rows), np.empty(0, dtype), np.arange(m) + 1
+    sums, out = np.ones(m), np.full((m + 2, p + 1), 7, dtype)
+    for w, s, o in ((weights, np.empty(0, np.int64), nothing[:, None]), (nothing, slots, out)):
+        gram.dense_span(
+            packed, norms(rows), panels, norms(columns), None, formula, block, w, sums, o, s
+        )
+    exact = (0.5 * rows.astype(float) @ columns.T.astype(float) + 1) ** 2 + 0.25
+    np.testing.assert_allclose(out[1:-1, :-1], exact, rtol=60 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(sums, 1 + out[1:-1, :-1].astype(float) @ weights, rtol=1e-12)
+    assert (out[[0, -1]] == 7).all()
+    assert (out[:, -1] == 7).all()
