@@ -155,5 +155,26 @@ def test_extreme_numbers(form):
     assert parse_chunk(text.encode(), dtype=FLOAT64).rows.values.tolist() == values
 
 
+@pytest.mark.parametrize("rest", ["", "# digits are read eight at a time, but not past the end"])
+def test_any_number_of_digits_at_any_distance_from_the_end(rest):
+    digits = "98765432101234567890"
+    for before in range(21):
+        for after in range(21):
+            number = f"{digits[:before]}.{digits[20 - after :]}"
+            if number == ".":
+                continue
+            text = f"{number} 1:{number} {digits[: before or 1]}:-{number}{rest}\n"
+            assert_agrees(text.encode())
+
+
+@pytest.mark.parametrize("place", [0, 1, 7, 8, 9])
+def test_any_byte_among_digits(place):
+    digits = b"1234567890"
+    for byte in range(256):
+        token = digits[:place] + bytes([byte]) + digits[place:]
+        assert_agrees(b"1 1:2 " + token + b":0." + token + b" 3000000:1\n")
+        assert_agrees(b"1 1:2 3:0." + token + b" 7:" + token + b" 9:123456789\n")
+
+
 def test_count_bounds_rows_and_entries():
     assert core.count(np.frombuffer(b"1 1:2 3:4\n# 5:6\n", np.uint8)) == (2, 3)
