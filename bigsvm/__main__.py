@@ -1,5 +1,6 @@
 """``python -m bigsvm`` and the command ``bigsvm``; Ctrl-C during imports leaves no traceback."""
 
+import gc
 import os
 import signal
 import sys
@@ -17,7 +18,11 @@ def main() -> int:
         signal.signal(signal.SIGINT, _end)
     from bigsvm.cli import main as run
 
-    return run()
+    try:
+        return run()
+    finally:
+        # Python would look for garbage among all that was imported, several times, before it ends.
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,25 @@ print([name for name in {SLOW_MODULES} if name in sys.modules])
         )
         assert ended.stdout.strip() == "[]"
 
+    def test_ends_without_looking_for_garbage_among_what_was_imported(self):
+        code = """
+import gc, sys
+from bigsvm.__main__ import main
+sys.argv = ["bigsvm", "--version"]
+try:
+    main()
+finally:
+    print(len(gc.get_objects()) < gc.get_freeze_count())
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=REPOSITORY,
+        )
+        assert ended.stdout.splitlines()[-1] == "True"
+
     def test_version(self):
         assert run_here("--version").stdout == f"bigsvm {__version__}\n"
 
