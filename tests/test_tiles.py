@@ -128,6 +128,31 @@ def test_bits_depend_on_the_two_rows_alone(name, sparse, dtype, monkeypatch):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", [*NAMES, "laplacian"])
+def test_bits_of_sums_do_not_depend_on_threads_or_on_the_rows_beside(
+    name, sparse, dtype, monkeypatch
+):
+    rows = make_rows(600, 19)
+    matrix = sp.csr_array(rows) if sparse else rows
+    weights = np.random.default_rng(1).normal(size=600)
+    found = []
+    for threads, most in ((1, ROWS_PER_TILE), (3, ROWS_PER_TILE), (2, 13)):
+        monkeypatch.setattr(kernel_tiles, "ROWS_PER_TILE", most)
+        monkeypatch.setattr(kernel_tiles, "WORTH_SHARING", 0.0)
+        kernel = make_kernel(name, **PARAMETERS)
+        with tiles_for(kernel, dtype=dtype, threads=threads, offset=0.5) as tiles:
+            columns = Columns(tiles, matrix, sparse_partners=sparse)
+            found.append(np.zeros(600))
+            tiles.multiply(matrix, columns, weights, found[-1])
+            part = np.zeros(7)
+            tiles.multiply(matrix[100:107], columns, weights, part)
+            np.testing.assert_array_equal(part, found[0][100:107])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sparse", [False, True])
 def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
     rows = make_rows(300, 31) * 7
     twice = np.concatenate([rows, rows])

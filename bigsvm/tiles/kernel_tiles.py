@@ -142,12 +142,14 @@ class KernelTiles:
 
     # -- the two products --------------------------------------------------------------------
 
-    def prepared(self, columns: Columns, weights: Weights | Functions) -> Floats | Functions:
-        """Weights as `multiply` works on them, once for many calls; (p,) are only rounded."""
+    def prepared(
+        self, columns: Columns, weights: Weights | Functions
+    ) -> NDArray[np.float64] | Functions:
+        """Weights as `multiply` works on them, once for many calls: of the precision of dtype."""
         if isinstance(weights, Functions):
             return weights
         if weights.ndim == 1:
-            return np.asarray(weights, self.dtype)
+            return np.asarray(weights, self.dtype).astype(np.float64)
         return Functions(columns, weights, self.dtype)
 
     def multiply(
@@ -294,10 +296,10 @@ class KernelTiles:
         spans = self._spans(len(into))
         self._for_each_span(rows, columns, store, spans, len(into) * columns.n)
 
-    def _spans(self, m: int, most: int = ROWS_PER_TILE) -> list[slice]:
-        """Divide m rows into spans of at most `most`; few rows are shared out too."""
+    def _spans(self, m: int, most: int | None = None) -> list[slice]:
+        """Divide m rows into spans of at most `most` or a tile's; few are shared out too."""
         share = -(-m // (self.threads * gram.MR)) * gram.MR
-        step = max(1, min(most, share))
+        step = max(1, min(ROWS_PER_TILE if most is None else most, share))
         return [slice(a, min(a + step, m)) for a in range(0, m, step)]
 
     def _for_each_tile(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
 
-NO_SUMS, NO_SLOTS = np.empty(0), np.empty(0, np.int64)
+NOTHING, NO_SLOTS = np.empty(0), np.empty(0, np.int64)
 
 
 class Span(ABC):
@@ -41,8 +41,10 @@ class Span(ABC):
     def kernel_values(self, tile: Tile) -> Floats:
         """Kernel values with the columns of a tile, (m, ≥ p), in scratch memory."""
 
-    def add_sums(self, columns: Columns, weights: Floats, sums: NDArray[np.float64]) -> None:
-        """Add ``K @ weights`` to sums (m,), tile by tile; weights (p,) have the dtype of values."""
+    def add_sums(
+        self, columns: Columns, weights: NDArray[np.float64], sums: NDArray[np.float64]
+    ) -> None:
+        """Add ``K @ weights`` to sums (m,), tile by tile; weights (p,)."""
         for tile in columns:
             gram.weighted_sums(self.kernel_values(tile), weights[tile.start : tile.stop], sums)
 
@@ -63,7 +65,7 @@ class ComputedSpan(Span):
         self,
         tile: Tile,
         block: Floats,
-        weights: Floats,
+        weights: NDArray[np.float64],
         sums: NDArray[np.float64],
         out: Floats,
         slots: NDArray[np.int64],
@@ -76,25 +78,27 @@ class ComputedSpan(Span):
         panel = gram.NR32 if self._values.dtype == np.float32 else gram.NR64
         return self._team.scratch("dots", (rows, -(-width // panel) * panel), self._values.dtype)
 
-    def _nothing(self) -> Floats:
-        return np.empty(0, self._values.dtype)
+    def _no_rows(self) -> Floats:
+        return np.empty((0, 0), self._values.dtype)
 
     def kernel_values(self, tile: Tile) -> Floats:
         """Compute the products of one tile, and kernel values of these."""
-        block, nothing = self._block(tile.stop - tile.start), self._nothing()
-        self._run(tile, block, nothing, NO_SUMS, nothing[:, None], NO_SLOTS)
+        block = self._block(tile.stop - tile.start)
+        self._run(tile, block, NOTHING, NOTHING, self._no_rows(), NO_SLOTS)
         found = block[: len(self.norms)]
         if not self._values.is_compiled:
             self._values.replace(found, self.norms, tile.norms)
         return found
 
-    def add_sums(self, columns: Columns, weights: Floats, sums: NDArray[np.float64]) -> None:
+    def add_sums(
+        self, columns: Columns, weights: NDArray[np.float64], sums: NDArray[np.float64]
+    ) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled:
             super().add_sums(columns, weights, sums)
         elif columns.n:
-            out = self._nothing()[:, None]
-            self._run(columns.whole, self._block(columns.widest), weights, sums, out, NO_SLOTS)
+            block, out = self._block(columns.widest), self._no_rows()
+            self._run(columns.whole, block, weights, sums, out, NO_SLOTS)
 
     def store(self, columns: Columns, out: Floats, slots: NDArray[np.int64]) -> None:
         """Do all tiles in one call."""
@@ -102,7 +106,7 @@ class ComputedSpan(Span):
             super().store(columns, out, slots)
         elif columns.n:
             block = self._block(columns.widest)
-            self._run(columns.whole, block, self._nothing(), NO_SUMS, out, slots)
+            self._run(columns.whole, block, NOTHING, NOTHING, out, slots)
 
 
 class DenseSpan(ComputedSpan):
@@ -122,7 +126,7 @@ class DenseSpan(ComputedSpan):
         self,
         tile: Tile,
         block: Floats,
-        weights: Floats,
+        weights: NDArray[np.float64],
         sums: NDArray[np.float64],
         out: Floats,
         slots: NDArray[np.int64],
@@ -151,7 +155,7 @@ class SparseSpan(ComputedSpan):
         self,
         tile: Tile,
         block: Floats,
-        weights: Floats,
+        weights: NDArray[np.float64],
         sums: NDArray[np.float64],
         out: Floats,
         slots: NDArray[np.int64],

@@ -52,7 +52,7 @@ def sparse_product(data, indices, indptr, dense, dtype=np.float64):
         data.astype(dtype), indices, indptr, norms, place,
         np.concatenate(vectors), np.concatenate(used).astype(np.int32),
         np.array(parts, np.int64), norms_columns, None, LINEAR,
-        block, np.empty(0, dtype), np.empty(0), out, np.arange(len(out)),
+        block, np.empty(0), np.empty(0), out, np.arange(len(out)),
     )  # fmt: skip
     np.testing.assert_array_equal(place, -1)
     return out

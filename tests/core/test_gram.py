@@ -193,11 +193,23 @@ def test_kernel_values_have_the_same_bits_at_every_place(dtype, name):
 def test_weighted_sums_are_those_of_fsum():
     rng = np.random.default_rng(3)
     values, weights = rng.normal(size=(4, 37)).astype(np.float32), rng.normal(size=37)
-    for w in (weights, weights.astype(np.float32)):
-        out = np.ones(4)
-        gram.weighted_sums(values, w, out)
+    for kept in (values, values.astype(np.float64), values[:3]):
+        out = np.ones(len(kept))
+        gram.weighted_sums(kept, weights, out)
         exact = [
-            1 + math.fsum(float(v) * float(x) for v, x in zip(row, w, strict=True))
-            for row in values
+            1 + math.fsum(float(v) * x for v, x in zip(row, weights, strict=True)) for row in kept
         ]
         np.testing.assert_allclose(out, exact, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", VALUES)
+@pytest.mark.parametrize("p", [1, 7, 64, 137])
+def test_weighted_sums_have_the_same_bits_at_every_place(dtype, p):
+    rng = np.random.default_rng(4)
+    values, weights = rng.normal(size=(5, p)).astype(dtype), rng.normal(size=p)
+    whole = np.zeros(5)
+    gram.weighted_sums(values, weights, whole)
+    for start, stop in ((0, 1), (1, 2), (1, 4), (2, 5), (1, 5)):
+        part = np.zeros(stop - start)
+        gram.weighted_sums(values[start:stop], weights, part)
+        np.testing.assert_array_equal(part, whole[start:stop])

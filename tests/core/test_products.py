@@ -37,7 +37,7 @@ def products_of(rows, panels, p, *, panels_per_tile=1):
     out = np.full((m, p), np.nan, dtype)
     gram.dense_span(
         packed, np.zeros(m, dtype), panels, np.zeros(p, dtype), None, LINEAR,
-        block, np.empty(0, dtype), np.empty(0), out, np.arange(m)[::-1].copy(),
+        block, np.empty(0), np.empty(0), out, np.arange(m)[::-1].copy(),
     )  # fmt: skip
     return out[::-1]
 
@@ -128,12 +128,12 @@ def test_a_span_adds_sums_tile_by_tile(dtype, panels_per_tile):
     rows, columns = normal(m, 3, dtype=dtype), normal(p, 3, dtype=dtype, seed=1)
     panels = np.zeros((3, 3, nr), dtype)
     products.pack_columns(columns, panels)
-    weights = np.random.default_rng(2).normal(size=p).astype(dtype)
+    weights = np.random.default_rng(2).normal(size=p)
     formula = gram.Formula(gram.POLYNOMIAL, 0.5, 1.0, 2, 0.25)
     block = np.empty((2 * gram.MR, panels_per_tile * nr), dtype)
-    packed, nothing, slots = pack(rows), np.empty(0, dtype), np.arange(m) + 1
+    packed, nothing, slots = pack(rows), np.empty(0), np.arange(m) + 1
     sums, out = np.ones(m), np.full((m + 2, p + 1), 7, dtype)
-    for w, s, o in ((weights, np.empty(0, np.int64), nothing[:, None]), (nothing, slots, out)):
+    for w, s, o in ((weights, slots[:0], out[:0]), (nothing, slots, out)):
         gram.dense_span(
             packed, norms(rows), panels, norms(columns), None, formula, block, w, sums, o, s
         )
