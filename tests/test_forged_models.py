@@ -4,7 +4,7 @@ import json
 import os
 import struct
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,12 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import BigsvmError, DataError, ModelError
 from bigsvm.interchange import to_onnx, to_scikit_learn, write_libsvm_model
 from bigsvm.models import KernelExpansion
+from bigsvm.models.certificate import CHECKS
 from bigsvm.models.doubt import label_distribution, label_doubt, most_doubtful
 from bigsvm.models.files import _digest
 from bigsvm.report.describe import model_lines, model_record
 from bigsvm.report.text import as_columns, as_json
+from bigsvm.training.result import Certificate
 
 
 def read(path):
@@ -312,3 +314,16 @@ def test_a_model_of_libsvm_is_named(models, tmp_path):
     write_libsvm_model(model, tmp_path / "libsvm")
     with pytest.raises(ModelError, match="is a model of LIBSVM's; read it by read_libsvm_model"):
         KernelExpansion.load(tmp_path / "libsvm")
+
+
+def test_every_field_of_a_certificate_has_a_check():
+    assert {field.name for field in fields(Certificate)} <= set(CHECKS)
+
+
+@pytest.mark.fault("forged-files")
+@pytest.mark.parametrize("value", [10**400, "3", [1.0], True])
+def test_the_gap_of_the_last_sweep_is_checked(models, tmp_path, value):
+    header, tensors, rows = models["dense"]
+    certificate = {**header["certificate"], "gap": None, "last_gap": value}
+    path = write(tmp_path / "m", {**header, "certificate": certificate}, tensors)
+    assert "last_gap of certificate is" in use(path, rows, tmp_path)

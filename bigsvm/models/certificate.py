@@ -73,12 +73,13 @@ def _is_reason(value: object) -> bool:
     return isinstance(value, str) and value in set(StopReason)
 
 
-_FIELDS: dict[str, Callable[[object], bool]] = {
+CHECKS: dict[str, Callable[[object], bool]] = {
     "converged": _is_flag,
     "stop_reason": _is_reason,
     "tol": _is_known,
     "objective": _or_none(is_number),
     "gap": _or_none(is_number),
+    "last_gap": _or_none(is_number),
     "duality_gap": _or_none(is_number),
     "rho": _or_none(is_number),
     "epsilon": is_number,
@@ -158,7 +159,7 @@ def _check_fields(
         if field not in found:
             raise ValueError(f"{name} has no {field}")
     for field, value in found.items():
-        check = None if field in ignored else _FIELDS.get(field)
+        check = None if field in ignored else CHECKS.get(field)
         if check is not None and not check(value):
             raise ValueError(f"{field} of {name} is {repr(value)[:40]}")
 

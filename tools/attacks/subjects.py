@@ -268,13 +268,18 @@ def set_field(record: dict[str, Any], field: Sequence[str], value: object) -> No
     record[field[-1]] = value
 
 
+LARGEST_TOL = 1e-3
+"""The default, which no run of these subjects is given another for."""
+
+
 def same_values(folder: Path) -> str:
     """Compare the values of a converged model with those that were expected."""
     from bigsvm.models import KernelExpansion
 
     model = KernelExpansion.load(folder / "model")
     found, expected = (np.loadtxt(folder / name) for name in ("predicted", "expected"))
-    if not model.certificate["converged"]:
+    # A run that is told to stop at a larger tolerance may do so: the model names it.
+    if not model.certificate["converged"] or model.certificate["tol"] > LARGEST_TOL:
         return OTHER_DATA
     if found.shape != expected.shape:
         return "converged, with another number of functions"
