@@ -1,6 +1,9 @@
 """Products of row blocks with the kernel: against loops, and bit by bit wherever computed."""
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
 
 import naive
@@ -393,3 +396,47 @@ def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
     if np.isfinite(value):
         with tiles_for(kernel, dtype=np.float64) as tiles:
             assert np.isfinite(evaluate(tiles, convert(wrong), convert(wrong), sparse=sparse)).all()
+
+
+BY_INSTRUCTIONS = """
+import hashlib
+import numpy as np
+import scipy.sparse as sp
+from bigsvm.core import gram
+from bigsvm.kernels import make_kernel
+from bigsvm.tiles import Columns, KernelTiles
+rng = np.random.default_rng(0)
+rows = (rng.standard_normal((150, 9)) * (rng.random((150, 9)) < 0.5)).astype(np.float32)
+weights, digest, sums = rng.normal(size=150), hashlib.sha256(), np.zeros(150)
+for dtype in (np.float32, np.float64):
+    for name in ("linear", "poly", "rbf", "sigmoid", "laplacian"):
+        kernel = make_kernel(name, gamma=0.2, coef0=0.5, degree=3)
+        for matrix in (rows, sp.csr_array(rows)):
+            with KernelTiles(kernel, dtype=dtype) as tiles:
+                columns = Columns(tiles, matrix, sparse_partners=matrix is not rows)
+                out = np.empty((150, 150), dtype)
+                tiles.evaluate(matrix, columns, out)
+                tiles.multiply(matrix, columns, weights, sums)
+            digest.update(out.tobytes())
+print(gram.VECTOR_BYTES, digest.hexdigest(), float(np.abs(sums).sum()))
+"""
+
+
+@pytest.mark.slow
+def test_values_do_not_depend_on_the_instructions_of_the_processor(tmp_path):
+    """Bit by bit for this processor, for one with AVX2, and for one without AVX and FMA."""
+    path = os.pathsep.join(p for p in sys.path if p)
+    printed = []
+    for features in (None, "+avx,+avx2,+fma", ""):
+        environment = {**os.environ, "PYTHONPATH": path}
+        if features is not None:
+            environment |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+            environment["NUMBA_CACHE_DIR"] = str(tmp_path / f"cache{len(printed)}")
+        ran = subprocess.run(
+            [sys.executable, "-c", BY_INSTRUCTIONS],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        printed.append(ran.stdout.split())
+    assert [int(width) for width, *_ in printed[1:]] == [32, 16]
+    assert len({values for _, values, _ in printed}) == 1
+    assert [float(sums) for *_, sums in printed] == pytest.approx([float(printed[0][2])] * 3)

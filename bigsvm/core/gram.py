@@ -60,10 +60,12 @@ class Formula(NamedTuple):
 
 
 def _vector_bytes() -> int:
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f"):
+    features = set(binding.get_host_cpu_features().flatten().split(","))
+    if config.CPU_FEATURES is not None:  # as Numba has it, from NUMBA_CPU_FEATURES
+        features = set(config.CPU_FEATURES.split(","))
+    if "+avx512f" in features:
         return 64
-    return 32 if features.get("avx2") else 16
+    return 32 if "+avx2" in features else 16
 
 
 VECTOR_BYTES = _vector_bytes()
@@ -80,8 +82,9 @@ CHUNK64 = CHUNK_VECTORS * VECTOR_BYTES // 8
 # Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under
 # fastmath=True.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
-# A value is rounded as it is written: reassociated, `(u + ROUND) - ROUND` would be u.
-AS_WRITTEN = {"contract", "nsz"}
+# A value is rounded as it is written, on every processor: reassociated, `(u + ROUND) - ROUND` would
+# be u, and only some processors would contract a product and a sum.
+AS_WRITTEN = {"nsz"}
 
 LOG2_E = 1.4426950408889634
 LARGEST32 = 3.4028234663852886e38
@@ -323,11 +326,11 @@ def power32(x: np.float32, high: np.float32, low: np.float32) -> np.float32:
     return result
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(cache=True, fastmath=AS_WRITTEN, inline="always")
 def exp64(x: float) -> float:
     """Compute exp(x) in float64, relative error below 1e-15; x is clamped to [-700, 700]."""
     x = max(min(x, 700.0), -700.0)
-    whole = np.floor(x * 1.4426950408889634 + 0.5)
+    whole = np.floor(_fma(x, LOG2_E, 0.5))
     r = _fma(whole, -6.93147180369123816490e-01, x)
     r = _fma(whole, -1.90821492927058770002e-10, r)
     p = 1.6059043836821613e-10
@@ -370,25 +373,26 @@ def kernel_values32(products: F4, norms_rows: F4, norms_columns: F4, formula: Fo
         if code == RBF or code == LAPLACIAN:
             a = norms_rows[i]
             for j in range(p):
-                distance = min(max(zero, a + norms_columns[j] - two * row[j]), far)
+                distance = _fma(row[j], -two, a + norms_columns[j])
+                distance = min(max(zero, distance), far)
                 row[j] = power32(distance, high, low)
         elif code == POLYNOMIAL:
             for j in range(p):
-                base = scale * row[j] + offset
+                base = _fma(scale, row[j], offset)
                 power = one
                 for _ in range(degree):
                     power = power * base
                 row[j] = power
         elif code == SIGMOID:
             for j in range(p):
-                x = max(min(two * (scale * row[j] + offset), end), -end)
+                x = max(min(two * _fma(scale, row[j], offset), end), -end)
                 row[j] = one - two / (power32(x, e_high, e_low) + one)
         if added != zero:
             for j in range(p):
                 row[j] += added
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
 def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Formula) -> None:
     """Turn float64 products (m, ≥ p) into kernel values, in place."""
     code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
@@ -398,17 +402,18 @@ def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Fo
         if code == RBF or code == LAPLACIAN:
             a = norms_rows[i]
             for j in range(p):
-                row[j] = exp64(-gamma * max(0.0, a + norms_columns[j] - 2.0 * row[j]))
+                distance = _fma(row[j], -2.0, a + norms_columns[j])
+                row[j] = exp64(-gamma * max(0.0, distance))
         elif code == POLYNOMIAL:
             for j in range(p):
-                base = gamma * row[j] + coef0
+                base = _fma(gamma, row[j], coef0)
                 power = 1.0
                 for _ in range(degree):
                     power = power * base
                 row[j] = power
         elif code == SIGMOID:
             for j in range(p):
-                row[j] = 1.0 - 2.0 / (exp64(2.0 * (gamma * row[j] + coef0)) + 1.0)
+                row[j] = 1.0 - 2.0 / (exp64(2.0 * _fma(gamma, row[j], coef0)) + 1.0)
         if formula.offset != 0.0:
             for j in range(p):
                 row[j] += formula.offset
