@@ -62,6 +62,10 @@ class Team:
         batch of kernel rows. When it returns or raises, no other is at work any more; `abandon` is
         called where it is interrupted while it waits for them, so that long parts can end.
         """
+        if n_helpers <= 0:
+            for part in parts:
+                one(part)
+            return
         waiting = deque(parts)
 
         def work() -> None:

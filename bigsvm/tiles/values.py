@@ -121,15 +121,16 @@ class KernelValues:
         DataError
         """
         largest = norms.max(initial=0)
+        if largest <= self._largest_norm:
+            return
         if np.isnan(largest):
             raise DataError(
                 "a row has values that are not numbers (NaN); fill them in, or leave it out"
             )
-        if not largest <= self._largest_norm:
-            raise DataError(
-                f"a row has the squared length {largest:.4g}, and {self.kernel.name} kernel values "
-                f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
-            )
+        raise DataError(
+            f"a row has the squared length {largest:.4g}, and {self.kernel.name} kernel values "
+            f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
+        )
 
     def check_looked_up(self, values: Floats) -> None:
         """Refuse values of a kernel matrix that are not numbers of the dtype.
