@@ -21,10 +21,9 @@ Untyped: TypeAlias = Any
 if config.DISABLE_JIT:
 
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
-        """Compute it in float64, where the product of two numbers of float32 is exact."""
-        if isinstance(a, float):
-            return a * b + c
-        return np.add(np.multiply(a, b, dtype=np.float64), c).astype(a.dtype)
+        """Compute it in more digits, and round the sum."""
+        wide = np.add(np.multiply(a, b, dtype=np.longdouble), c)
+        return wide.astype(np.asarray(a).dtype)
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
 

@@ -89,16 +89,18 @@ AS_WRITTEN = {"nsz"}
 LOG2_E = 1.4426950408889634
 LARGEST32 = 3.4028234663852886e38
 """The largest number of float32."""
-LAST_POWER = 125.0
-"""Powers of 2 end here, on both sides: beyond 2^-126 the exponent does not fit the bits."""
+LOG2_E_REST = 2.0355273740931033e-17
+"""What float64 rounds off log2 e."""
+LAST_POWER, LAST_POWER64 = 125.0, 1010.0
+"""Powers of 2 end here, on both sides: beyond 2^-126 and 2^-1022 the exponents do not fit the bits
+of float32 and float64."""
 
 if config.DISABLE_JIT:
 
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
-        """Compute it in float64, where the product of two numbers of float32 is exact."""
-        if isinstance(a, float):
-            return a * b + c
-        return np.add(np.multiply(a, b, dtype=np.float64), c).astype(a.dtype)
+        """Compute it in more digits, and round the sum."""
+        wide = np.add(np.multiply(a, b, dtype=np.longdouble), c)
+        return wide.astype(np.asarray(a).dtype)
 
     def _micro_kernel(rows: Floats, panel: Floats, out: Floats, first: int) -> None:
         part = out[first : first + MR]
@@ -326,28 +328,39 @@ def power32(x: np.float32, high: np.float32, low: np.float32) -> np.float32:
     return result
 
 
+@njit(cache=True, fastmath=AS_WRITTEN)
+def split64(factor: float) -> tuple[float, float]:
+    """Split `factor` · log2 e into two numbers, of one sign, that add up to it: for `power64`."""
+    high = factor * LOG2_E
+    low = _fma(factor, LOG2_E, -high) + factor * LOG2_E_REST
+    if low * high < 0.0:
+        high = np.nextafter(high, 0.0)
+        low = _fma(factor, LOG2_E, -high) + factor * LOG2_E_REST
+    return high, low
+
+
 @njit(cache=True, fastmath=AS_WRITTEN, inline="always")
-def exp64(x: float) -> float:
-    """Compute exp(x) in float64, relative error below 1e-15; x is clamped to [-700, 700]."""
-    x = max(min(x, 700.0), -700.0)
-    whole = np.floor(_fma(x, LOG2_E, 0.5))
-    r = _fma(whole, -6.93147180369123816490e-01, x)
-    r = _fma(whole, -1.90821492927058770002e-10, r)
-    p = 1.6059043836821613e-10
-    p = _fma(p, r, 2.0876756987868099e-09)
-    p = _fma(p, r, 2.5052108385441720e-08)
-    p = _fma(p, r, 2.7557319223985888e-07)
-    p = _fma(p, r, 2.7557319223985893e-06)
-    p = _fma(p, r, 2.4801587301587302e-05)
-    p = _fma(p, r, 1.9841269841269841e-04)
-    p = _fma(p, r, 1.3888888888888889e-03)
-    p = _fma(p, r, 8.3333333333333332e-03)
-    p = _fma(p, r, 4.1666666666666664e-02)
-    p = _fma(p, r, 1.6666666666666666e-01)
-    p = _fma(p, r, 0.5)
-    p = _fma(p * r, r, r) + 1.0
-    power = np.int64((np.int64(whole) + np.int64(1023)) << np.int64(52)).view(np.float64)
-    result: float = p * power
+def power64(x: float, high: float, low: float) -> float:
+    """Compute 2^(x (high + low)) in float64, for exponents from −LAST_POWER64 to LAST_POWER64.
+
+    As `power32` does; the relative error is below 1e-15.
+    """
+    round_off = 6755399441055744.0  # 1.5 · 2^52
+    shifted = _fma(x, high, -0.5) + round_off
+    f = _fma(x, low, _fma(x, high, round_off - shifted))
+    p = _fma(6.12308791682453e-10, f, 6.6344458662488645e-09)
+    p = _fma(p, f, 1.0236023803276539e-07)
+    p = _fma(p, f, 1.3210583477764907e-06)
+    p = _fma(p, f, 1.525299889972845e-05)
+    p = _fma(p, f, 0.0001540352121910773)
+    p = _fma(p, f, 0.001333355834393728)
+    p = _fma(p, f, 0.009618129105151757)
+    p = _fma(p, f, 0.05550410866498067)
+    p = _fma(p, f, 0.24022650695909673)
+    p = _fma(p, f, 0.6931471805599453)
+    p = np.float64(_fma(p, f, 1.0))
+    k = np.float64(shifted).view(np.int64) << np.int64(52)
+    result: float = np.int64(p.view(np.int64) + k).view(np.float64)
     return result
 
 
@@ -396,6 +409,10 @@ def kernel_values32(products: F4, norms_rows: F4, norms_columns: F4, formula: Fo
 def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Formula) -> None:
     """Turn float64 products (m, ≥ p) into kernel values, in place."""
     code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
+    high, low = split64(-gamma)
+    far = LAST_POWER64 / max(gamma * LOG2_E, 1e-300)
+    e_high, e_low = split64(1.0)
+    end = LAST_POWER64 / LOG2_E
     m, p = products.shape[0], norms_columns.shape[0]
     for i in range(m):
         row = products[i]
@@ -403,7 +420,7 @@ def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Fo
             a = norms_rows[i]
             for j in range(p):
                 distance = _fma(row[j], -2.0, a + norms_columns[j])
-                row[j] = exp64(-gamma * max(0.0, distance))
+                row[j] = power64(min(max(0.0, distance), far), high, low)
         elif code == POLYNOMIAL:
             for j in range(p):
                 base = _fma(gamma, row[j], coef0)
@@ -413,7 +430,8 @@ def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Fo
                 row[j] = power
         elif code == SIGMOID:
             for j in range(p):
-                row[j] = 1.0 - 2.0 / (exp64(2.0 * _fma(gamma, row[j], coef0)) + 1.0)
+                x = max(min(2.0 * _fma(gamma, row[j], coef0), end), -end)
+                row[j] = 1.0 - 2.0 / (power64(x, e_high, e_low) + 1.0)
         if formula.offset != 0.0:
             for j in range(p):
                 row[j] += formula.offset

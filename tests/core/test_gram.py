@@ -13,8 +13,9 @@ from bigsvm.core import gram
 
 SLOW_PYTHON = config.DISABLE_JIT
 BOUND32 = 3e-7
-LOW32 = -gram.LAST_POWER * math.log(2)
+LOW32, LOW64 = (-last * math.log(2) for last in (gram.LAST_POWER, gram.LAST_POWER64))
 CODES = {"linear": 0, "poly": 1, "rbf": 2, "sigmoid": 3}
+EXPONENTIALS = [(np.float32, LOW32, BOUND32), (np.float64, LOW64, 1e-15)]
 GAMMAS = [1.0, 0.3, 1 / 123, 3.7, 1e-6, 1e5]
 
 
@@ -47,9 +48,7 @@ def sample(dtype, low):
     return np.concatenate([spread, near_zero, halves, ends]).astype(dtype)
 
 
-@pytest.mark.parametrize(("dtype", "low", "bound"), [
-    (np.float32, LOW32, BOUND32), (np.float64, -700.0, 1e-15),
-])  # fmt: skip
+@pytest.mark.parametrize(("dtype", "low", "bound"), EXPONENTIALS)
 def test_exponential_is_accurate(dtype, low, bound):
     x = sample(dtype, low)
     x = x[x >= dtype(low)]
@@ -75,13 +74,14 @@ def test_exponential_is_accurate_and_monotone_on_all_of_float32():
         least = values[-1]
 
 
+@pytest.mark.parametrize(("dtype", "low", "bound"), EXPONENTIALS)
 @pytest.mark.parametrize("gamma", GAMMAS)
-def test_exponential32_is_accurate_at_the_gamma_that_is_given(gamma):
-    """Not at the nearest number of float32, which is as far off as 5e-6 where values are small."""
-    distances = -sample(np.float32, LOW32) / np.float32(gamma)
-    distances = distances[distances * gamma <= -LOW32]
-    exact = np.exp(-gamma * distances.astype(np.float64))
-    assert np.abs(decay_of(distances, gamma) / exact - 1).max() < BOUND32
+def test_exponential_is_accurate_at_the_gamma_that_is_given(gamma, dtype, low, bound):
+    """Not at a rounded one: its error would grow with the exponent."""
+    distances = (-sample(dtype, low) / gamma).astype(dtype)
+    distances = distances[distances.astype(np.longdouble) * gamma <= -low]
+    exact = np.exp(-gamma * distances.astype(np.longdouble))
+    assert np.abs(decay_of(distances, gamma) / exact - 1).max() < bound
 
 
 @given(st.floats(-86, 86, width=32), st.sampled_from([1.0, gram.LOG2_E, 0.7]))
@@ -99,8 +99,9 @@ def test_a_scale_is_the_sum_of_its_parts(scale, sign):
 
 
 @given(st.floats(-700, 700))
-def test_scalar_exponential64(x):
-    assert float(gram.exp64(x)) == pytest.approx(math.exp(x), rel=1e-15, abs=0)
+def test_scalar_power64(x):
+    power = float(gram.power64(x, *gram.split64(1.0)))
+    assert power == pytest.approx(math.exp(x), rel=1e-15, abs=0)
 
 
 @pytest.mark.parametrize("dtype", VALUES)
@@ -109,20 +110,22 @@ def test_exponential_of_zero_is_one(dtype):
     np.testing.assert_array_equal(exp_of(tiny), 1)
 
 
+@pytest.mark.parametrize(("dtype", "low", "bound"), EXPONENTIALS)
 @pytest.mark.parametrize("gamma", GAMMAS)
-def test_exponential32_is_monotone(gamma):
-    """Among neighbours in float32: anywhere, and where the whole part of the exponent changes."""
+def test_exponential_is_monotone(gamma, dtype, low, bound):
+    """Among neighbouring numbers: anywhere, and where the whole part of the exponent changes."""
     rng = np.random.default_rng(6)
     n_places, beside = (5, 20) if SLOW_PYTHON else (100, 5000)
-    anywhere = rng.uniform(0, -LOW32 / gamma, n_places)
-    changes = np.arange(1, gram.LAST_POWER, 1 if beside > 20 else 30) * math.log(2) / gamma
+    anywhere = rng.uniform(0, -low / gamma, n_places)
+    changes = np.log(2) * np.arange(1, int(-low / math.log(2)), 9 if beside > 20 else 100) / gamma
+    bits = np.int32 if dtype == np.float32 else np.int64
     for place in np.concatenate([anywhere, changes, 10.0 ** rng.uniform(-20, 0, n_places)]):
-        first = int(np.float32(place).view(np.int32)) - beside
-        distances = np.arange(first, first + 2 * beside, dtype=np.int32).view(np.float32)
+        first = int(dtype(place).view(bits)) - beside
+        distances = np.arange(first, first + 2 * beside, dtype=bits).view(dtype)
         assert (np.diff(decay_of(distances, gamma)) <= 0).all()
 
 
-@pytest.mark.parametrize(("dtype", "low"), [(np.float32, LOW32), (np.float64, -700.0)])
+@pytest.mark.parametrize(("dtype", "low"), [(np.float32, LOW32), (np.float64, LOW64)])
 def test_exponential_is_clamped_below(dtype, low):
     values = exp_of(np.array([low - 1, low - 2, -1e30, -np.inf], dtype))
     assert len(set(values.tolist())) == 1
