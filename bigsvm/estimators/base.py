@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from dataclasses import fields, replace
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
     Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
 
+logger = logging.getLogger(__name__)
+
 CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max_time"})
 """Estimator parameters with another name or another form in `TrainingParameters`."""
 
@@ -105,7 +108,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         del labels
         parameters = self._parameters()
         with SavedOnInterrupt(parameters) as stop:
-            hooks = Hooks(listener=_warn_of_labels, interrupted=stop.requested)
+            hooks = Hooks(listener=_tell, interrupted=stop.requested)
             model = train_model(
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
@@ -342,10 +345,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         return tags
 
 
-def _warn_of_labels(event: events.Event) -> None:
-    """Warn before the training where `y` looks like the targets of a regression."""
+def _tell(event: events.Event) -> None:
+    """Warn where `y` looks like the targets of a regression; log what a resumed run relies on."""
     if isinstance(event, events.ManyClasses):
         warnings.warn(event.sentence, UserWarning, stacklevel=2)
+    elif isinstance(event, events.TakenAsRecorded):
+        logger.info("%s", event.sentence)
 
 
 def _seed(given: Any) -> Any:

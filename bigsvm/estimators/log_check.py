@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bigsvm.training.pair_entries import Entry
 
 EVALUATIONS = 2e9
-"""Most kernel evaluations for the check of a resumed run: a few seconds of work."""
+"""Most kernel evaluations for the check of a resumed run: a few seconds of work. A check of all
+entries could repeat a third of all work, while a kill must not cost more than one interval."""
 LEAST_COST = 5e6
 """Least cost of an entry in kernel evaluations: even an entry of few rows has a fixed cost."""
 BYTES_READ = 1e9
@@ -34,10 +35,11 @@ ROUNDING = 1.05
 
 
 class LogCheck:
-    """Returns what is wrong with an entry of the log; an empty string if it solves its pair.
+    """Checks entries of the log against their problems.
 
-    Feasibility is always checked. Outputs are recomputed only for the first entries, until a limit
-    of work is reached: with few pairs for all entries, with half a million for some.
+    Rows, bounds and sums of every entry are checked. Outputs, and with them gap and intercept, are
+    recomputed for entries that are drawn at random, until a limit of work is reached: with few
+    pairs for all entries, with half a million for some.
 
     Parameters
     ----------
@@ -46,18 +48,50 @@ class LogCheck:
     trainer : Trainer
     plan : TrainingPlan
         Plan of the largest pair.
+
+    Attributes
+    ----------
+    recomputed : set of int
+        Pairs whose outputs are recomputed.
     """
 
     def __init__(
         self, problem: Pairs, rows: ClassRows, trainer: Trainer, plan: TrainingPlan
     ) -> None:
         self._problem, self._trainer, self._plan = problem, trainer, plan
-        self._rows = rows.in_place()
+        self._rows, self._sizes = rows.in_place(), rows.sizes
         self._first, self._second = pair_classes(len(rows))
-        self._evaluations, self._bytes = EVALUATIONS, BYTES_READ
+        self.recomputed: set[int] = set()
 
-    def __call__(self, entry: Entry) -> str:
-        """Check one entry."""
+    def choose(self, pairs: NDArray[np.int64], n_support: NDArray[np.int64]) -> None:
+        """Draw the entries to recompute, among pairs (m,) with (m,) support vectors each."""
+        n_rows = self._sizes[self._first[pairs]] + self._sizes[self._second[pairs]]
+        evaluations = np.maximum(LEAST_COST, n_rows.astype(np.float64) * n_support)
+        n_bytes = self._bytes_read(n_rows, n_support)
+        evaluations_left, bytes_left = EVALUATIONS, BYTES_READ
+        # Seeded by the system: the run's own seed would tell in advance which entries are drawn.
+        for i in np.random.default_rng().permutation(len(pairs)):
+            if evaluations_left < LEAST_COST:
+                break
+            if evaluations[i] <= evaluations_left and n_bytes[i] <= bytes_left:
+                evaluations_left -= evaluations[i]
+                bytes_left -= n_bytes[i]
+                self.recomputed.add(int(pairs[i]))
+
+    def _bytes_read(
+        self, n_rows: NDArray[np.int64], n_support: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Bytes that recomputing the outputs of pairs reads from a store."""
+        source = self._rows.source
+        if source.row_alignment <= 1:
+            return np.zeros(len(n_rows))
+        # Rows of two classes may be anywhere in a store, so each pass reads all of it.
+        step = max(1, self._plan.active_rows // 2)
+        passes = -(-n_support // step) * (1 - (-n_rows // step))
+        return passes.astype(np.float64) * (source.n_rows * source.bytes_per_row)
+
+    def fault_of(self, entry: Entry) -> str:
+        """Return what is wrong with an entry; an empty string if it solves its pair."""
         pair = int(self._first[entry.number]), int(self._second[entry.number])
         rows = self._rows.pair(*pair)
         places = np.searchsorted(rows.rows, entry.rows)
@@ -72,23 +106,16 @@ class LogCheck:
         alpha[places] = entry.coefficients * (1.0 if np.isnan(rho) else rho or 1.0)
         formulation = self._problem.of_pair(pair, rows)
         dual = self._trainer.dual(rows.source, formulation, self._plan)
-        return dual.infeasible(alpha) or self._fault_of_values(entry, rows, formulation, alpha)
+        fault = dual.infeasible(alpha)
+        if fault or entry.number not in self.recomputed:
+            return fault
+        return self._fault_of_values(entry, rows, formulation, alpha)
 
     def _fault_of_values(
         self, entry: Entry, rows: PairRows, formulation: Classification, alpha: NDArray[np.float64]
     ) -> str:
         """Recompute the outputs of an entry's rows, and compare its gap and its intercept."""
         source, record = rows.source, entry.record
-        cost = max(LEAST_COST, float(len(alpha) * len(entry.rows)))
-        read = 0.0
-        if source.row_alignment > 1:
-            # Rows of two classes may be anywhere in a store, so each pass reads all of it.
-            step = max(1, self._plan.active_rows // 2)
-            passes = -(-len(entry.rows) // step) * (1 - (-len(alpha) // step))
-            read = passes * self._rows.source.n_rows * source.bytes_per_row
-        if cost > self._evaluations or read > self._bytes:
-            return ""
-        self._evaluations, self._bytes = self._evaluations - cost, self._bytes - read
         alpha = _at_bounds(formulation, alpha)
         outputs = self._trainer.exact_outputs(source, alpha, self._plan)
         dual = self._trainer.dual(source, formulation, self._plan)

@@ -124,11 +124,13 @@ def train_one_vs_one(
             projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
         log = PairLog(
             checkpoint, problem.n_pairs, source, room=budget.coefficients,
-            fault_of=LogCheck(problem, rows, trainer, plan),
+            check=LogCheck(problem, rows, trainer, plan),
         )  # fmt: skip
         hooks.listener(
             events.Planned(source.n_rows, source.n_features, plan.working_set, projected, 0)
         )
+        if log.n_not_recomputed:
+            hooks.listener(events.TakenAsRecorded(log.n_not_recomputed, log.n_finished))
         functions = PairTraining(
             rows,
             PairLanes(trainer, problem, budget, parameters, log, hooks.listener),

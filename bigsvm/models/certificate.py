@@ -92,6 +92,7 @@ CHECKS: dict[str, Callable[[object], bool]] = {
         (
             "n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations", "row_misses",
             "row_reads", "n_working_sets", "rows_swept", "bytes_read", "n_pairs", "n_begun",
+            "n_not_recomputed",
         ),
         is_count,
     ),

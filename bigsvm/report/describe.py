@@ -274,6 +274,8 @@ def _pairs(
     ended = [f"{count(n)} {reason}" for reason, n in pairs["stop_reasons"].items()]
     if pairs["n_begun"] < pairs["n_pairs"]:
         ended.append(f"{count(pairs['n_pairs'] - pairs['n_begun'])} never begun")
+    if recorded := pairs.get("n_not_recomputed"):
+        ended.append(f"{count(recorded)} as an earlier process recorded them")
     worst = pairs["worst"][0]
     first, second = (label_text(classes[code]) for code in worst["classes"])
     return (

@@ -151,6 +151,8 @@ class TrainingProgress:
                 self._display.warn(event.sentence)
             case events.Planned():
                 self._planned(event)
+            case events.TakenAsRecorded():
+                self._display.line(event.sentence)
             case events.TierChosen():
                 self._display.line(event.reason)
             case events.Searching():

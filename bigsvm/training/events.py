@@ -47,6 +47,30 @@ class ManyClasses(NamedTuple):
         )
 
 
+class TakenAsRecorded(NamedTuple):
+    """Results of pairs are taken from the log of a checkpoint without computing them anew.
+
+    Attributes
+    ----------
+    n_pairs : int
+        Pairs whose results are taken as recorded.
+    n_finished : int
+        Pairs that earlier processes have finished.
+    """
+
+    n_pairs: int
+    n_finished: int
+
+    @property
+    def sentence(self) -> str:
+        """Text for users."""
+        return (
+            f"the results of {self.n_pairs} of {self.n_finished} finished pairs are taken as "
+            "recorded: their rows, bounds and sums were checked, their gaps and intercepts were "
+            "not computed anew"
+        )
+
+
 class TierChosen(NamedTuple):
     """Whether kernel rows are kept on disk, and why, in a sentence."""
 
@@ -157,6 +181,7 @@ class Checkpointed(NamedTuple):
 Event: TypeAlias = (
     ManyClasses
     | Planned
+    | TakenAsRecorded
     | TierChosen
     | Searching
     | Solving

@@ -39,7 +39,8 @@ class OneVsOne(NamedTuple):
     certificate : Certificate
         Sums over the pairs, and the worst gap; converged only if all pairs are.
     pairs : dict
-        How many stopped for which reason, and the worst ones by themselves, as JSON can say it.
+        How many stopped for which reason, how many of an earlier process were taken as recorded,
+        and the worst ones by themselves, as JSON can say it.
     """
 
     support: NDArray[np.int64]
@@ -104,12 +105,15 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
         records["rho"].copy(),
         records["gap"].copy(),
         certificate,
-        _table(records, reasons, n_classes),
+        _table(records, reasons, n_classes, log.n_not_recomputed),
     )
 
 
 def _table(
-    records: NDArray[np.void], reasons: dict[StopReason, int], n_classes: int
+    records: NDArray[np.void],
+    reasons: dict[StopReason, int],
+    n_classes: int,
+    n_not_recomputed: int,
 ) -> dict[str, Any]:
     """Count the pairs by their ends, and list the worst: not converged first, by their gaps."""
     first, second = pair_classes(n_classes)
@@ -119,6 +123,7 @@ def _table(
     return {
         "n_pairs": len(records),
         "n_begun": int(np.count_nonzero(records["reason"] >= 0)),
+        "n_not_recomputed": n_not_recomputed,
         "stop_reasons": {str(reason): n for reason, n in reasons.items()},
         "worst": [
             {

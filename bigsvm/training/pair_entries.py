@@ -7,6 +7,7 @@ the body: a record, the rows of the support vectors, and their coefficients.
 from __future__ import annotations
 
 import os
+from array import array
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
@@ -111,6 +112,28 @@ def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
 def head_of(body: bytes, seed: int) -> bytes:
     """Return the head of a body."""
     return np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
+
+
+def sizes_of_entries(
+    file: BinaryIO, *, n_pairs: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of pairs and of support vectors, as heads and records say, before any check.
+
+    The list ends at the first entry that is cut off or names no pair.
+    """
+    end = os.fstat(file.fileno()).st_size
+    pairs, n_support = array("q"), array("q")
+    while len(head := file.read(HEAD.itemsize)) == HEAD.itemsize:
+        n_bytes = int(np.frombuffer(head, HEAD)["n_bytes"][0])
+        if not RECORD.itemsize <= n_bytes <= end - file.tell():
+            break
+        pair = int(np.frombuffer(file.read(RECORD.itemsize), RECORD)["pair"][0])
+        if not 0 <= pair < n_pairs:
+            break
+        pairs.append(pair)
+        n_support.append((n_bytes - RECORD.itemsize) // BYTES_PER_SUPPORT)
+        file.seek(n_bytes - RECORD.itemsize, os.SEEK_CUR)
+    return np.array(pairs, np.int64), np.array(n_support, np.int64)
 
 
 def bodies(file: BinaryIO, seed: int, *, most_rows: int) -> Iterator[bytes]:

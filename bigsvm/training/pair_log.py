@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,11 +35,12 @@ from bigsvm.training.pair_entries import (
     bodies,
     head_of,
     read_entry,
+    sizes_of_entries,
 )
 from bigsvm.training.saved_pairs import PairsContent, divided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -80,6 +81,24 @@ class Solved(NamedTuple):
     certificate: Certificate
 
 
+class EntryCheck(Protocol):
+    """Checks entries of the log against their problems.
+
+    Attributes
+    ----------
+    recomputed : set of int
+        Pairs whose outputs are computed anew, as `choose` has decided.
+    """
+
+    recomputed: set[int]
+
+    def choose(self, pairs: NDArray[np.int64], n_support: NDArray[np.int64]) -> None:
+        """Decide whose outputs are computed anew, among pairs with so many support vectors."""
+
+    def fault_of(self, entry: Entry) -> str:
+        """Return what is wrong with an entry as a solution of its pair; empty if nothing is."""
+
+
 class PairLog:
     """What has become of the pairs so far.
 
@@ -92,13 +111,14 @@ class PairLog:
         Of all rows.
     room : float
         Bytes that coefficients may take.
-    fault_of : callable, optional
-        Returns what is wrong with an `Entry` as a solution of its pair; an empty string if nothing
-        is wrong.
+    check : EntryCheck, optional
+        Without one, entries are only checked for what each must be by itself.
 
     Attributes
     ----------
     records : (n_pairs,) RECORD
+    n_not_recomputed : int
+        Pairs that an earlier process finished, and whose outputs were not computed anew.
 
     Raises
     ------
@@ -115,13 +135,13 @@ class PairLog:
         source: RowSource,
         *,
         room: float,
-        fault_of: Callable[[Entry], str] = lambda entry: "",
+        check: EntryCheck | None = None,
     ) -> None:
         self.records = np.zeros(n_pairs, RECORD)
         self.records["pair"], self.records["reason"] = np.arange(n_pairs), -1
         for name in UNKNOWN:
             self.records[name] = np.nan
-        self._n_finished, self._room = 0, room
+        self._n_finished, self.n_not_recomputed, self._room = 0, 0, room
         self._totals = dict.fromkeys(COUNTS, 0)
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
         self._order, self._rows, self._values = array("q"), array("q"), array("d")
@@ -136,7 +156,7 @@ class PairLog:
             self._path, self._length = checkpoint.directory / NAME, 0
             self._seed = checkpoint.seed
             try:
-                self._read(fault_of, is_new=saved is None)
+                self._read(check, is_new=saved is None)
             except OSError as error:
                 raise CheckpointError(f"cannot go on with {self._path}: {error}") from error
 
@@ -322,16 +342,19 @@ class PairLog:
                 "the memory; give more, and a saved run goes on with it"
             )
 
-    def _read(self, fault_of: Callable[[Entry], str], *, is_new: bool) -> None:
+    def _read(self, check: EntryCheck | None, *, is_new: bool) -> None:
         """Take in what the file has, up to half an entry that a kill has left."""
         if is_new:
             self._path.unlink(missing_ok=True)  # of a run that was killed before its first save
         if not os.path.lexists(self._path):
             return
         with open_regular(self._path, follow_links=False) as file:
+            if check is not None:
+                check.choose(*sizes_of_entries(file, n_pairs=len(self.records)))
+                file.seek(0)
             for body in bodies(file, self._seed, most_rows=self._source.n_rows):
                 try:
-                    entry = self._believed(body, fault_of)
+                    entry = self._believed(body, check)
                 except ValueError as error:
                     logger.warning(
                         "%s: the entry after %d bytes is damaged, so the pairs from there on are "
@@ -343,15 +366,16 @@ class PairLog:
                 self.records[number] = entry.record
                 self._keep(number, entry.rows.tobytes(), entry.coefficients.tobytes())
                 self._n_finished += 1
+                self.n_not_recomputed += check is None or number not in check.recomputed
                 self._open.pop(number, None)  # the log may know more than the generation
                 self._length += HEAD.itemsize + len(body)
 
-    def _believed(self, body: bytes, fault_of: Callable[[Entry], str]) -> Entry:
+    def _believed(self, body: bytes, check: EntryCheck | None) -> Entry:
         """Read an entry of this run; ValueError says why it cannot be one."""
         entry = read_entry(body, n_pairs=len(self.records), n_rows=self._source.n_rows)
         if self.records["reason"][entry.number] >= 0:
             raise ValueError(f"pair {entry.number} is there twice")
-        if fault := fault_of(entry):
+        if check is not None and (fault := check.fault_of(entry)):
             raise ValueError(fault)
         return entry
 

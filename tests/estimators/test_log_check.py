@@ -1,10 +1,16 @@
 """Entries of the log of pairs that a run has written itself are believed, whatever the problem."""
 
+import logging
+
 import numpy as np
 import pytest
 from one_vs_one import clouds, train
 
+from bigsvm import SVC
+from bigsvm.data.sources import as_row_source
 from bigsvm.estimators import log_check
+from bigsvm.estimators.parameters import Hooks
+from bigsvm.training.events import TakenAsRecorded
 from bigsvm.training.pair_log import NAME
 from tests.training.forged import forge_entry
 
@@ -63,3 +69,89 @@ def test_entries_beyond_what_takes_seconds_must_still_be_feasible(tmp_path, monk
     forge_entry(tmp_path, lambda record, rows, values: (rows, 3.0 * values))
     train(X, y, checkpoint=str(tmp_path))
     assert "outside of its bounds" in caplog.text
+
+
+def resumed(tmp_path, X, y, **given):
+    """Result and events of a run whose pairs are all finished."""
+    told = []
+    hooks = Hooks(listener=told.append)
+    result = train(X, y, hooks=hooks, checkpoint=str(tmp_path), max_iter=0, **given)
+    return result.functions.pairs, [one for one in told if isinstance(one, TakenAsRecorded)]
+
+
+@pytest.mark.fault("forged-files")
+def test_a_run_tells_how_many_results_it_takes_as_recorded(tmp_path, monkeypatch):
+    X, y = clouds(n=240, k=4)
+    train(X, y, checkpoint=str(tmp_path))
+    pairs, told = resumed(tmp_path, X, y)
+    assert (pairs["n_not_recomputed"], told) == (0, [])
+    monkeypatch.setattr(log_check, "EVALUATIONS", 2 * log_check.LEAST_COST)
+    pairs, told = resumed(tmp_path, X, y)
+    assert pairs["n_not_recomputed"] == 4
+    assert told == [TakenAsRecorded(4, 6)]
+    assert "results of 4 of 6 finished pairs are taken as recorded" in told[0].sentence
+
+
+def test_an_estimator_logs_and_keeps_how_many_results_are_taken_as_recorded(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(log_check, "EVALUATIONS", 0)
+    X, y = clouds(n=120, k=3)
+    fitted = SVC(checkpoint=tmp_path).fit(X, y)
+    assert fitted.certificate_["pairs"]["n_not_recomputed"] == 0
+    with caplog.at_level(logging.INFO, "bigsvm"):
+        fitted.fit(X, y)
+    assert fitted.certificate_["pairs"]["n_not_recomputed"] == 3
+    assert caplog.text.count("results of 3 of 3 finished pairs are taken as recorded") == 1
+
+
+@pytest.mark.fault("forged-files")
+def test_any_entry_may_be_recomputed(tmp_path, monkeypatch):
+    """Which one it is depends on the system's random numbers, not on those of the run."""
+    checks = []
+    choose = log_check.LogCheck.choose
+
+    def seen(self, *entries):
+        checks.append((self, entries))
+        choose(self, *entries)
+
+    X, y = clouds(n=240, k=4)
+    train(X, y, checkpoint=str(tmp_path), seed=3)
+    monkeypatch.setattr(log_check.LogCheck, "choose", seen)
+    monkeypatch.setattr(log_check, "EVALUATIONS", log_check.LEAST_COST)
+    resumed(tmp_path, X, y, seed=3)
+    (check, entries), drawn = checks[-1], []
+    assert sorted(entries[0]) == list(range(6))
+    for _ in range(200):
+        check.recomputed.clear()
+        choose(check, *entries)
+        drawn.append(tuple(check.recomputed))
+    assert set(drawn) == {(pair,) for pair in range(6)}
+
+
+@pytest.mark.fault("forged-files")
+def test_a_forged_last_entry_is_found_where_there_is_time_for_one(tmp_path, monkeypatch, caplog):
+    X, y = clouds(n=240, k=3)
+    train(X, y, checkpoint=str(tmp_path))
+    forge_entry(tmp_path, lambda record, rows, values: (rows, 0.5 * values), place=-1)
+    monkeypatch.setattr(log_check, "EVALUATIONS", log_check.LEAST_COST)
+    for _ in range(200):
+        train(X, y, checkpoint=str(tmp_path), max_iter=0)
+        if "trained again" in caplog.text:
+            break
+    assert "its gap is" in caplog.text
+
+
+@pytest.mark.parametrize(("n_bytes", "not_recomputed"), [(0, 6), (1e9, 0)])
+@pytest.mark.fault("forged-files")
+def test_outputs_are_recomputed_within_a_limit_of_what_is_read(
+    tmp_path, monkeypatch, n_bytes, not_recomputed
+):
+    """Rows that are not in memory are read again for each pair."""
+    X, y = clouds(n=240, k=4)
+    train(X, y, checkpoint=str(tmp_path))
+    rows = as_row_source(X)
+    rows.row_alignment = 16
+    monkeypatch.setattr(log_check, "BYTES_READ", n_bytes)
+    pairs, _ = resumed(tmp_path, rows, y)
+    assert pairs["n_not_recomputed"] == not_recomputed

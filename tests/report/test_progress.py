@@ -42,6 +42,12 @@ def test_plain_lines(capsys):
     ]
 
 
+def test_a_resumed_run_says_what_it_takes_as_recorded(capsys):
+    with Display(quiet=False) as display:
+        TrainingProgress(display)(events.TakenAsRecorded(33, 45))
+    assert capsys.readouterr().err.startswith("the results of 33 of 45 finished pairs are taken as")
+
+
 def test_checkpoints_every_second_are_not_a_line_each(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("bigsvm.report.progress.time.monotonic", lambda: now[0])

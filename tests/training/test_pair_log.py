@@ -103,6 +103,35 @@ def test_what_is_finished_is_read_back(tmp_path):
         np.testing.assert_array_equal(found, expected)
 
 
+class Recorder:
+    """Checks nothing, recomputes one pair, and remembers what it was asked."""
+
+    recomputed = frozenset({2})
+
+    def choose(self, pairs, n_support):
+        self.asked = list(zip(pairs.tolist(), n_support.tolist(), strict=True))
+
+    def fault_of(self, entry):
+        return ""
+
+
+@pytest.mark.parametrize("cut", [0, 1, 16, 20])
+def test_entries_are_counted_before_they_are_read(tmp_path, cut):
+    """The last entry has no support vectors; if bytes of it are cut off, it is not there."""
+    check = Recorder()
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        for number, rows in ((2, [3, 7]), (0, [1]), (3, [])):
+            finish(log, number, rows, np.ones(len(rows)))
+        log.save()
+        data = (tmp_path / NAME).read_bytes()
+        (tmp_path / NAME).write_bytes(data[: len(data) - cut])
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9, check=check)
+    assert check.asked == [(2, 2), (0, 1), (3, 0)][: 2 if cut else 3]
+    assert again.n_finished == len(check.asked)
+    assert again.n_not_recomputed == again.n_finished - 1
+
+
 def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
     """In another order, as with another memory."""
     state, values = arrays(alpha=4.0), counters(n_iter=7)
