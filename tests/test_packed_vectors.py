@@ -7,8 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 import bigsvm
+from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import ArrayRows
+from bigsvm.kernels import RBF
 from bigsvm.models import packed
+from bigsvm.tiles import KernelTiles
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
     model = bigsvm.SVC(kernel=kernel, gamma=0.5, C=10).fit(rows, y).model_
     store = bigsvm.write_store(tmp_path / "x", rows, y, shuffle=False)
     expected = model.decision_function(ArrayRows(rows))
-    monkeypatch.setattr(packed, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
     monkeypatch.setattr(packed, "ROWS_BETWEEN", 150)
     monkeypatch.setattr(packed, "FEWEST_ROWS", 10)
     made = []
@@ -32,7 +35,7 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
     monkeypatch.setattr(packed, "Columns", lambda *a, **b: made.append(1) or columns(*a, **b))
     for source in (ArrayRows(rows), store.rows):
         seen = []
-        found = model.decision_function(source, on_progress=seen.append)
+        found = model.decision_function(source, on_progress=seen.append, block_bytes=1 << 16)
         np.testing.assert_allclose(found, expected, atol=1e-5)
         assert seen == sorted(seen)
         assert seen[-1] == 400
@@ -41,7 +44,7 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
 
 def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
     model = bigsvm.SVC(gamma=0.5, C=10).fit(rows, np.arange(400) % 2).model_
-    monkeypatch.setattr(packed, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
     alive, most = weakref.WeakSet(), []
     columns = packed.Columns
 
@@ -52,28 +55,41 @@ def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
         return made
 
     monkeypatch.setattr(packed, "Columns", noted)
-    model.decision_function(ArrayRows(rows))
+    model.decision_function(ArrayRows(rows), block_bytes=1 << 16)
     assert len(most) > 5
     assert max(most) == 0
 
 
 def test_a_pass_in_groups_can_be_ended(rows, monkeypatch):
     model = bigsvm.SVC(gamma=0.5).fit(rows, np.arange(400) % 2).model_
-    monkeypatch.setattr(packed, "MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
 
     def look(done):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        model.decision_function(ArrayRows(rows), on_progress=look)
+        model.decision_function(ArrayRows(rows), on_progress=look, block_bytes=1 << 16)
 
 
-def test_room_for_vectors_is_bounded(rows):
-    """The layout of a group takes no more than was reckoned with."""
-    from bigsvm.kernels import RBF
-    from bigsvm.tiles import KernelTiles
+@pytest.mark.fault("many-columns")
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
+    """Few features are shared, so that the layout of all is twenty times the bytes of a group."""
+    rng = np.random.default_rng(0)
+    shape = (3000, 40_000)
+    vectors = sp.random_array(shape, density=5e-4, rng=rng, format="csr", dtype=kind)
+    sizes, columns = [], packed.Columns
 
-    wide = sp.vstack([rows] * 20, format="csr")
-    with KernelTiles(RBF(gamma=1.0)) as tiles:
-        made = packed.Packed(tiles, wide, np.ones(wide.shape[0]), sparse_partners=True)
-        assert made._only[0].nbytes < packed.MOST_BYTES
+    def noted(*given, **named):
+        made = columns(*given, **named)
+        sizes.append(made.nbytes)
+        return made
+
+    monkeypatch.setattr(packed, "Columns", noted)
+    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 20)
+    most = 4 << 20
+    with KernelTiles(RBF(gamma=1.0), dtype=kind) as tiles:
+        made = packed.Packed(tiles, vectors, np.ones(3000), sparse_partners=True, most_bytes=most)
+        made.add(RowsAt(vectors, np.arange(10)), np.zeros(10), look=lambda share: None)
+        assert sum(sizes) > 5 * most
+        assert max(sizes) <= most

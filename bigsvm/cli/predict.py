@@ -213,13 +213,17 @@ def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
     import numpy as np
 
     vectors: Any = model.support_vectors
-    of_model = vectors.nbytes if isinstance(vectors, np.ndarray) else vectors.data.nbytes
+    if isinstance(vectors, np.ndarray):
+        of_model, left = vectors.nbytes, 1 - BLOCK_SHARE
+    else:
+        of_model = vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes
+        left = 1 - 2 * BLOCK_SHARE  # vectors that are laid out take as much as blocks of rows
     needed = of_model + ROW_BYTES * n_rows
-    if needed > budget * (1 - BLOCK_SHARE):
+    if needed > budget * left:
         raise MemoryBudgetError(
             f"the model takes {show_bytes(of_model)} and the predictions of {count(n_rows)} rows "
             f"{show_bytes(ROW_BYTES * n_rows)}, and blocks of rows need some more; give memory "
-            f"{show_bytes(int(needed / (1 - BLOCK_SHARE)))}"
+            f"{show_bytes(int(needed / left))}"
         )
 
 

@@ -174,7 +174,8 @@ class KernelExpansion:
             With `n_features` columns; scaled as the training data were, or not at all.
         threads : int
         block_bytes : int
-            For the two blocks of rows that exist at once, if they are not in memory.
+            For the two blocks of rows that exist at once, if they are not in memory; and as much
+            again for sparse support vectors, which are prepared for products in groups.
         on_progress : callable, optional
             Told the rows done, several times a second; what it raises ends the pass.
 
@@ -307,10 +308,16 @@ class KernelExpansion:
         with ExitStack() as stack:
             tiles = KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind)
             stack.enter_context(tiles)
-            packed = Packed(tiles, vectors, coefficients, sparse_partners=source.is_sparse)
+            sparse = source.is_sparse
+            packed = Packed(
+                tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
+            )
             if single and packed.rounding() > ENOUGH:
+                del packed  # before the other layout takes as much memory
                 tiles = stack.enter_context(tiles.exact())
-                packed = Packed(tiles, vectors, coefficients, sparse_partners=source.is_sparse)
+                packed = Packed(
+                    tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
+                )
             report = on_progress or (lambda done: None)
             for first, done, rows in packed.parts(source, block_bytes):
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bigsvm.tiles import KernelTiles
     from bigsvm.tiles.functions import Weights
 
-MOST_BYTES = 512 << 20
-"""Most bytes of sparse vectors that are laid out together."""
+LEAST_BYTES = 16 << 20
+"""Bytes of sparse vectors that may always be laid out together: some tiles, to multiply fast."""
 ROWS_BETWEEN = 1 << 17
 VALUES_BETWEEN = 1 << 23
 """Most rows, and decision values, computed before the vectors are laid out again."""
@@ -46,10 +46,18 @@ class Packed:
     coefficients : (p,) float64 or (p, n_functions) CSR
     sparse_partners : bool
         Whether the rows to multiply with are sparse.
+    most_bytes : int
+        Most bytes of sparse vectors that are laid out together, at least `LEAST_BYTES`.
     """
 
     def __init__(
-        self, tiles: KernelTiles, vectors: Rows, coefficients: Weights, *, sparse_partners: bool
+        self,
+        tiles: KernelTiles,
+        vectors: Rows,
+        coefficients: Weights,
+        *,
+        sparse_partners: bool,
+        most_bytes: int,
     ) -> None:
         self._tiles, self._coefficients = tiles, coefficients
         self._vectors, self._sparse_partners = vectors, sparse_partners
@@ -59,7 +67,7 @@ class Packed:
         if sparse_partners and is_sparse(vectors) and self._rows_between >= FEWEST_ROWS:
             entries = vectors.nnz / max(n, 1)
             each = packed_bytes(vectors.shape[1], 8 * entries) * tiles.dtype.itemsize / 4
-            groups = max(1, int(-(-n * each // MOST_BYTES)))
+            groups = max(1, int(-(-n * each // max(most_bytes, LEAST_BYTES))))
         edges = np.linspace(0, n, groups + 1).astype(np.int64)
         self._spans = [slice(a, b) for a, b in itertools.pairwise(edges)]
         self._only: tuple[Columns, Any] | None = None
