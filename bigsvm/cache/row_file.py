@@ -168,6 +168,8 @@ class RowFile:
     def read(self, slot: int, variable: int, out: NDArray[np.float32]) -> bool:
         """Read a row to `out` (n_variables,); False if it is not the row of `variable` as written.
 
+        Also False for values that are not finite, as kernel rows are finite.
+
         Raises
         ------
         OSError
@@ -179,7 +181,8 @@ class RowFile:
             if count == 0:
                 return False
             rest, offset = rest[count:], offset + count
-        return self._digest(variable, out) == int(self.digests[slot])
+        is_as_written = self._digest(variable, out) == int(self.digests[slot])
+        return is_as_written and bool(np.isfinite(out).all())
 
     def write(self, slot: int, variable: int, row: NDArray[np.float32]) -> None:
         """Write `row` (n_variables,), then its entry.

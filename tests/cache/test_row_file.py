@@ -57,6 +57,21 @@ def test_another_problem_has_another_file(tmp_path, other):
         assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.fault("forged-files")
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_row_with_a_value_that_is_not_finite_is_a_miss(tmp_path, value):
+    row = np.ones(N, np.float32)
+    file = RowFile(tmp_path, FINGERPRINT, n_variables=N, capacity_bytes=capacity_for(4))
+    try:
+        file.write(0, 3, row)
+        assert file.read(0, 3, np.empty_like(row))
+        row[N // 2] = value
+        file.write(0, 3, row)
+        assert not file.read(0, 3, np.empty_like(row))
+    finally:
+        file.close()
+
+
 def test_another_number_of_variables_has_another_file(tmp_path):
     with open_tier(tmp_path) as tier:
         fill(tier, 3)
@@ -419,3 +434,15 @@ for i in itertools.count():
         with open_tier(tmp_path, n=n, rows=30) as tier:
             assert len(hits(tier, *range(40), n=n)) + tier.n_damaged >= 20
             assert tier.n_damaged <= 2
+
+
+@pytest.mark.fault("forged-files")
+def test_a_forged_row_that_is_not_finite_is_computed_again_and_the_file_named(tmp_path, caplog):
+    with open_tier(tmp_path) as tier:
+        fill(tier, 3)
+    with open_tier(tmp_path) as tier:
+        file, slot = tier._file, int(tier._slots[3])
+        file.write(slot, 3, np.full(N, np.nan, np.float32))
+        assert hits(tier, 3) == []
+        assert tier.n_damaged == 1
+        assert f"{file.path}: damaged, so computed again: rows 3" in caplog.text
