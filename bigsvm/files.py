@@ -225,6 +225,27 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
+def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file to write to it; returns its descriptor.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, or is a symbolic link, not a regular file, or a file with another name
+        (a hard link): writes would change a file elsewhere.
+    """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    found = os.fstat(descriptor)
+    fault = "Not a regular file" if not stat.S_ISREG(found.st_mode) else ""
+    if found.st_nlink > 1:
+        fault = "The file has another name too (a hard link); remove this one"
+    if fault:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, fault, str(path))
+    return descriptor
+
+
 def try_lock(path: Path, *, create: bool = True) -> int | None:
     """Descriptor of the locked file, or None if another process holds the lock.
 
@@ -236,11 +257,7 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
         It cannot be opened, or is a link or not a regular file: writes to the lock would go
         elsewhere.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-    descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o600)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    descriptor = open_own(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from bigsvm.budget import show_bytes
 from bigsvm.errors import CheckpointError, MemoryBudgetError
-from bigsvm.files import open_regular, sync_directory
+from bigsvm.files import open_own, open_regular, sync_directory
 from bigsvm.training.checkpoint import Generation, outlines_of
 from bigsvm.training.pair_entries import (
     COUNTS,
@@ -383,8 +383,7 @@ class PairLog:
         if not self._pending:
             return
         is_new = not os.path.lexists(self._path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, 0o666)
+        descriptor = open_own(self._path, os.O_WRONLY | os.O_CREAT)
         with os.fdopen(descriptor, "wb") as file:
             # What a kill or a full disk has left of an entry.
             file.truncate(self._length)

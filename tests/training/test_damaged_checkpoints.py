@@ -339,6 +339,19 @@ def test_links_and_pipes_in_a_checkpoint_are_neither_followed_nor_waited_for(
 
 
 @pytest.mark.fault("links-and-pipes")
+@pytest.mark.parametrize("name", ["lock", "pairs.log"])
+def test_a_file_with_another_name_is_not_written_to(stopped, tmp_path, name):
+    """The other name may be that of any file of this user."""
+    folder, elsewhere = stopped("pairs"), tmp_path / "elsewhere"
+    (folder / name).unlink()
+    elsewhere.write_text("precious\n")
+    (folder / name).hardlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="has another name too"):
+        train("pairs", folder)
+    assert elsewhere.read_text() == "precious\n"
+
+
+@pytest.mark.fault("links-and-pipes")
 def test_a_generation_that_is_a_link_is_not_followed(stopped, tmp_path):
     folder = stopped("c-svc")
     path = newest(folder)
