@@ -143,6 +143,35 @@ class _Continued(io.RawIOBase):
         return len(piece)
 
 
+class _Remote(io.RawIOBase):
+    """A file that fsspec opened, whose errors are all OSError.
+
+    File systems of fsspec have errors of their own, as of the libraries below them.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        target = memoryview(buffer).cast("B")
+        try:
+            piece = self._file.read(len(target))
+        except OSError:
+            raise
+        except Exception as error:
+            raise OSError(str(error) or type(error).__name__) from error
+        target[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
 class _Awaited(io.RawIOBase):
     """A file descriptor, read when there is something to read; it stays open.
 
@@ -356,7 +385,7 @@ def open_source(source: Source, *, memory_bytes: int = DECOMPRESSION_BYTES) -> I
     try:
         # Kept while its file is read: a file in an archive is closed with it.
         place = _open_url(text) if "://" in text else None
-        raw = Path(text).open("rb") if place is None else place.open()
+        raw: Any = Path(text).open("rb") if place is None else _Remote(place.open())
     except (OSError, ValueError, ImportError) as error:
         raise _unreadable(text, error) from error
     except Exception as error:

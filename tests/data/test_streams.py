@@ -237,3 +237,32 @@ def test_a_url_that_no_file_system_can_open_is_named(url):
     """Each of them has another way to say so: a TypeError, an ImportError, a ValueError."""
     with pytest.raises(DataError, match="cannot be opened"), open_source(url):
         pass
+
+
+class Failing(io.RawIOBase):
+    """A file of a library that has errors of its own."""
+
+    def __init__(self, content, error):
+        self._content, self._error = io.BytesIO(content), error
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        n = self._content.readinto(buffer)
+        if not n:
+            raise self._error
+        return n
+
+
+@pytest.mark.fault("surroundings")
+@pytest.mark.parametrize("error", [RuntimeError("payload is not completed"), KeyError("part 2")])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kept", [1, 2000])
+def test_a_url_that_fails_in_the_middle_is_named(monkeypatch, error, pack, kept):
+    noise = b"".join(b"%d 1:%d\n" % (i, i * 7919 % 1009) for i in range(2000))
+    file = Failing(pack(noise)[:kept], error)
+    monkeypatch.setattr(fsspec.core.OpenFile, "open", lambda self: file)
+    with pytest.raises(DataError, match=r"memory://x: cannot be read to its end \(.*pa"):
+        labels_of("memory://x")
+    assert file.closed
