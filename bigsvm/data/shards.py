@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from bigsvm.data.schema import ZSTD_LEVEL
-from bigsvm.files import open_regular
+from bigsvm.files import begin_sync, open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +151,7 @@ class ShardWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             file.write(stored)
+            begin_sync(file, file.tell() - len(stored), len(stored))
         self._sizes.append(len(stored))
         if len(self._sizes) == self._spec.chunks_per_shard:
             self.finish()

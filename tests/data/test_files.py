@@ -16,7 +16,14 @@ from killing import killed_at_every_step
 
 import bigsvm
 from bigsvm.errors import DataError, ModelError, ParameterError
-from bigsvm.files import exchange, local_path, open_regular, parse_json, replace_synced
+from bigsvm.files import (
+    begin_sync,
+    exchange,
+    local_path,
+    open_regular,
+    parse_json,
+    replace_synced,
+)
 from bigsvm.report.predictions import write_values
 
 
@@ -33,6 +40,21 @@ def test_interrupted_replacement_leaves_nothing(tmp_path, monkeypatch, error):
         replace_synced(path, b"new")
     assert os.listdir(tmp_path) == ["model"]
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("system", ["has it", "refuses", "has it not"])
+def test_beginning_to_sync_needs_nothing_of_the_system(tmp_path, monkeypatch, system):
+    def refuse(*_):
+        raise OSError
+
+    if system == "refuses":
+        monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
+    elif system == "has it not":
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b"some bytes")
+        begin_sync(file, 0, 10)
+        assert (tmp_path / "x").read_bytes() == b"some bytes"
 
 
 @pytest.fixture(scope="module")
