@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from bigsvm.core import row_choice
 from bigsvm.data.rows import RowsAt, rows_at
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ class KernelRowCache:
         few = max(min(self._open // 4, self._evicting_batch), 1)
         room = self._open - self._n_filled
         if self._frugal and quiet is not None and room < BATCH:
-            room += int(self._quiet_slots(quiet).sum())
+            room += self._count_quiet(quiet)
         return max(room, few)
 
     def ensure(
@@ -342,13 +343,15 @@ class KernelRowCache:
         """Whether there is no room for `count` rows, even if all quiet ones went."""
         if quiet is None or self._open - self._n_filled >= count:
             return False
-        return int(self._quiet_slots(quiet).sum()) < count
+        return self._count_quiet(quiet) < count
 
-    def _quiet_slots(self, quiet: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Slots filled with rows of quiet variables, those used last excepted."""
-        used = self.used[: self._n_filled]
-        newest = np.partition(used, -FEWEST_SLOTS)[-FEWEST_SLOTS] if len(used) > 4 else 0
-        return quiet[self._owner[: self._n_filled]] & (used < newest)
+    def _count_quiet(self, quiet: NDArray[np.bool_]) -> int:
+        """Count slots filled with rows of quiet variables, those used last excepted."""
+        filled = slice(0, self._n_filled)
+        count: int = row_choice.count_quiet(
+            self.used[filled], self._owner[filled], quiet, FEWEST_SLOTS
+        )
+        return count
 
     def _take_slots(
         self, count: int, kept: NDArray[np.int32], quiet: NDArray[np.bool_] | None
@@ -358,11 +361,14 @@ class KernelRowCache:
         fresh = min(count, self._open - filled)
         slots = np.arange(filled, filled + fresh)
         if fresh < count:
-            age = self.used[:filled].copy()
-            if quiet is not None:
-                age[self._quiet_slots(quiet)] -= 1 << 62
-            age[kept] = np.iinfo(np.int64).max
-            oldest = np.sort(np.argpartition(age, count - fresh - 1)[: count - fresh])
+            oldest = np.empty(count - fresh, np.int64)
+            quiet = np.zeros(self.n_variables, np.bool_) if quiet is None else quiet
+            stamps = self.used[kept]
+            self.used[kept] = np.iinfo(np.int64).max
+            row_choice.give_up(
+                self.used[:filled], self._owner[:filled], quiet, FEWEST_SLOTS, oldest
+            )
+            self.used[kept] = stamps
             evicted = self._owner[oldest]
             self.below.offer(evicted, self.rows, oldest)
             self.slots[evicted] = self._owner[oldest] = -1

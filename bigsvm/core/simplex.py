@@ -384,16 +384,16 @@ def level(s: RowState, cooling: int, tol: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def violations(s: RowState, slots: I4, cooling: int, score: F8, quiet: B) -> None:
-    """Tell by how much rows violate, (m,), −inf where in memory; quiet are those that do not.
+def violations(s: RowState, cooling: int, score: F4, quiet: B) -> None:
+    """Tell by how much rows violate, (m,); quiet are those that do not.
 
-    Rows below the level are not wanted yet, and may never be: −inf as well.
+    Rows below the level are not wanted yet, and may never be: −inf.
     """
     height = level(s, cooling, 0.0)
     for row in range(score.shape[0]):
         psi = float(s.violation[row])
         quiet[row] = psi == 0.0
-        score[row] = psi if slots[row] < 0 and psi > height else -np.inf
+        score[row] = np.float32(psi) if psi > height else np.float32(-np.inf)
 
 
 @njit(cache=True, nogil=True)

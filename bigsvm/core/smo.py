@@ -299,37 +299,6 @@ def exact_extremes(s: PairState) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def violations(s: PairState, slots: I4, score: F8, quiet: NDArray[np.bool_]) -> None:
-    """Tell which rows violate and are not in memory, and which are quiet.
-
-    score (m,) becomes how far the gradient of a variable of the row is on the wrong side of the
-    middle of the extremes, −inf for rows in memory; quiet (m,) whether all its variables are pushed
-    against a bound.
-    """
-    score[:], quiet[:] = -np.inf, True
-    segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
-    i = j = -1
-    for start in range(0, used, segment):
-        if start == 0 or s.layout[1] > 1:
-            i, j = _exact_extremes_of(s, start // segment)
-        if i < 0 or j < 0:
-            continue
-        middle = 0.5 * (s.gradient[i] + s.gradient[j])
-        for row in range(score.shape[0]):
-            distance = s.gradient[start + row] - middle
-            worst = -np.inf
-            if s.alpha[start + row] < s.upper[start + row]:
-                worst = distance
-            if s.alpha[start + row] > s.lower[start + row]:
-                worst = max(worst, -distance)
-            quiet[row] &= worst < 0.0
-            score[row] = max(score[row], worst)
-    for row in range(score.shape[0]):
-        if slots[row] >= 0:
-            score[row] = -np.inf
-
-
-@njit(cache=True, nogil=True)
 def refresh(s: PairState) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     for group in range(s.layout[1]):
@@ -371,6 +340,31 @@ def _extremes(s: PairState) -> tuple[int, int]:
         i, j = (a if better else i), (b if better else j)
         widest = gap if better else widest
     return i, j
+
+
+@njit(cache=True, nogil=True)
+def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
+    """Tell which rows violate, and which are quiet, by the search copies.
+
+    score (m,) becomes how far the gradient of a variable of the row is on the wrong side of the
+    middle of the extremes, −huge where none may move; quiet (m,) whether all its variables are
+    pushed against a bound.
+    """
+    score[:], quiet[:] = -HUGE, True
+    up, low = s.up, s.low
+    segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
+    i = j = -1
+    for start in range(0, used, segment):
+        if start == 0 or s.layout[1] > 1:
+            i, j = _extremes_of(s, start // segment)
+        if i < 0 or j < 0:
+            continue
+        middle = np.float32(0.5) * (up[i] + low[j])
+        first = np.uint64(start)
+        for row in range(np.uint64(score.shape[0])):
+            worst = max(up[first + row] - middle, middle - low[first + row])
+            quiet[row] &= worst < np.float32(0.0)
+            score[row] = max(score[row], worst)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

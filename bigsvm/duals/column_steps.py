@@ -182,7 +182,7 @@ class ColumnSteps(Steps):
             begin = origin[0][:, c], origin[1][:, c]
             column.land(begin, target[c], outputs[:, c], outputs_here[:, c])
 
-    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
         """Add up by how much a row violates in the columns; quiet are those quiet in all.
 
         Columns that have reached their goal ask for nothing.
@@ -190,7 +190,6 @@ class ColumnSteps(Steps):
         score[:], quiet[:] = 0.0, True
         one, still = np.empty_like(score), np.empty_like(quiet)
         for column in self._columns[self._n_finished :]:
-            column.violations(slots, one, still)
+            column.violations(one, still)
             score += np.maximum(one, 0.0)
             quiet &= still
-        score[slots[: len(score)] >= 0] = -np.inf

@@ -173,8 +173,8 @@ class Steps(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
-        """Tell which rows violate and are not in memory, and which are not expected to move."""
+    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
+        """Tell by how much rows violate, and which are not expected to move; both (m,)."""
 
 
 class Dual(ABC, Generic[At]):

@@ -185,6 +185,6 @@ class PairSteps(Steps):
     def _spread(self, values: Values) -> Values:
         return smo.spread_of(self.state, values, self._size)
 
-    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
         """As `bigsvm.core.smo.violations`: quiet are those pushed against a bound."""
-        smo.violations(self.state, slots, score, quiet)
+        smo.violations(self.state, score, quiet)

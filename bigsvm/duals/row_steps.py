@@ -161,6 +161,6 @@ class RowSteps(Steps):
             done += len(part)
         simplex.refresh(self.state)
 
-    def violations(self, slots: NDArray[np.int32], score: Values, quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
         """By ψ, where it is above the level; quiet are rows that do not violate."""
-        simplex.violations(self.state, slots, self._cooling, score, quiet)
+        simplex.violations(self.state, self._cooling, score, quiet)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.cache.resident import BATCH, ComputedRows, KernelRowCache, WithSlack
-from bigsvm.core import smo
+from bigsvm.core import row_choice, smo
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.tiles import Columns
 from bigsvm.tiles.factor import factor, factor_width
@@ -273,15 +273,9 @@ class SubProblem:
         are quiet besides: not expected to move.
         """
         n_all = self.size + self._taken.n_slack
-        score, quiet = np.empty(n_all), np.empty(n_all, np.bool_)
-        self._taken.violations(self.cache.slots, score, quiet)
-        score[row] = np.inf
-        candidates = np.flatnonzero(score > 0.5 * tol)
-        most = min(BATCH, self.cache.largest_batch(quiet))
-        if len(candidates) < LEAST_BATCH and most == BATCH:
-            candidates, most = np.flatnonzero(score > -np.inf), LEAST_BATCH
-        count = min(most, len(candidates))
-        if count < len(candidates):
-            worst = np.argpartition(score[candidates], len(candidates) - count)
-            candidates = np.sort(candidates[worst[len(candidates) - count :]])
-        return candidates[np.argsort(-score[candidates], kind="stable")], quiet
+        score, quiet = np.empty(n_all, np.float32), np.empty(n_all, np.bool_)
+        self._taken.violations(score, quiet)
+        wanted = np.empty(min(BATCH, self.cache.largest_batch(quiet)), np.int64)
+        at_least = LEAST_BATCH if len(wanted) == BATCH else 0
+        count = row_choice.most_wanted(score, self.cache.slots, row, 0.5 * tol, at_least, wanted)
+        return wanted[:count], quiet

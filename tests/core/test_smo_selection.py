@@ -13,7 +13,7 @@ from smo_problems import (
     start,
 )
 
-from bigsvm.core import smo
+from bigsvm.core import row_choice, smo
 
 
 def clear_winner(values, best):
@@ -176,3 +176,33 @@ def test_nobody_to_select():
     assert smo._extremes(start(full, np.zeros(3))) == (0, -1)
     assert smo.exact_extremes(start(full, np.ones(3)))[0] == -1
     assert smo.exact_extremes(start(full, np.zeros(3)))[1] == -1
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_segments", [1, 2])
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_violations_are_distances_from_the_middle_of_the_extremes(n_segments, n_groups, seed):
+    """Of a row the largest of its variables'; quiet are rows all of whose variables are pushed."""
+    n_groups = min(n_groups, n_segments)
+    rng = np.random.default_rng(seed)
+    alpha = rng.choice([0.0, 0.5, 1.0], (n_segments, 150))
+    gradient = rng.normal(size=(n_segments, 150)) + 1e3
+    lower, upper = np.zeros_like(alpha), np.ones_like(alpha)
+    lower[:, 7], upper[:, 7] = alpha[:, 7], alpha[:, 7]  # may not move at all
+    state = smo.make_state(alpha, gradient, lower, upper, np.ones(150), n_groups=n_groups)
+    score, quiet = np.empty(150, np.float32), np.empty(150, np.bool_)
+    smo.violations(state, score, quiet)
+    rises, falls = alpha < upper, alpha > lower
+    middle = np.empty((n_segments, 1))
+    for part in np.split(np.arange(n_segments), n_groups):
+        most, least = gradient[part][rises[part]].max(), gradient[part][falls[part]].min()
+        middle[part] = 0.5 * (most + least)
+    worst = np.maximum(
+        np.where(rises, gradient - middle, -np.inf), np.where(falls, middle - gradient, -np.inf)
+    )
+    expected = worst.max(axis=0)
+    moves = np.isfinite(expected)
+    np.testing.assert_allclose(score[moves], expected[moves], atol=1e-6)
+    assert np.flatnonzero(~moves).tolist() == [7]
+    assert score[7] < row_choice.NEVER
+    np.testing.assert_array_equal(quiet, (worst < 0).all(axis=0))
