@@ -316,14 +316,17 @@ class BallDual(BoxDual):
         tol: float,
         error: float,
     ) -> NDArray[np.int64]:
+        if self._is_certain(alpha, outputs, tol=tol, error=error):
+            return np.empty(0, np.int64)
         limit = tol - 2 * error - _excess(self.optimality(alpha, outputs))
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
             outside = part.linear * part.gradient > limit
-            chosen[part.start : part.stop] = outside & (part.lower < part.upper) & (part.alpha == 0)
+            outside &= part.lower < part.upper
+            chosen[part.start : part.stop] = outside | (part.alpha != 0)
         return np.flatnonzero(chosen)
 
-    def is_certain(
+    def _is_certain(
         self,
         alpha: NDArray[np.float64],
         outputs: NDArray[np.float64],
@@ -331,6 +334,7 @@ class BallDual(BoxDual):
         tol: float,
         error: float,
     ) -> bool:
+        """Whether the gap is at most `tol` for all outputs within `error` of these."""
         at = self.optimality(alpha, outputs)
         more = error * at.linear_term
         worst = at._replace(outputs_term=at.outputs_term + more, slack=0.0)

@@ -413,11 +413,13 @@ class BoxDual(Dual[Optimality]):
         error: float,
     ) -> NDArray[np.int64]:
         at = self.optimality(alpha, outputs)
-        limit = tol - 2 * error
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
             gradient, extremes = part.gradient, at.groups[part.group]
-            rises = part.rises & (gradient - extremes.min_low > limit)
-            falls = part.falls & (extremes.max_up - gradient > limit)
-            chosen[part.start : part.stop] |= rises | falls
-        return np.flatnonzero(chosen & (self.formulation.per_output(alpha) == 0))
+            limit = min(tol, extremes.gap) - 2 * error
+            # A loss begins at the threshold, so rows on its wrong side decide the duality gap.
+            highest = max(extremes.max_up - limit, extremes.threshold + 2 * error)
+            lowest = min(extremes.min_low + limit, extremes.threshold - 2 * error)
+            rises, falls = part.rises & (gradient > lowest), part.falls & (gradient < highest)
+            chosen[part.start : part.stop] |= rises | falls | (part.rises & part.falls)
+        return np.flatnonzero(chosen)

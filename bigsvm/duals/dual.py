@@ -370,7 +370,11 @@ class Dual(ABC, Generic[At]):
     def doubtful(
         self, alpha: Values, outputs: Values, *, tol: float, error: float
     ) -> NDArray[np.int64]:
-        """Rows without alpha that may violate by more than `tol`; ascending.
+        """Rows whose outputs decide the gaps, if any output may be wrong by `error`; ascending.
+
+        They include every row that may violate by more than `tol`, or as much as any, and where
+        there are thresholds, free rows and rows that may be on the wrong side of one. None where
+        the gap is at most `tol` in any case.
 
         Parameters
         ----------
@@ -379,13 +383,6 @@ class Dual(ABC, Generic[At]):
         error : float
             By how much any output may be wrong.
         """
-
-    def is_certain(self, alpha: Values, outputs: Values, *, tol: float, error: float) -> bool:
-        """Whether the gap is no more than `tol` whatever outputs no further off than `error` are.
-
-        Nothing but the objectives hangs on them then. The arguments are those of `doubtful`.
-        """
-        return False
 
     def newton(
         self,

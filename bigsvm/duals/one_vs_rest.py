@@ -309,8 +309,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
         chosen = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in columns_in_turn(alpha, outputs):
             chosen[self.duals[c].doubtful(a, f, tol=tol, error=error)] = True
-        rows = np.flatnonzero(chosen)
-        return rows[~alpha[rows].any(axis=1)]
+        return np.flatnonzero(chosen)
 
     def newton(
         self,

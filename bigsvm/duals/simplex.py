@@ -373,10 +373,10 @@ class SimplexDual(Dual[Violations]):
     def doubtful(
         self, alpha: Values, outputs: Values, *, tol: float, error: float
     ) -> NDArray[np.int64]:
+        limit = min(tol, self.optimality(alpha, outputs).gap) - 2 * error
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
-            violates = part.most - part.least > tol - 2 * error
-            chosen[part.span] = violates & ~part.alpha.any(axis=1)
+            chosen[part.span] = part.score > limit
         return np.flatnonzero(chosen)
 
     def newton(

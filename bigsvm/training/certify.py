@@ -1,17 +1,19 @@
 """The certificate: outputs recomputed in float64 where optimality and objectives are decided.
 
-At the optimum the objectives and the equality of gradients live on the support rows, so f is
-recomputed there (n_SV² evaluations). By how much it was off shows what float32 did to the outputs
-of the other rows: those that could violate by more than the tolerance after several times that much
-are recomputed as well. The slack of the rest keeps float32's rounding. Of a gap that is certain
-whatever the outputs are, so far off as some of the support rows show, these are enough.
+A sample of the support rows shows by how much float32 got their outputs wrong. Rows that could
+violate, or decide the gap, if every output were wrong by several times that much are recomputed:
+those near the threshold, with a coefficient or without. They decide the KKT gap, and the duality
+gap too: a row at its bound that is farther away adds its error to the losses and takes it from the
+quadratic term. The other outputs enter the objective alone. They are recomputed as well (all
+support rows, n_SV² / 2 evaluations) unless the sample shows that their errors cancel, and where
+few support rows are settled. The slack of rows that are not recomputed keeps float32's rounding.
 
 A point that is not feasible is not certified, whatever its gap.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -41,12 +43,15 @@ FEW = 1 << 12
 """Support rows that take no time whichever way their outputs are summed up."""
 EVALUATIONS_AT_ONCE = 10**8
 """Between two looks: of 200 columns a second in one thread."""
-PART = 1 << 12
-"""Rows whose outputs of before and after are compared together."""
 TRIED = 1024
 """Support rows that show how much outputs are off, where that is nearly sure to be enough."""
 DOUBT = 4.0
-"""Outputs are trusted to so many times the largest error seen on the support rows."""
+"""Outputs are trusted to so many times the largest error seen on recomputed rows."""
+FEWER = 3
+"""All support rows are recomputed unless so many times fewer are enough: half of their kernel
+values are, and of chosen rows all."""
+OBJECTIVE_ERROR = 5e-6
+"""Relative error of the objective that a sample has to rule out: as small as duality gaps are."""
 
 
 class Exact:
@@ -93,12 +98,15 @@ class Exact:
         self.tiles.evaluate(values, self.columns(values), gram)
         return gram
 
+    def halves(self, n_support: int) -> bool:
+        """Whether half of the kernel values among so many support rows are enough for them all."""
+        return n_support <= (self._step if n_support <= FEW else self._whole)
+
     def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
         out = np.zeros((len(rows), *beta.shape[1:]))
         support = weighted_rows(beta)
-        many = self._step if len(support) <= FEW else self._whole
-        if len(support) <= many and np.array_equal(rows, support):
+        if self.halves(len(support)) and np.array_equal(rows, support):
             values = self.rows(support)
             columns = self.columns(values)
             self.tiles.multiply_symmetric(values, columns, beta[support], out, look=self.look)
@@ -139,7 +147,7 @@ def certify(
     gather : callable
         Rows by their indices, and `look` for the while it takes.
     alpha, outputs : (n,) float64
-        Changed in place, at the end: outputs of the support rows and of those in doubt, or of all
+        Changed in place, at the end: outputs of the rows that decide what is certified, or of all
         rows of a small problem.
     tol : float
         What the KKT gap should be.
@@ -201,30 +209,126 @@ def _corrected(
     tol: float,
     least_error: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Recompute the outputs of the support rows, and of those that their errors bring in doubt.
+    """Recompute the outputs that decide what is certified; returns their rows, and f there.
 
-    The error of an output is taken to be at least `least_error`. Returns these rows, and their f.
+    The error of an output is taken to be at least `least_error`. Outputs are changed, and are
+    again what they were at the end.
     """
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
-    tried = support[:: max(1, len(support) // TRIED)]
-    if dual.is_certain(alpha, outputs, tol=tol, error=0.0):
-        found = exact.outputs(tried, beta)
-        error = float(np.abs(found - outputs[tried]).max(initial=0.0))
-        doubt = max(DOUBT * error, least_error)
-        if dual.is_certain(alpha, outputs, tol=tol, error=doubt):
-            return tried, found
-    found, before = exact.outputs(support, beta), outputs[support]
-    parts = (slice(a, a + PART) for a in range(0, len(found), PART))
-    error = max((float(np.abs(found[p] - before[p]).max()) for p in parts), default=0.0)
-    outputs[support] = found
-    try:
-        doubt = max(DOUBT * error, least_error)
-        doubtful = dual.doubtful(alpha, outputs, tol=tol, error=doubt)
-    finally:
-        outputs[support] = before
-    others = exact.outputs(doubtful, beta)
-    return np.concatenate([support, doubtful]), np.concatenate([found, others])
+    with _Recomputed(exact, beta, outputs) as done:
+
+        def doubtful() -> NDArray[np.int64]:
+            error = max(DOUBT * done.error, least_error)
+            return dual.doubtful(alpha, outputs, tol=tol, error=error)
+
+        if not _few_are_enough(dual, alpha, outputs, support, done, doubtful, tol):
+            done.add_all(support)
+            while len(rows := done.missing(doubtful())):
+                done.add(rows)
+        return done.rows, outputs[done.rows]
+
+
+def _few_are_enough(
+    dual: Dual[Any],
+    alpha: NDArray[np.float64],
+    outputs: NDArray[np.float64],
+    support: NDArray[np.int64],
+    done: _Recomputed,
+    doubtful: Callable[[], NDArray[np.int64]],
+    tol: float,
+) -> bool:
+    """Recompute a sample of the support rows, and rows in doubt; False where it takes them all."""
+
+    def are_few(n_more: int) -> bool:
+        return FEWER * (done.n + n_more) <= len(support)
+
+    if not are_few(TRIED + len(doubtful())):
+        return False
+    tried = np.sort(np.random.default_rng(0).choice(support, TRIED, replace=False))
+    added = done.beta[tried] * done.add(tried)
+    while len(rows := done.missing(near := doubtful())):
+        if not are_few(len(rows)):
+            return False
+        done.add(rows)
+        if dual.optimality(alpha, outputs).gap > tol:
+            return True  # whatever the other outputs are
+    settled = ~np.isin(tried, near)
+    n_left = len(done.missing(support))
+    objective = dual.optimality(alpha, outputs).objective
+    return _cancel(added.reshape(TRIED, -1).sum(axis=1)[settled], n_left, objective)
+
+
+def _cancel(tried: NDArray[np.float64], n_left: int, objective: float) -> bool:
+    """Whether errors of terms of which some were tried add up to nothing beside the objective.
+
+    They are twice as large as those of the objective. The standard error of their sum is added to
+    what they are expected to be.
+    """
+    if len(tried) < 2:
+        return not n_left
+    expected, spread = float(tried.mean()), float(tried.std(ddof=1)) / len(tried) ** 0.5
+    return bool(n_left * (abs(expected) + spread) <= 2 * OBJECTIVE_ERROR * abs(objective))
+
+
+class _Recomputed:
+    """Outputs that are replaced by those in float64 within a `with` block.
+
+    Parameters
+    ----------
+    exact : Exact
+    beta, outputs : (n,) or (n, k) float64
+
+    Attributes
+    ----------
+    error : float
+        By how much an output was off at most.
+    """
+
+    def __init__(
+        self, exact: Exact, beta: NDArray[np.float64], outputs: NDArray[np.float64]
+    ) -> None:
+        self._exact, self.beta, self._outputs = exact, beta, outputs
+        self._is_done = np.zeros(len(outputs), np.bool_)
+        self._before: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+        self.error = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for rows, before in reversed(self._before):
+            self._outputs[rows] = before
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return int(np.count_nonzero(self._is_done))
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Where they are, ascending."""
+        return np.flatnonzero(self._is_done)
+
+    def missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of some rows that are still as they were."""
+        return rows[~self._is_done[rows]]
+
+    def add(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Recompute rows, (m,) ascending; returns by how much they change."""
+        before, change = self._outputs[rows], self._exact.outputs(rows, self.beta)
+        self._before.append((rows, before))
+        self._outputs[rows] = change
+        self._is_done[rows] = True
+        change -= before
+        self.error = max(self.error, float(change.max(initial=0)), -float(change.min(initial=0)))
+        return change
+
+    def add_all(self, support: NDArray[np.int64]) -> None:
+        """Recompute all support rows that are missing, the others too where that is less work."""
+        missing = self.missing(support)
+        again = self._exact.halves(len(support)) and 2 * len(missing) > len(support)
+        self.add(support if again else missing)
 
 
 def _solve_exactly(

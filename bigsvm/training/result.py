@@ -50,8 +50,10 @@ class Certificate:
     stop_reason : StopReason
     tol : float
     objective : float or None
-        Dual objective, maximised; recomputed in float64 unless the run was interrupted or out of
-        time. None, as the gaps, where it stopped before the first sweep or in the middle of one.
+        Dual objective, maximised. Unless the run was interrupted or out of time, the outputs that
+        decide the gaps are recomputed in float64; of many other support rows a sample is, which has
+        to show that their errors cancel in the objective. None, as the gaps, where the run stopped
+        before the first sweep or in the middle of one.
     gap : float or None
         KKT gap over all rows (libsvm-2.2.txt, section 4.1, maximal violating pair).
     duality_gap : float or None

@@ -175,15 +175,20 @@ def test_near_the_optimum_the_gap_is_that_of_the_losses(problem, by):
     assert problem.at(1.3 * a).gap >= at.gap  # it is of the best length
 
 
+def doubtful(problem, alpha, *, tol, error):
+    return problem.dual.doubtful(alpha, problem.K @ alpha, tol=tol, error=error).tolist()
+
+
 @pytest.mark.parametrize("error", [1e-6, 1e-4, 1e-2])
 def test_what_is_certain_holds_whatever_the_outputs_are(problem, error):
     alpha = problem.signed(near(problem, 1e-5))
     outputs, rng = problem.K @ alpha, np.random.default_rng(1)
     tol = 1e-2
-    assert problem.dual.is_certain(alpha, outputs, tol=tol, error=0.0)
-    assert not problem.dual.is_certain(alpha, outputs, tol=1e-9, error=0.0)
-    assert not problem.dual.is_certain(alpha, outputs, tol=tol, error=1.0)
-    if not problem.dual.is_certain(alpha, outputs, tol=tol, error=error):
+    assert not doubtful(problem, alpha, tol=tol, error=0.0)
+    support = np.flatnonzero(alpha).tolist()
+    assert set(support) <= set(doubtful(problem, alpha, tol=1e-9, error=0.0))
+    assert set(support) <= set(doubtful(problem, alpha, tol=tol, error=1.0))
+    if doubtful(problem, alpha, tol=tol, error=error):
         assert error > 1e-6
         return
     for wrong in (-error * problem.y, *rng.uniform(-error, error, (20, len(alpha)))):
@@ -192,12 +197,11 @@ def test_what_is_certain_holds_whatever_the_outputs_are(problem, error):
 
 def test_far_from_the_optimum_nothing_is_certain(problem):
     alpha = problem.signed(problem.somewhere())
-    outputs, gap = problem.K @ alpha, problem.at(problem.somewhere()).gap
-    assert not problem.dual.is_certain(alpha, outputs, tol=0.99 * gap, error=0.0)
+    gap = problem.at(problem.somewhere()).gap
+    assert doubtful(problem, alpha, tol=0.99 * gap, error=0.0)
     # Any tolerance that is large enough is met, by the farthest point.
-    assert problem.dual.is_certain(alpha, outputs, tol=1.01 * gap, error=1e-3 * gap)
-    zero = np.zeros(len(alpha))
-    assert not problem.dual.is_certain(zero, zero, tol=0.99, error=0.0)
+    assert not doubtful(problem, alpha, tol=1.01 * gap, error=1e-3 * gap)
+    assert doubtful(problem, np.zeros(len(alpha)), tol=0.99, error=0.0)
 
 
 def test_of_some_rows_it_is_their_own_and_not_that_of_a_ray(problem):
@@ -226,20 +230,23 @@ def test_the_rank_of_a_model_is_the_first_that_is_enough():
     assert BallDual(L2SVC(sign=np.array([1, -1], np.int8), C=2.0)).model_rank == 0
 
 
-def test_doubtful_are_rows_without_alpha_that_might_be_outside(problem):
+def test_doubtful_are_rows_with_alpha_or_that_might_be_outside(problem):
     a = problem.somewhere()
     a /= a @ problem.tilde @ a / a.sum()
     alpha = problem.signed(a)
     outputs = problem.K @ alpha
     for tol in (0.1, 0.5, 1.0):
-        doubtful = problem.dual.doubtful(alpha, outputs, tol=tol, error=1e-3)
+        found = problem.dual.doubtful(alpha, outputs, tol=tol, error=1e-3)
+        if problem.dual.optimality(alpha, outputs).gap <= tol - 0.01:
+            assert not len(found)
+            continue
         excess = a @ problem.tilde @ a / a.sum() - 1
         expected = [
             row
             for row in problem.rows
-            if alpha[row] == 0 and 1 - problem.y[row] * outputs[row] + excess > tol - 2e-3
+            if alpha[row] != 0 or 1 - problem.y[row] * outputs[row] + excess > tol - 2e-3
         ]
-        np.testing.assert_array_equal(doubtful, expected)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_at_zero_nothing_is_near(problem):

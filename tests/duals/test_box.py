@@ -229,6 +229,45 @@ def test_near_the_threshold():
     assert len(found) == (lower < upper).sum()
 
 
+@pytest.mark.usefixtures("scans")
+@pytest.mark.parametrize("seed", range(4))
+def test_doubtful_are_free_rows_and_those_that_may_violate_the_most_or_at_all(seed):
+    _, K, formulation, alpha = make_problem(60, seed, weighted=True)
+    dual, outputs = BoxDual(formulation), K @ alpha
+    linear, lower, upper = formulation.box(slice(None))
+    g, ends = linear - outputs, dual.optimality(alpha, outputs).worst
+    b = ends.threshold
+    for tol, error in ((0.1, 0.0), (0.1, 0.3), (10.0, 0.0), (10.0, 0.1)):
+        limit, expected = min(tol, ends.gap) - 2 * error, []
+        for v in range(60):
+            up, down = alpha[v] < upper[v], alpha[v] > lower[v]
+            violates = (up and g[v] - ends.min_low > limit) or (down and ends.max_up - g[v] > limit)
+            rises, falls = up and g[v] > b - 2 * error, down and g[v] < b + 2 * error
+            if violates or rises or falls or (up and down):
+                expected.append(v)
+        assert dual.doubtful(alpha, outputs, tol=tol, error=error).tolist() == expected
+
+
+@pytest.mark.parametrize("tol", [1e-5, 0.1])
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_of_rows_that_are_not_doubtful_do_not_change_the_gaps(seed, tol):
+    """Whatever the errors of their outputs are: the KKT gap, and the duality gap."""
+    rng = np.random.default_rng(seed)
+    _, K, formulation, _ = make_problem(120, seed)
+    box = formulation.box(slice(None))
+    alpha = naive.solve(K, *box, np.zeros(120), tol=tol)
+    dual, error = BoxDual(formulation), 1e-2
+    exact = K @ alpha
+    wrong = exact + rng.uniform(-error, error, 120)
+    rows = dual.doubtful(alpha, wrong, tol=2 * tol, error=error)
+    assert 0 < len(rows) < np.count_nonzero(alpha)
+    wrong[rows] = exact[rows]
+    at, expected = dual.optimality(alpha, wrong), dual.optimality(alpha, exact)
+    assert at.gap == expected.gap
+    assert at.duality_gap == pytest.approx(expected.duality_gap, rel=1e-9, abs=1e-12)
+    assert at.objective != pytest.approx(expected.objective, rel=1e-9)
+
+
 @pytest.mark.parametrize(("name", "rule"), [
     ("mvp", smo.MVP), ("second-order", smo.SECOND_ORDER), ("second_order", smo.SECOND_ORDER),
     ("hmg", smo.HMG), ("auto", smo.SECOND_ORDER),

@@ -30,11 +30,11 @@ def large(monkeypatch):
     monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
 
 
-def look_at(X, y, alpha, outputs, *, tol=1e-3, **options):
+def look_at(X, y, alpha, outputs, *, tol=1e-3, C=1.0, **options):
     source = as_row_source(X)
     with KernelTiles(RBF(gamma=0.5), centre=source.column_means()) as tiles:
         gather = WorkingRows(source).gather
-        dual = BoxDual(CSVC(sign=y, C=1.0))
+        dual = BoxDual(CSVC(sign=y, C=C))
         return certify(dual, source, tiles, gather, alpha, outputs, tol=tol, **options)
 
 
@@ -89,6 +89,78 @@ def test_of_a_gap_that_is_certain_some_support_rows_are_enough(monkeypatch, erro
     assert np.count_nonzero(recomputed) < n_support // 2 if enough else recomputed[beta != 0].all()
     assert at.gap <= 1e-3
     assert at.objective == pytest.approx(0.5 * np.abs(beta).sum(), rel=1e-6 if enough else 1e-9)
+
+
+# -- of many support rows, few of which are near the threshold ------------------------------------
+
+
+BOUND = 1.0
+
+
+@pytest.fixture(scope="module", params=[1e-4, 0.02], ids=["optimal", "not optimal"])
+def crowded(request):
+    """A problem most of whose support rows are at a bound, its kernel, a point, where it stands."""
+    X, y = blobs(2000, d=2)
+    K, run = gram(X), decomposition(X, y, C=BOUND, tol=request.param)
+    alpha = dense_alpha(run.run(), len(y))
+    return X, y, K @ alpha, alpha, BoxDual(CSVC(sign=y, C=BOUND)).optimality(alpha, K @ alpha)
+
+
+@pytest.fixture
+def sampled(large, monkeypatch):
+    """Few rows show how much outputs are off, and how exact the objective is."""
+    monkeypatch.setattr("bigsvm.training.certify.TRIED", 100)
+    monkeypatch.setattr("bigsvm.training.certify.OBJECTIVE_ERROR", 1e-4)
+
+
+@pytest.mark.usefixtures("sampled")
+@pytest.mark.parametrize("error", [1e-7, 1e-5, 1e-4])
+def test_rows_near_the_threshold_decide_the_gaps(crowded, error):
+    X, y, f, alpha, exact = crowded
+    outputs = f + np.random.default_rng(0).uniform(-error, error, len(y))
+    before = outputs.copy()
+    at = look_at(X, y, alpha.copy(), outputs, C=BOUND, tol=0.02)
+    is_free = (alpha != 0) & (np.abs(alpha) < BOUND)
+    np.testing.assert_allclose(outputs[is_free], f[is_free], atol=1e-12)
+    assert 100 < np.count_nonzero(outputs != before) < np.count_nonzero(alpha) / 3
+    assert at.gap == pytest.approx(exact.gap, rel=1e-9, abs=1e-12)
+    assert at.duality_gap == pytest.approx(exact.duality_gap, rel=1e-4, abs=1e-9)
+    assert at.objective == pytest.approx(exact.objective, rel=1e-4)
+
+
+@pytest.mark.usefixtures("sampled")
+@pytest.mark.parametrize("among", ["free", "bounded", "at 0"])
+def test_errors_hide_no_violation(crowded, among):
+    """Neither of rows of one kind, nor do the errors of the others add one."""
+    X, y, f, alpha, exact = crowded
+    chosen = {
+        "free": (alpha != 0) & (np.abs(alpha) < BOUND),
+        "bounded": np.abs(alpha) == BOUND,
+        "at 0": alpha == 0,
+    }[among]
+    gradient, b = y - f, exact.thresholds[0]
+    rises, falls = alpha < BOUND * (y > 0), alpha > -BOUND * (y < 0)
+    # All other outputs are wrong by as much, away from a violation.
+    hidden = gradient - 0.5 * exact.gap * np.where(rises, 1.0, -1.0)
+    violates = (rises & (gradient > b)) | (falls & (gradient < b))
+    hidden[chosen & violates] = b
+    outputs = y - hidden
+    at = look_at(X, y, alpha.copy(), outputs, C=BOUND, tol=1e-3)
+    assert (at.gap <= 1e-3) == (exact.gap <= 1e-3)
+    assert at.gap == pytest.approx(exact.gap, rel=1e-9)
+
+
+@pytest.mark.usefixtures("sampled")
+def test_errors_that_add_up_leave_no_objective_uncertain(crowded):
+    """Errors that all raise the quadratic term: all support rows are recomputed."""
+    X, y, f, alpha, exact = crowded
+    outputs = f + 1e-2 * np.sign(alpha)
+    at = look_at(X, y, alpha.copy(), outputs, C=BOUND)
+    if exact.gap <= 1e-3:
+        np.testing.assert_allclose(outputs[alpha != 0], f[alpha != 0], atol=1e-12)
+        assert at.objective == pytest.approx(exact.objective, rel=1e-10)
+    else:  # the run goes on
+        assert at.gap == pytest.approx(exact.gap, rel=1e-9)
 
 
 @pytest.mark.usefixtures("large")
