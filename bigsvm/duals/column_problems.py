@@ -118,6 +118,11 @@ class ColumnProblems:
         Of an interrupted run; anything shorter is of none.
     steps : int
         Steps already done.
+
+    Attributes
+    ----------
+    row_seconds : float
+        What kernel rows have taken, on average of the lanes.
     """
 
     def __init__(
@@ -141,6 +146,7 @@ class ColumnProblems:
         self.steps = steps
         self.gap = 0.0
         self.n_misses = self.n_reads = 0
+        self.row_seconds = 0.0
         self._each = np.tile(np.array([0, 0, -1, -1]), (len(sets), 1))
         if last is not None and last.size == self._each.size:
             self._each[:] = last.reshape(self._each.shape)
@@ -225,7 +231,7 @@ class ColumnProblems:
     def _advance(self, lane: Lane, tol: float, max_steps: int, look: Callable[[], None]) -> None:
         """Advance the column of a lane by a slice."""
         c, problem = lane.column, self._open(lane)
-        before = problem.steps, problem.n_misses, problem.n_reads
+        before = problem.steps, problem.n_misses, problem.n_reads, problem.row_seconds
         progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
         part = slice(self._edges[c], self._edges[c + 1])
         self.alpha[part], self.gradient[part] = problem.alpha, problem.gradient
@@ -234,6 +240,7 @@ class ColumnProblems:
             self.steps += problem.steps - before[0]
             self.n_misses += problem.n_misses - before[1]
             self.n_reads += problem.n_reads - before[2]
+            self.row_seconds += (problem.row_seconds - before[3]) / len(self._lanes)
             self.gap = problem.gap
         if progress is not Progress.STEPS_SPENT:
             self._each[c, ENDED] = STALLED if progress is Progress.STALLED else DONE

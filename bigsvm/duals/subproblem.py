@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,11 @@ class SubProblem:
         precise than what steps have made of them. Where to start, if not given.
     spare : int
         Bytes that a leap may take.
+
+    Attributes
+    ----------
+    row_seconds : float
+        What kernel rows have taken.
     """
 
     slices = 1
@@ -104,7 +110,7 @@ class SubProblem:
         origin: tuple[Values, Values] | None = None,
         spare: int = 0,
     ) -> None:
-        self.size = len(working_set)
+        self.size, self.row_seconds = len(working_set), 0.0
         self._origin = origin or (alpha.copy(), gradient.copy())
         self._spare = spare
         rows = rows_at(rows)
@@ -197,7 +203,9 @@ class SubProblem:
                 return Progress(status)
             look()
             wanted, quiet = self._most_wanted(row, tol)
+            began = time.perf_counter()
             cache.ensure(wanted, stamp=self._taken.stamp, quiet=quiet)
+            self.row_seconds += time.perf_counter() - began
 
     def _climb(self, tol: float, look: Callable[[], None]) -> None:
         """Let variables go uphill together where steps alone have been many; see `Steps.climb`.

@@ -73,6 +73,10 @@ def _is_reason(value: object) -> bool:
     return isinstance(value, str) and value in set(StopReason)
 
 
+def _are_seconds(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_known(one) and one >= 0 for one in value.values())
+
+
 CHECKS: dict[str, Callable[[object], bool]] = {
     "converged": _is_flag,
     "stop_reason": _is_reason,
@@ -85,6 +89,7 @@ CHECKS: dict[str, Callable[[object], bool]] = {
     "epsilon": is_number,
     "drift": _or_none(is_number),
     "seconds": _is_known,
+    "seconds_by_phase": _or_none(_are_seconds),
     "cpu_idle": _or_none(_is_known),
     "disk_tier": _or_none(lambda value: isinstance(value, str)),
     "kernel_is_definite": _or_none(_is_flag),

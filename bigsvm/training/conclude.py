@@ -65,6 +65,7 @@ def conclude(
         disk_tier=count.disk_tier,
         bytes_read=count.bytes_read,
         seconds=count.seconds,
+        seconds_by_phase=count.seconds_by_phase(),
         cpu_idle=count.cpu_idle(),
         drift=count.drift if count.rows_drawn else None,
         last_gap=count.gap if at is None and np.isfinite(count.gap) else None,

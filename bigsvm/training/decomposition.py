@@ -295,9 +295,11 @@ class Decomposition:
             progress = self._work_on(active)
             state = self.state
             whole = active.is_all(state.working, state.working_alpha)
-            moved = active.absorb(
-                state.working, state.working_alpha, state.working_gradient, look=self._watch.look
-            )
+            with self._watch.timing("sweep"):
+                moved = active.absorb(
+                    state.working, state.working_alpha, state.working_gradient,
+                    look=self._watch.look,
+                )  # fmt: skip
             self.state = state.without_working_set()
             self.count.n_working_sets += 1
             if (
@@ -392,16 +394,22 @@ class Decomposition:
 
     def _advance(self, problem: SubProblem | ColumnProblems) -> Progress:
         count = self.count
-        misses = reads = 0
+        misses, reads, seconds = 0, 0, problem.row_seconds
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and self._watch.steps_allowed():
             before = problem.steps
             steps = self._watch.steps_allowed(problem.slices)
-            progress = problem.advance(tol=count.sub_tol, max_steps=steps, look=self._watch.look)
+            with self._watch.timing("step"):
+                progress = problem.advance(
+                    tol=count.sub_tol, max_steps=steps, look=self._watch.look
+                )
+            for_rows = problem.row_seconds - seconds
+            count.row_seconds += for_rows
+            count.step_seconds = max(0.0, count.step_seconds - for_rows)
             count.n_iter += problem.steps - before
             count.row_misses += problem.n_misses - misses
             count.row_reads += problem.n_reads - reads
-            misses, reads = problem.n_misses, problem.n_reads
+            misses, reads, seconds = problem.n_misses, problem.n_reads, problem.row_seconds
             self.state = self.state._replace(
                 working_alpha=problem.alpha.copy(),
                 working_gradient=problem.gradient.copy(),
@@ -530,19 +538,20 @@ class Decomposition:
         look = look or self._watch.look
         # It is nearly always the end, and float64 takes twice the memory: kernel rows are let go.
         self._buffer = RowBuffer(self.plan.gram_bytes)
-        at: Standing = certify(
-            self.dual,
-            self.source,
-            self.tiles,
-            self._rows.gather,
-            self.state.alpha,
-            self.state.outputs,
-            tol=self.tol,
-            off=lambda: self._off(look),
-            rows_at_once=max(1, self.plan.active_rows // 2),
-            whole=self.plan.exact_rows,
-            look=look,
-        )
+        with self._watch.timing("certificate"):
+            at: Standing = certify(
+                self.dual,
+                self.source,
+                self.tiles,
+                self._rows.gather,
+                self.state.alpha,
+                self.state.outputs,
+                tol=self.tol,
+                off=lambda: self._off(look),
+                rows_at_once=max(1, self.plan.active_rows // 2),
+                whole=self.plan.exact_rows,
+                look=look,
+            )
         self._are_own = True
         return at
 

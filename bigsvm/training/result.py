@@ -69,6 +69,12 @@ class Certificate:
     bytes_read : int
     seconds : float
         Of training, earlier processes of a resumed run included.
+    seconds_by_phase : dict or None
+        What they were for: ``"certificate"``, outputs in float64; ``"sweeps"``, sums over kernel
+        values in float32, among the active rows too; ``"kernel_rows"``; ``"steps"``; and the
+        ``"rest"``, as choosing, saving, and the search of a sampled run. Steps and the rest keep
+        one thread busy, but steps of functions or pairs that are solved at once. None of pairs of
+        classes and of searches alone.
     cpu_idle : float or None
         Share of the threads' time in all passes over rows in which they waited, as
         `bigsvm.training.events.Swept` has it; None where there was no pass.
@@ -99,6 +105,7 @@ class Certificate:
     rows_swept: int
     bytes_read: int
     seconds: float
+    seconds_by_phase: dict[str, float] | None = None
     cpu_idle: float | None = None
     disk_tier: str | None = None
     drift: float | None = None

@@ -144,13 +144,14 @@ class Counters:
     Rows before `scope` take part; `rows_done` of a sweep are done, with `pieces_done` whole parts
     of the support vectors where they are too many at once. `rows_swept` counts all rows that sweeps
     have passed over, `n_sweeps` those over all rows. `together` says whether the active rows step
-    together: not once they have gained nothing by it. `cpu_seconds` are those of the
-    process in the passes over rows, `thread_seconds` what its threads could have given there,
-    `…_swept` the parts up to the last complete sweep. Of a sampled search: `rows_drawn`, the size
-    `core_exact` at which the core set's gradient was last computed from scratch, and the most it
-    was off, `drift`, in units of R. `gap` and `objective` are of the last complete sweep. The best
-    ones, of certified outputs where a certificate was tried, and `fruitless` tell a run that has
-    stalled; `judged` sweeps are in it.
+    together: not once they have gained nothing by it. `cpu_seconds` are those of the process in the
+    passes over rows, `thread_seconds` what its threads could have given there, `…_swept` the parts
+    up to the last complete sweep. `certificate_seconds`, `sweep_seconds`, `row_seconds` and
+    `step_seconds` are what phases took, see `bigsvm.training.result`. Of a sampled search:
+    `rows_drawn`, the size `core_exact` at which the core set's gradient was last computed from
+    scratch, and the most it was off, `drift`, in units of R. `gap` and `objective` are of the last
+    complete sweep. The best ones, of certified outputs where a certificate was tried, and
+    `fruitless` tell a run that has stalled; `judged` sweeps are in it.
     """
 
     phase: Phase = Phase.FILL
@@ -174,6 +175,10 @@ class Counters:
     disk_tier: str | None = None
     bytes_read: int = 0
     seconds: float = 0.0
+    certificate_seconds: float = 0.0
+    sweep_seconds: float = 0.0
+    row_seconds: float = 0.0
+    step_seconds: float = 0.0
     cpu_seconds: float = 0.0
     thread_seconds: float = 0.0
     cpu_seconds_swept: float = 0.0
@@ -185,6 +190,16 @@ class Counters:
     fruitless: int = 0
     judged: int = 0
     random_state: dict[str, object] = field(default_factory=dict)
+
+    def seconds_by_phase(self) -> dict[str, float]:
+        """Return the seconds of each phase, by their names in a certificate."""
+        phases = {
+            "certificate": self.certificate_seconds,
+            "sweeps": self.sweep_seconds,
+            "kernel_rows": self.row_seconds,
+            "steps": self.step_seconds,
+        }
+        return {**phases, "rest": max(0.0, self.seconds - sum(phases.values()))}
 
     def cpu_idle(self) -> float | None:
         """Share of the threads' time in all passes in which they had nothing to do; see `Swept`."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
 
 from bigsvm.core.smo import REFRESH
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bigsvm.data.rows import RowSource
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.state import Counters, Limits
@@ -49,8 +52,20 @@ class Watch:
     def end_lap(self) -> None:
         """Add the time since then to that of the passes."""
         began, used = self._lap
+        seconds = time.monotonic() - began
         self.count.cpu_seconds += time.process_time() - used
-        self.count.thread_seconds += self._tiles.threads * (time.monotonic() - began)
+        self.count.thread_seconds += self._tiles.threads * seconds
+        self.count.sweep_seconds += seconds
+
+    @contextmanager
+    def timing(self, phase: Literal["certificate", "sweep", "step"]) -> Iterator[None]:
+        """Add what is done meanwhile to the time of a phase."""
+        name, began = f"{phase}_seconds", time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = getattr(self.count, name) + time.monotonic() - began
+            setattr(self.count, name, seconds)
 
     def account(self) -> None:
         """Bring the counters up to date."""

@@ -72,7 +72,7 @@ def trained(store, *arguments):
     parts = (made.support, made.coefficients, made.intercept)
     parts = [p.toarray() if sp.issparse(p) else np.asarray(p) for p in parts]
     certificate = dict(made.certificate)
-    for name in ("seconds", "cpu_idle", "bytes_read"):
+    for name in ("seconds", "seconds_by_phase", "cpu_idle", "bytes_read"):
         certificate.pop(name, None)
     shown = re.sub(r"[\d.]+ s\b|threads idle.*", "", ended.stderr)
     return (

@@ -110,6 +110,18 @@ def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
     assert dict(certificate_lines(said))["threads idle"] is None
 
 
+def test_a_certificate_says_what_the_time_was_for():
+    said = certificate() | {
+        "seconds_by_phase": {"certificate": 0.1, "kernel_rows": 0.9, "steps": 0.6, "rest": 0.4}
+    }
+    shown = (
+        "certificate 5%, kernel rows 45%, steps 30%, rest 20%; steps and rest, 50%, in one thread"
+    )
+    assert dict(certificate_lines(said))["time"] == shown
+    for nothing in (None, {}, {"rest": 0.0}):
+        assert dict(certificate_lines(said | {"seconds_by_phase": nothing}))["time"] is None
+
+
 @pytest.mark.parametrize(
     ("formulation", "name"),
     [

@@ -68,6 +68,39 @@ def test_only_laps_count_and_a_resumed_run_goes_on_from_them(clock):
     assert count.cpu_idle() == pytest.approx(1 - 7.5 / 13)
 
 
+def take_steps(watching, clock, seconds):
+    """Steps that end by an error."""
+    with watching.timing("step"):
+        clock.pass_by(seconds, 0)
+        raise KeyError
+
+
+def test_phases_add_up_over_a_resume_and_after_an_error(clock):
+    count = Counters()
+    for seconds in (2, 3):
+        watching = watch_of(count, threads=2)
+        with watching.timing("certificate"):
+            clock.pass_by(seconds, 0)
+        clock.pass_by(1, 0)
+        with pytest.raises(KeyError):
+            take_steps(watching, clock, 4)
+        watching.start_lap()
+        clock.pass_by(7, 0)
+        watching.end_lap()
+        watching.account()
+        count = Counters(**asdict(count))
+    expected = {"certificate": 5.0, "sweeps": 14.0, "kernel_rows": 0.0, "steps": 8.0, "rest": 2.0}
+    assert count.seconds_by_phase() == pytest.approx(expected)
+
+
+def test_a_run_tells_what_its_time_was_for():
+    X, y = blobs(1200)
+    certificate = decomposition(X, y, working_set=300).run().certificate
+    phases = certificate.seconds_by_phase
+    assert all(seconds > 0 for seconds in phases.values())
+    assert sum(phases.values()) == pytest.approx(certificate.seconds)
+
+
 @pytest.mark.parametrize(
     ("cpu", "threads", "share"), [(0, 2, 1.0), (1, 2, 0.5), (3, 2, 0.0), (0, 0, None), (1, 0, None)]
 )
