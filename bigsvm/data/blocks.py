@@ -21,7 +21,10 @@ def is_sparse(rows: object) -> TypeGuard[Any]:
 
 
 def make_csr(
-    values: NDArray[Any], indices: NDArray[np.int32], indptr: NDArray[np.int64], n_columns: int
+    values: NDArray[Any],
+    indices: NDArray[np.integer[Any]],
+    indptr: NDArray[np.int64],
+    n_columns: int,
 ) -> sp.csr_array:
     """CSR rows over the given arrays; `indptr` becomes int32 where it fits.
 

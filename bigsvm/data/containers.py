@@ -137,16 +137,18 @@ def _open_group(group: Any, *, allow_missing: bool) -> Table:
         raise DataError(f"X is a group of arrays ({', '.join(names[:5])}), not a matrix; {way}")
     try:
         data, indices, indptr = (group[name] for name in ("data", "indices", "indptr"))
-        n_rows, n_columns = group.attrs["shape"]
-    except (KeyError, ValueError, TypeError) as error:
+        n_rows, n_columns = map(int, group.attrs["shape"])
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DataError(
             f"X is a group of CSR, but lacks one of data, indices, indptr and shape ({error}); "
             "write it again"
         ) from None
+    if not all(hasattr(array, "dtype") for array in (data, indices, indptr)):
+        raise DataError("X is a group of CSR, whose parts are groups, not arrays; write it again")
     if is_zarr:
         for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
             check_array(array, f"X[{name!r}]", allow_missing=allow_missing)
-    return CsrTable(data, indices, indptr, (int(n_rows), int(n_columns)), "X")
+    return CsrTable(data, indices, indptr, (n_rows, n_columns), "X")
 
 
 def path_of_store(X: Any) -> Path | None:

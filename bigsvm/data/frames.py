@@ -123,9 +123,11 @@ def frame_type(X: Any) -> np.dtype[Any]:
     Raises
     ------
     DataError
-        A column does not hold numbers; names it.
+        A column does not hold numbers (the message names it), or there are no columns.
     """
     types, _ = _reader(X)
+    if not types:
+        raise DataError("X is a frame without columns; it must have rows and columns")
     found: np.dtype[Any] = np.result_type(*{_number_type(name, kind) for name, kind in types})
     return float_type(found)
 
@@ -245,7 +247,8 @@ def _arrow_slice(X: Any, start: int, stop: int, dtype: np.dtype[Any]) -> Any:
     out = np.empty((stop - start, part.num_columns), dtype)
     for place, column in enumerate(part.columns):
         # Missing values become NaN.
-        out[:, place] = column.cast(kind).to_numpy(zero_copy_only=False)
+        # Whole numbers beyond 2**53 are rounded, as in all other frames.
+        out[:, place] = column.cast(kind, safe=False).to_numpy(zero_copy_only=False)
     return out
 
 

@@ -130,7 +130,7 @@ class CsrTable(Table):
     Parameters
     ----------
     data, indices : array, (n_entries,)
-        Arrays of h5py or Zarr.
+        Arrays of h5py or Zarr; indices are whole numbers.
     indptr : (n_rows + 1,) array
         Kept in memory, 8 bytes a row.
     shape : tuple of int
@@ -140,7 +140,8 @@ class CsrTable(Table):
     Raises
     ------
     DataError
-        `indptr` does not ascend from 0 to the number of entries.
+        The arrays do not belong together, or `indptr` does not ascend from 0 to the number of
+        entries.
     """
 
     is_sparse = True
@@ -151,18 +152,26 @@ class CsrTable(Table):
         self.n_rows, self.n_columns = map(int, shape)
         check_shape(self.n_rows, self.n_columns)
         self._data, self._indices, self._where = data, indices, where
-        self._indptr = np.asarray(indptr[...]).astype(np.int64, copy=False)
+        if data.ndim != 1 or indices.shape != data.shape:
+            raise DataError(
+                f"{where}: its data have shape {data.shape} and its indices {indices.shape}, not "
+                "one value for each entry; write it again"
+            )
+        if indices.dtype.kind not in "ui" or indptr.dtype.kind not in "ui":
+            raise DataError(
+                f"{where}: its indices have type {indices.dtype} and its indptr {indptr.dtype}; "
+                "both must be whole numbers: write it again"
+            )
         n_entries = int(data.shape[0])
-        ends = (self._indptr[[0, -1]] if len(self._indptr) else np.empty(0)).tolist()
-        if (
-            len(self._indptr) != self.n_rows + 1
-            or ends != [0, n_entries]
-            or indices.shape != data.shape
-            or (np.diff(self._indptr) < 0).any()
-        ):
-            raise DataError(f"{where}: its indptr is none of {self.n_rows} rows; write it again")
+        wrong = f"{where}: its indptr is none of {self.n_rows} rows; write it again"
+        if indptr.shape != (self.n_rows + 1,):  # before it is read: it could take any memory
+            raise DataError(wrong)
+        self._indptr = np.asarray(indptr[...]).astype(np.int64, copy=False)
+        if self._indptr[[0, -1]].tolist() != [0, n_entries] or (np.diff(self._indptr) < 0).any():
+            raise DataError(wrong)
+        self._index_type = np.int32 if self.n_columns <= np.iinfo(np.int32).max else np.int64
         self.dtype = float_type(data.dtype)
-        self._entry_bytes = self.dtype.itemsize + 4
+        self._entry_bytes = self.dtype.itemsize + np.dtype(self._index_type).itemsize
         per_row = n_entries / self.n_rows
         self.bytes_per_row = per_row * self._entry_bytes + 8
         chunks = [int(a.chunks[0]) if a.chunks else 1 for a in (data, indices)]
@@ -190,7 +199,8 @@ class CsrTable(Table):
                 f"{self.n_columns} columns; write it again"
             )
         data = np.asarray(self._data[first:last])
-        return make_csr(data, indices.astype(np.int32, copy=False), indptr - first, self.n_columns)
+        indices = indices.astype(self._index_type, copy=False)
+        return make_csr(data, indices, indptr - first, self.n_columns)
 
     def edges(self, step: int) -> NDArray[np.int64]:
         """First rows of blocks, each of about the bytes of `step` average rows."""
@@ -247,18 +257,30 @@ class TableRows(BlockedRows):
         )
 
     def _load(self, i: int) -> Any:
-        start, stop = int(self._edges[i]), int(self._edges[i + 1])
-        try:
-            return self._table.rows(start, stop)
-        except OSError as error:
-            raise DataError(
-                f"rows {start} to {stop - 1} of X cannot be read ({error}); check its source"
-            ) from error
+        return _rows_of(self._table, int(self._edges[i]), int(self._edges[i + 1]))
+
+
+def _rows_of(table: Table, start: int, stop: int) -> Any:
+    """Rows ``start … stop - 1`` of a table.
+
+    Raises
+    ------
+    DataError
+        They cannot be read or decoded.
+    """
+    try:
+        return table.rows(start, stop)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # each codec of Zarr has errors of its own
+        raise DataError(
+            f"rows {start} to {stop - 1} of X cannot be read ({error}); check its source"
+        ) from error
 
 
 def _read_slice(table: Table, block_info: dict[Any, Any]) -> Any:
     start, stop = block_info[None]["array-location"][0]
-    rows = table.rows(start, stop)
+    rows = _rows_of(table, int(start), int(stop))
     if table.is_sparse:
         return as_csr(rows, table.dtype)
     return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=table.dtype)

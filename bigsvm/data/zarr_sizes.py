@@ -1,14 +1,21 @@
 """How large the chunks of a foreign Zarr array are, stored and decoded.
 
 Zarr reads a file whole and decodes a chunk to whatever size its bytes say. It looks at the shape
-afterwards, so that a file of some kilobytes can take gigabytes. The usual compressors write the
-decoded size into the first bytes of a chunk, which are read here.
+afterwards, so that a file of some kilobytes can take gigabytes. Most compressors write the decoded
+size into the first bytes of a chunk, which are read here. Chunks of the others are decoded once
+before they are used, in pieces, up to the size of their shape.
 """
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import gzip
+import io
 import math
 import struct
+import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +26,12 @@ from bigsvm.data.zarr_chunks import ABSENT, check_chunks, files_of, grid_of, ind
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import zarr
 
+_PIECE = 1 << 20
+"""Bytes that are decoded at once."""
 _HEAD_BYTES = 18
 """Length of the longest head, which is that of a zstd frame."""
 
@@ -61,23 +70,33 @@ async def _check_sizes(array: zarr.Array[Any], name: str) -> None:
     largest_file, largest_chunk = (
         _with_slack(math.prod(shape) * array.dtype.itemsize) for shape in (grid.shards, grid.chunks)
     )
-    decoded_size = _DECODED_SIZES.get(_compressor(array))
+    compressor = _compressor(array)
+    decoded_size, pieces = _DECODED_SIZES.get(compressor), _PIECES.get(compressor)
     for found in np.argwhere(await files_of(array, grid)):
         place = tuple(map(int, found))
         key = key_of(array, place)
         _refuse_larger(await array.store.getsize(key), largest_file, f"{name}: file {key!r} has")
-        if decoded_size is None:
+        if decoded_size is None and pieces is None:
             continue
-        offsets = [0]
+        spans = [(0, largest_file)]
         if array.shards is not None:
             index = (await index_of(array, grid, place, name)).reshape(-1, 2)
-            offsets = index[(index != ABSENT).any(axis=1), 0].tolist()
-        for offset in offsets:
-            head = await array.store.get(
-                key, prototype, byte_range=RangeByteRequest(offset, offset + _HEAD_BYTES)
-            )
-            size = decoded_size(b"" if head is None else head.to_bytes())
-            _refuse_larger(size, largest_chunk, f"{name}: a chunk of {key!r} decodes to")
+            index = index[(index != ABSENT).any(axis=1)]
+            spans = [(start, start + size) for start, size in index.tolist()]
+        for start, stop in spans:
+
+            async def stored(n_bytes: int, start: int = start) -> bytes:
+                span = RangeByteRequest(start, start + n_bytes)
+                found = await array.store.get(key, prototype, byte_range=span)  # noqa: B023
+                return b"" if found is None else found.to_bytes()
+
+            what = f"{name}: a chunk of {key!r} decodes to"
+            size = -1 if decoded_size is None else decoded_size(await stored(_HEAD_BYTES))
+            if size < 0 and pieces is not None:
+                # The index of a shard may say any length.
+                data = await stored(min(stop - start, largest_file))
+                size, what = _size_of(pieces(data), largest_chunk), f"{what} at least"
+            _refuse_larger(size, largest_chunk, what)
 
 
 def _with_slack(n_bytes: int) -> int:
@@ -124,6 +143,48 @@ def _of_lz4(head: bytes) -> int:
     return int(struct.unpack_from("<I", head)[0]) if len(head) >= 4 else -1
 
 
+def _size_of(pieces: Iterator[bytes], limit: int) -> int:
+    """Count the decoded bytes of a chunk, until they exceed a limit or the chunk is damaged.
+
+    A damaged chunk is refused when it is read.
+    """
+    size = 0
+    with contextlib.suppress(EOFError, OSError, zlib.error, zstandard.ZstdError):
+        for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                break
+    return size
+
+
+def _pieces_of_zlib(data: bytes) -> Iterator[bytes]:
+    stream = zlib.decompressobj()
+    while data and (piece := stream.decompress(data, _PIECE)):
+        yield piece
+        data = stream.unconsumed_tail
+
+
+def _pieces_of_gzip(data: bytes) -> Iterator[bytes]:
+    return iter(partial(gzip.GzipFile(fileobj=io.BytesIO(data)).read, _PIECE), b"")
+
+
+def _pieces_of_bz2(data: bytes) -> Iterator[bytes]:
+    return iter(partial(bz2.BZ2File(io.BytesIO(data)).read, _PIECE), b"")
+
+
+def _pieces_of_zstd(data: bytes) -> Iterator[bytes]:
+    # A small piece of a frame can decode to a thousand times its size.
+    frames = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    return iter(partial(frames.read, _PIECE), b"")
+
+
+_PIECES: dict[str, Callable[[bytes], Iterator[bytes]]] = {
+    "zlib": _pieces_of_zlib,
+    "gzip": _pieces_of_gzip,
+    "bz2": _pieces_of_bz2,
+    "zstd": _pieces_of_zstd,
+}
+"""A chunk decoded in pieces, for compressors that do not always write the decoded size."""
 _DECODED_SIZES: dict[str, Callable[[bytes], int]] = {
     "zstd": _of_zstd,
     "blosc": _of_blosc,

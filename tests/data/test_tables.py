@@ -10,6 +10,7 @@ from containers import CONTAINERS
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
+from bigsvm import SVC
 from bigsvm.data.containers import copied_bytes, is_streamed
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.data.tables import TableRows
@@ -254,8 +255,79 @@ class TestCsr:
         with pytest.raises(DataError, match=r"an index of the rows 0 to 999 is none of its 23"):
             source.read(0, 1000)
 
+    def test_columns_beyond_32_bits_stay_apart(self, tmp_path):
+        indices = sp.csr_array(make_matrix()).indices.astype(np.int64)
+        group = self.group(tmp_path / "g.zarr", indices=indices + 2**32)
+        group.attrs["shape"] = [1000, 2**40]
+        expected = indices + 2**32
+        found = as_row_source(group).read(0, 1000).indices
+        np.testing.assert_array_equal(found, expected)
+
+    @pytest.mark.parametrize(
+        ("changes", "match"),
+        [
+            ({"indices": np.ones(5, int)}, "not one value for each entry"),
+            ({"data": np.ones((3, 2))}, "not one value for each entry"),
+            ({"data": np.array(1.0)}, "not one value for each entry"),
+            ({"data": np.ones(2), "indices": np.ones(2)}, "must be whole numbers"),
+            ({"indptr": np.arange(1001.0)}, "must be whole numbers"),
+            ({"indptr": np.ones((1001, 1), int)}, "indptr is none of 1000 rows"),
+            ({"indptr": np.ones(5000, int)}, "indptr is none of 1000 rows"),
+        ],
+    )
+    @pytest.mark.fault("containers")
+    def test_arrays_that_do_not_belong_together(self, tmp_path, changes, match):
+        with pytest.raises(DataError, match=match):
+            as_row_source(self.group(tmp_path / "g.zarr", **changes))
+
+    @pytest.mark.parametrize("shape", [[1000, "x"], [1000], 1000, [1000, float("inf")], None])
+    @pytest.mark.fault("containers")
+    def test_a_shape_that_is_none(self, tmp_path, shape):
+        group = self.group(tmp_path / "g.zarr")
+        group.attrs["shape"] = shape
+        with pytest.raises(DataError, match="lacks one of data, indices, indptr and shape"):
+            as_row_source(group)
+
+    @pytest.mark.fault("containers")
+    def test_parts_that_are_groups(self, tmp_path):
+        group = self.group(tmp_path / "g.zarr")
+        del group["data"]
+        group.create_group("data")
+        with pytest.raises(DataError, match="whose parts are groups"):
+            as_row_source(group)
+
     def test_indptr_that_does_not_ascend(self, tmp_path):
         indptr = sp.csr_array(make_matrix()).indptr.copy()
         indptr[[3, 4]] = indptr[[4, 3]] + [1, 0]
         with pytest.raises(DataError, match="indptr is none of 1000 rows"):
             as_row_source(self.group(tmp_path / "g.zarr", indptr=indptr))
+
+
+@pytest.mark.fault("containers")
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_frame_without_columns(library):
+    module = pytest.importorskip(library)
+    frame = module.table({}) if library == "pyarrow" else module.DataFrame()
+    with pytest.raises(DataError, match="must have rows and columns"):
+        as_row_source(frame, memory=MEMORY)
+    with pytest.raises(DataError, match="must have rows and columns"):
+        SVC().fit(frame, [])
+
+
+@pytest.mark.fault("containers")
+def test_large_whole_numbers_of_arrow_are_rounded_as_in_other_frames():
+    pyarrow = pytest.importorskip("pyarrow")
+    numbers = 2**60 + np.arange(1000)
+    source = as_row_source(pyarrow.table({"a": numbers}), memory=2000)
+    np.testing.assert_array_equal(source.read(0, 1000)[:, 0], numbers.astype(float))
+
+
+@pytest.mark.fault("containers")
+@pytest.mark.parametrize("lazily", [False, True])
+def test_a_chunk_that_cannot_be_decoded_is_named_by_its_rows(tmp_path, lazily):
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(60, 4), chunks=(20, 4), dtype="f8")
+    array[...] = make_matrix(60, 4)
+    (tmp_path / "x.zarr" / "c" / "1" / "0").write_bytes(bytes(30))
+    source = as_row_source(array)
+    with pytest.raises(DataError, match=r"rows 0 to 59 of X cannot be read \(.*check its source"):
+        source.as_dask().compute() if lazily else source.read(0, 60)

@@ -1,18 +1,22 @@
 """Chunks of foreign Zarr arrays that decode to more than their shape, or whose files are larger."""
 
+import bz2
+import gzip
 import os
 import subprocess
 import sys
+import zlib
 
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
 import zstandard
-from numcodecs import LZ4, Blosc
+from numcodecs import BZ2, LZ4, Blosc, GZip, Zlib
 from stores import make_matrix
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
+from bigsvm.data import zarr_sizes
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.write import write_store
 from bigsvm.errors import DataError
@@ -25,6 +29,10 @@ PLAIN = {
     "blosc": {"compressors": BloscCodec()},
     "gzip": {"compressors": GzipCodec()},
     "none": {"compressors": None},
+    "format 2, gzip": {"zarr_format": 2, "compressors": GZip()},
+    "format 2, zlib": {"zarr_format": 2, "compressors": Zlib()},
+    "format 2, bz2": {"zarr_format": 2, "compressors": BZ2()},
+    "gzip in shards": {"compressors": GzipCodec(), "shards": (256, 11)},
     "format 2, blosc": {"zarr_format": 2, "compressors": Blosc()},
     "format 2, lz4": {"zarr_format": 2, "compressors": LZ4()},
     "sharded": {"compressors": ZstdCodec(), "shards": (256, 11)},
@@ -73,6 +81,14 @@ BOMBS = {
     "format 2, blosc": lambda: bytes(Blosc().encode(np.zeros(MANY, np.uint8))),
     "format 2, lz4": lambda: bytes(LZ4().encode(np.zeros(MANY, np.uint8))),
 }
+UNSAID = {
+    "zstd": lambda: zstandard.ZstdCompressor(write_content_size=False).compress(bytes(MANY)),
+    "gzip": lambda: gzip.compress(bytes(MANY // 2)) + gzip.compress(bytes(MANY // 2)),
+    "format 2, gzip": lambda: gzip.compress(bytes(MANY)),
+    "format 2, zlib": lambda: zlib.compress(bytes(MANY)),
+    "format 2, bz2": lambda: bz2.compress(bytes(MANY)),
+}
+"""Chunks that do not say how much they decode to."""
 
 
 @pytest.mark.parametrize("kind", BOMBS)
@@ -84,6 +100,36 @@ def test_a_chunk_that_decodes_to_more_is_refused(kind, allow_missing, tmp_path):
     chunk_files(tmp_path / "x")[2].write_bytes(small)
     with pytest.raises(DataError, match=r"X: (a chunk of .* decodes to 67|file .* has 2)"):
         as_row_source(array, allow_missing=allow_missing)
+
+
+@pytest.mark.parametrize("kind", UNSAID)
+def test_a_chunk_that_does_not_say_what_it_decodes_to_is_decoded_as_far_as_its_shape(
+    kind, tmp_path, monkeypatch
+):
+    array = make_array(tmp_path / "x", **PLAIN[kind])
+    small = UNSAID[kind]()
+    decoded, count = [], zarr_sizes._size_of
+
+    def counted(pieces, limit):
+        seen = []
+        decoded.append(seen)
+        return count((seen.append(len(piece)) or piece for piece in pieces), limit)
+
+    monkeypatch.setattr(zarr_sizes, "_size_of", counted)
+    chunk_files(tmp_path / "x")[2].write_bytes(small)
+    with pytest.raises(DataError, match=r"X: a chunk of .* decodes to at least 1\.049 MB"):
+        as_row_source(array)
+    assert max(map(sum, decoded)) == 1 << 20
+
+
+@pytest.mark.parametrize("kind", UNSAID)
+def test_a_chunk_that_does_not_say_what_it_decodes_to_may_be_cut_off(kind, tmp_path):
+    """The codec finds that when the chunk is read, if what is left is not too much already."""
+    array = make_array(tmp_path / "x", **PLAIN[kind])
+    file = chunk_files(tmp_path / "x")[2]
+    file.write_bytes(UNSAID[kind]()[:20])
+    with pytest.raises(DataError, match=r"of X cannot be read|decodes to at least"):
+        as_row_source(array).read(0, 300)
 
 
 def test_a_chunk_in_a_shard_that_decodes_to_more_is_refused(tmp_path):
