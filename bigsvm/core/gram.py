@@ -27,9 +27,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic, overload
 
 if TYPE_CHECKING:
@@ -59,13 +60,16 @@ class Formula(NamedTuple):
     offset: float
 
 
+def _features() -> set[str]:
+    """Instructions that the compiler may use, as LLVM names them."""
+    given = config.CPU_FEATURES  # from NUMBA_CPU_FEATURES
+    return set((get_host_cpu_features() if given is None else given).split(","))
+
+
 def _vector_bytes() -> int:
-    features = set(binding.get_host_cpu_features().flatten().split(","))
-    if config.CPU_FEATURES is not None:  # as Numba has it, from NUMBA_CPU_FEATURES
-        features = set(config.CPU_FEATURES.split(","))
-    if "+avx512f" in features:
+    if "+avx512f" in _features():
         return 64
-    return 32 if "+avx2" in features else 16
+    return 32 if "+avx2" in _features() else 16
 
 
 VECTOR_BYTES = _vector_bytes()
@@ -94,6 +98,64 @@ LOG2_E_REST = 2.0355273740931033e-17
 LAST_POWER, LAST_POWER64 = 125.0, 1010.0
 """Powers of 2 end here, on both sides: beyond 2^-126 and 2^-1022 the exponents do not fit the bits
 of float32 and float64."""
+
+
+def _broad(  # pragma: no cover (runs in the compiler)
+    builder: Untyped, vector: Untyped, value: Untyped
+) -> Untyped:
+    """Write code for a vector whose elements are all one value."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    spread = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, undefined, spread)
+
+
+def _vector_at(  # pragma: no cover (runs in the compiler)
+    builder: Untyped, base: Untyped, vector: Untyped, v: int
+) -> Untyped:
+    """Write code for the place of vector v of those that begin at a pointer."""
+    pointer = builder.gep(base, [ir.Constant(ir.IntType(64), v * vector.count)])
+    return builder.bitcast(pointer, vector.as_pointer())
+
+
+def _over_entries(  # pragma: no cover (runs in the compiler)
+    builder: Untyped, entries: Untyped, chunk: Untyped, initial: Untyped, add: Untyped
+) -> list[Untyped]:
+    """Write a loop that adds the rows of a chunk up in vectors that stay in registers.
+
+    ``for k in range(first, end): totals = add(k)(totals, chunk[rows[k]])`` with `entries` (rows,
+    first, end); returns the totals.
+    """
+    rows, first, end = entries
+    vector, word = initial.type, ir.IntType(64)
+    size = VECTOR_BYTES // vector.count
+    entry = builder.block
+    loop = builder.append_basic_block("entries")
+    done = builder.append_basic_block("store")
+    builder.cbranch(builder.icmp_signed("<", first, end), loop, done)
+    builder.position_at_end(loop)
+    k = builder.phi(word)
+    k.add_incoming(first, entry)
+    sums = [builder.phi(vector) for _ in range(CHUNK_VECTORS)]
+    added = add(k)
+    place = builder.sext(builder.load(builder.gep(rows, [k])), word)
+    at = builder.mul(place, ir.Constant(word, CHUNK_VECTORS * vector.count))
+    columns = builder.gep(chunk, [at])
+    new = [
+        added(total, builder.load(_vector_at(builder, columns, vector, v), align=size))
+        for v, total in enumerate(sums)
+    ]
+    following = builder.add(k, ir.Constant(word, 1))
+    k.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, end), loop, done)
+    builder.position_at_end(done)
+    totals = [builder.phi(vector) for _ in range(CHUNK_VECTORS)]
+    for phis in (sums, totals):
+        for phi, total in zip(phis, new, strict=True):
+            phi.add_incoming(initial, entry)
+            phi.add_incoming(total, loop)
+    return totals
+
 
 if config.DISABLE_JIT:
 
@@ -234,61 +296,29 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
             size = 4 if values.dtype == types.float32 else 8
             lanes = VECTOR_BYTES // size
             vector = ir.VectorType(scalar, lanes)
-            word = ir.IntType(64)
             x, rows, a, c = (
                 context.make_array(signature.args[n])(context, builder, arguments[n])
                 for n in (0, 1, 4, 5)
             )
-            first, end = arguments[2], arguments[3]
             fma = cgutils.get_or_insert_function(
                 builder.module,
                 ir.FunctionType(vector, [vector] * 3),
                 f"llvm.fma.v{lanes}f{8 * size}",
             )
-            zero_index = ir.Constant(ir.IntType(32), 0)
-            spread = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-            undefined = ir.Constant(vector, ir.Undefined)
+
+            def add(k: Untyped) -> Untyped:
+                value = _broad(builder, vector, builder.load(builder.gep(x.data, [k])))
+                return lambda total, columns: builder.call(fma, [value, columns, total])
+
             zeros = ir.Constant(vector, [0.0] * lanes)
-
-            def vector_at(base: Untyped, v: int) -> Untyped:
-                pointer = builder.gep(base, [ir.Constant(word, v * lanes)])
-                return builder.bitcast(pointer, vector.as_pointer())
-
-            entry = builder.block
-            loop = builder.append_basic_block("entries")
-            done = builder.append_basic_block("store")
-            builder.cbranch(builder.icmp_signed("<", first, end), loop, done)
-            builder.position_at_end(loop)
-            k = builder.phi(word)
-            k.add_incoming(first, entry)
-            sums = [builder.phi(vector) for _ in range(CHUNK_VECTORS)]
-            value = builder.load(builder.gep(x.data, [k]))
-            broad = builder.insert_element(undefined, value, zero_index)
-            broad = builder.shuffle_vector(broad, undefined, spread)
-            place = builder.sext(builder.load(builder.gep(rows.data, [k])), word)
-            at = builder.mul(place, ir.Constant(word, CHUNK_VECTORS * lanes))
-            columns = builder.gep(a.data, [at])
-            new = [
-                builder.call(fma, [broad, builder.load(vector_at(columns, v), align=size), total])
-                for v, total in enumerate(sums)
-            ]
-            following = builder.add(k, ir.Constant(word, 1))
-            k.add_incoming(following, loop)
-            for phi, total in zip(sums, new, strict=True):
-                phi.add_incoming(zeros, entry)
-                phi.add_incoming(total, loop)
-            builder.cbranch(builder.icmp_signed("<", following, end), loop, done)
-            builder.position_at_end(done)
-            totals = [builder.phi(vector) for _ in range(CHUNK_VECTORS)]
-            for phi, total in zip(totals, new, strict=True):
-                phi.add_incoming(zeros, entry)
-                phi.add_incoming(total, loop)
+            entries = rows.data, arguments[2], arguments[3]
+            totals = _over_entries(builder, entries, a.data, zeros, add)
             stride = cgutils.unpack_tuple(builder, c.strides)[0]
             row = builder.bitcast(c.data, ir.IntType(8).as_pointer())
             row = builder.gep(row, [builder.mul(arguments[6], stride)])
             row = builder.bitcast(row, scalar.as_pointer())
             for v, total in enumerate(totals):
-                builder.store(total, vector_at(row, v), align=size)
+                builder.store(total, _vector_at(builder, row, vector, v), align=size)
             return context.get_dummy_value()
 
         numbers = types.intp, types.intp
