@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+    Bytes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint32]
 
 Untyped: TypeAlias = Any
 """What Numba and LLVM hand to the functions that write their code."""
+
+FOUR_ZEROS = 0x80808080
+"""A word of four numbers 0, each stored minus 128."""
 
 
 if config.DISABLE_JIT:
@@ -112,3 +116,57 @@ def csr_tile(
         for j in range(low, high):
             for k in range(indptr[j], indptr[j + 1]):
                 chunk[place[indices[k]], j - low] = data[k]
+
+
+@njit(cache=True, nogil=True)
+def csr_survey(
+    data: Floats, indices: Integers, indptr: Integers, places: NDArray[np.int64]
+) -> tuple[int, int, int]:
+    """Find the largest value of CSR rows at `places`, and count entries and groups of four.
+
+    The largest is −1 if a value is no whole number from 0 to 255, and 0 if there is none.
+    """
+    largest, n_entries, n_groups = 0, 0, 0
+    for i in range(places.shape[0]):
+        start, stop = indptr[places[i]], indptr[places[i] + 1]
+        for k in range(start, stop):
+            value = data[k]
+            if not (value >= 0 and value <= 255 and np.floor(value) == value):
+                return -1, n_entries, n_groups
+            largest = max(largest, int(value))
+            n_entries += 1
+            if k == start or indices[k] >> 2 != indices[k - 1] >> 2:
+                n_groups += 1
+    return largest, n_entries, n_groups
+
+
+@njit(cache=True, nogil=True)
+def csr_byte_tile(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    used: NDArray[np.int32],
+    place: NDArray[np.int32],
+    width: int,
+    tile: Bytes,
+) -> None:
+    """Lay CSR rows of whole numbers from 0 to 255 out as `csr_tile` does, for `gram.byte_span`.
+
+    used (n,) are features or, of a tile of words, groups of four; all chunks are of `width`; tile
+    is overwritten.
+    """
+    n, p = used.shape[0], indptr.shape[0] - 1
+    counts = tile.itemsize == 1
+    for r in range(n):
+        place[used[r]] = r
+    for k in range(tile.shape[0]):
+        tile[k] = 0 if counts else FOUR_ZEROS
+    for j in range(p):
+        first = j // width * width * n + j % width
+        for k in range(indptr[j], indptr[j + 1]):
+            feature, value = np.int64(indices[k]), np.int64(data[k])
+            if counts:
+                tile[first + place[feature] * width] = value
+            else:
+                at = first + place[feature >> 2] * width
+                tile[at] ^= np.uint32(value << 8 * (feature & 3))

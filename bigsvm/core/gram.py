@@ -16,6 +16,19 @@ batches could not repeat its bits.
   of a row with a chunk stay in registers over all of its features, and what is read at once is near
   each other.
 
+Where all values are whole numbers, and no product reaches 2²⁴, these chains do not round: integers
+have the same bits, and a vector of bytes holds four times as many columns as one of float32. Sparse
+columns of whole numbers from 0 to 255 are laid out as bytes, in one of two ways, and `byte_span` is
+`sparse_span` for them. The dtype of the tiles tells which one it is:
+
+* uint8: all values of the columns are 0 or 1. A vector of counters counts what a row of ones has in
+  common with as many columns.
+* uint32: four features side by side, in the bytes of a word. The processor multiplies four bytes of
+  a row with four of a column and adds the products up. It takes one factor unsigned, and the other
+  one signed: columns are stored minus 128, and 128 times the sum of the row is added.
+
+A row that is not of such numbers is multiplied in floats, with the same bits.
+
 The exponential is our own because LLVM vectorises it, unlike ``math.exp``.
 
 Kernel codes are LIBSVM's ``-t``: 0 linear, 1 polynomial, 2 rbf, 3 sigmoid, 4 precomputed; and 5
@@ -40,6 +53,7 @@ if TYPE_CHECKING:
     F8: TypeAlias = NDArray[np.float64]
     Floats: TypeAlias = F4 | F8
     Integers: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+    Bytes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint32]
 
 Untyped: TypeAlias = Any
 """What Numba and LLVM hand to the functions that write their code."""
@@ -72,7 +86,14 @@ def _vector_bytes() -> int:
     return 32 if "+avx2" in _features() else 16
 
 
+def _multiplies_bytes() -> bool:
+    """Whether there is the instruction that multiplies bytes, four at a time."""
+    wanted = {64: "+avx512vnni", 32: "+avxvnni"}.get(VECTOR_BYTES)
+    return bool(config.DISABLE_JIT) or wanted in _features()
+
+
 VECTOR_BYTES = _vector_bytes()
+MULTIPLIES_BYTES = _multiplies_bytes()
 PANEL_VECTORS = 2
 # 32 registers of AVX-512 hold 12 x 2 sums, 2 column vectors and a broadcast; 16 hold 6 x 2.
 MR = 12 if VECTOR_BYTES == 64 else 6
@@ -82,6 +103,13 @@ NR64 = PANEL_VECTORS * VECTOR_BYTES // 8
 CHUNK_VECTORS = 4 if VECTOR_BYTES == 64 else 8
 CHUNK32 = CHUNK_VECTORS * VECTOR_BYTES // 4
 CHUNK64 = CHUNK_VECTORS * VECTOR_BYTES // 8
+CHUNK_BYTES = CHUNK_VECTORS * VECTOR_BYTES
+
+LARGEST_BYTE = 255
+"""A byte holds no larger number, and a counter counts no further."""
+LARGEST_SUM = (2**24 - 1) // LARGEST_BYTE
+"""Products of a row of bytes with a larger sum may exceed 2²⁴, where float32 rounds."""
+
 
 # Reassociation lets sums vectorise; NaN and infinity keep their meaning, unlike under
 # fastmath=True.
@@ -182,6 +210,26 @@ if config.DISABLE_JIT:
         out[i] = 0
         for k in range(start, stop):
             out[i] = _fma(chunk[places[k]], values[k], out[i])
+
+    def _byte_sums(
+        words: Untyped,
+        places: Integers,
+        start: int,
+        stop: int,
+        chunk: Untyped,
+        first: int,
+        sums: Untyped,
+    ) -> None:
+        total = sums.view(np.uint8 if chunk.itemsize == 1 else np.int32)
+        total[:] = first
+        for k in range(start, stop):
+            columns = chunk[places[k]]
+            if chunk.itemsize == 1:
+                total += columns
+                continue
+            for byte in range(0, 32, 8):
+                signed = (columns >> np.uint32(byte)).astype(np.int8).astype(np.int32)
+                total += signed * np.int32(words[k] >> np.uint32(byte) & np.uint32(255))
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
@@ -323,6 +371,55 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
         numbers = types.intp, types.intp
         return types.void(values, places, *numbers, chunk, out, types.intp), generate
+
+    @intrinsic
+    def _byte_sums(
+        typing_context: Untyped,
+        words: Untyped,
+        places: Untyped,
+        start: Untyped,
+        stop: Untyped,
+        chunk: Untyped,
+        first: Untyped,
+        sums: Untyped,
+    ) -> Untyped:
+        """Set ``sums = first + words[start:stop] @ chunk[places[start:stop]]``, CHUNK_BYTES.
+
+        Words are four bytes, unsigned, and those of the chunk are signed; of a chunk of bytes, the
+        words are all 1, and not read.
+        """
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            size = 1 if chunk.dtype == types.uint8 else 4
+            scalar = ir.IntType(8 * size)
+            vector = ir.VectorType(scalar, VECTOR_BYTES // size)
+            x, rows, a, c = (
+                context.make_array(signature.args[n])(context, builder, arguments[n])
+                for n in (0, 1, 4, 6)
+            )
+
+            def add(k: Untyped) -> Untyped:
+                if size == 1:
+                    return builder.add
+                value = _broad(builder, vector, builder.load(builder.gep(x.data, [k])))
+                dot = cgutils.get_or_insert_function(
+                    builder.module,
+                    ir.FunctionType(vector, [vector] * 3),
+                    f"llvm.x86.avx512.vpdpbusd.{8 * VECTOR_BYTES}",
+                )
+                return lambda total, columns: builder.call(dot, [total, value, columns])
+
+            initial = _broad(builder, vector, builder.trunc(arguments[5], scalar))
+            entries = rows.data, arguments[2], arguments[3]
+            totals = _over_entries(builder, entries, a.data, initial, add)
+            for v, total in enumerate(totals):
+                builder.store(total, _vector_at(builder, c.data, vector, v), align=size)
+            return context.get_dummy_value()
+
+        given = words, places, types.intp, types.intp, chunk, types.int64, sums
+        return types.void(*given), generate
 
 
 @njit(cache=True)
@@ -788,4 +885,199 @@ def sparse_span(
             _sparse_products(values, places, starts, tile, own)
         else:
             _sparse_overlaps(values, places, starts, tile, own)
+        _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)
+
+
+@njit(cache=True, nogil=True)
+def _is_exact(data: Floats, start: int, stop: int, largest: int) -> bool:
+    """Whether a row has whole numbers up to `largest` only, and no product reaches 2²⁴."""
+    total = 0.0
+    for k in range(start, stop):
+        value = data[k]
+        if not (value >= 0 and value <= largest and np.floor(value) == value):
+            return False
+        total += value
+    return total <= LARGEST_SUM
+
+
+@njit(cache=True, nogil=True)
+def _packed_rows(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    counts: bool,
+    starts: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    words: NDArray[np.uint32],
+    is_exact: NDArray[np.bool_],
+) -> None:
+    """Pack rows into words of four features, or note where rows of ones have their ones.
+
+    Row i has the entries from starts_i: the group or feature, in `rows`, and its word. Rows that
+    are not `is_exact` have none.
+    """
+    count = 0
+    for i in range(is_exact.shape[0]):
+        starts[i] = count
+        is_exact[i] = _is_exact(data, indptr[i], indptr[i + 1], 1 if counts else LARGEST_BYTE)
+        if not is_exact[i]:
+            continue
+        for k in range(indptr[i], indptr[i + 1]):
+            feature, value = np.int64(indices[k]), np.int64(data[k])
+            if value == 0:
+                continue
+            if counts:
+                rows[count] = feature
+                count += 1
+                continue
+            if count == starts[i] or rows[count - 1] != feature >> 2:
+                rows[count] = feature >> 2
+                words[count] = 0
+                count += 1
+            words[count - 1] |= np.uint32(value << 8 * (feature & 3))
+    starts[-1] = count
+
+
+@njit(cache=True, nogil=True)
+def _used_words(
+    starts: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    words: NDArray[np.uint32],
+    counts: bool,
+    place: NDArray[np.int32],
+    begins: NDArray[np.int64],
+    places: NDArray[np.int32],
+    factors: NDArray[np.uint32],
+    firsts: NDArray[np.int64],
+) -> None:
+    """Entries of packed rows that have a place in a tile, in order; row i has those from begins_i.
+
+    firsts_i makes up for the 128 that columns of words are stored less.
+    """
+    count = 0
+    for i in range(firsts.shape[0]):
+        begins[i] = count
+        firsts[i] = 0
+        for k in range(starts[i], starts[i + 1]):
+            r = place[rows[k]]
+            if r >= 0:
+                places[count] = r
+                if not counts:
+                    word = np.int64(words[k])
+                    factors[count] = word
+                    total = (word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24)
+                    firsts[i] += 128 * total
+                count += 1
+    begins[-1] = count
+
+
+@njit(cache=True, nogil=True)
+def _float_chains(
+    data: Floats,
+    indices: Integers,
+    start: int,
+    stop: int,
+    place: NDArray[np.int32],
+    chunk: Bytes,
+    row: Floats,
+) -> None:
+    """Multiply any row with a chunk of bytes as `_chains` does with one of floats."""
+    row[:] = 0
+    counts = chunk.itemsize == 1
+    number = data.dtype.type
+    for k in range(start, stop):
+        feature = np.int64(indices[k])
+        r = place[feature if counts else feature >> 2]
+        if r < 0:
+            continue
+        others, shift = chunk[r], 8 * (feature & 3)
+        for j in range(row.shape[0]):
+            other = np.int64(others[j])
+            if not counts:
+                other = (other >> shift & 255) ^ 128
+            row[j] = _fma(data[k], number(other), row[j])
+
+
+@njit(cache=True, nogil=True)
+def _byte_products(
+    words: NDArray[np.uint32],
+    places: NDArray[np.int32],
+    begin: int,
+    end: int,
+    chunk: Bytes,
+    first: int,
+    sums: Bytes,
+    row: Floats,
+) -> None:
+    """Dot products of the entries of a row with a chunk: see `_used_words`."""
+    stop = min(end, begin + LARGEST_BYTE) if chunk.itemsize == 1 else end
+    _byte_sums(words, places, begin, stop, chunk, first, sums)
+    for j in range(row.shape[0]):
+        row[j] = np.int32(sums[j])
+    # Counters are emptied before they can overflow.
+    while stop < end:
+        begin, stop = stop, min(end, stop + LARGEST_BYTE)
+        _byte_sums(words, places, begin, stop, chunk, first, sums)
+        for j in range(row.shape[0]):
+            row[j] += np.int32(sums[j])
+
+
+@njit(cache=True, nogil=True)
+def byte_span(
+    data: Floats,
+    indices: Integers,
+    indptr: Integers,
+    norms: Floats,
+    place: NDArray[np.int32],
+    vectors: Bytes,
+    used: NDArray[np.int32],
+    parts: NDArray[np.int64],
+    norms_columns: Floats,
+    product: None,
+    formula: Formula,
+    block: Floats,
+    weights: F8,
+    sums: F8,
+    out: Floats,
+    slots: NDArray[np.int64],
+) -> None:
+    """Do what `sparse_span` does with columns of bytes; the rows may have any values.
+
+    Parameters
+    ----------
+    vectors : (…,) uint8 or uint32
+        Tiles, one after the other, each cut into chunks (n_used, CHUNK_BYTES) for some of its
+        columns; the last chunk is filled up.
+    used : (…,) int32
+        Feature of each row of a tile or, of tiles of words, group of four features.
+    product : None
+    """
+    m, n_entries, counts = norms.shape[0], indptr[-1] - indptr[0], vectors.itemsize == 1
+    starts, rows = np.empty(m + 1, np.int64), np.empty(n_entries, np.int32)
+    begins, places = np.empty(m + 1, np.int64), np.empty(n_entries, np.int32)
+    words, factors = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
+    is_exact, firsts = np.empty(m, np.bool_), np.empty(m, np.int64)
+    width = CHUNK_BYTES // vectors.itemsize
+    found = np.empty(width, vectors.dtype)
+    _packed_rows(data, indices, indptr, counts, starts, rows, words, is_exact)
+    for t in range(parts.shape[0] - 1):
+        features = used[parts[t, 1] : parts[t + 1, 1]]
+        tile = vectors[parts[t, 2] : parts[t + 1, 2]]
+        n, low, high = features.shape[0], parts[t, 0], parts[t + 1, 0]
+        for r in range(n):
+            place[features[r]] = r
+        _used_words(starts, rows, words, counts, place, begins, places, factors, firsts)
+        for first in range(0, high - low, width):
+            size = min(width, high - low - first)
+            chunk = tile[first * n : (first + width) * n].reshape(n, width)
+            for i in range(m):
+                row = block[i, first : first + size]
+                if is_exact[i]:
+                    _byte_products(
+                        factors, places, begins[i], begins[i + 1], chunk, firsts[i], found, row
+                    )
+                else:
+                    _float_chains(data, indices, indptr[i], indptr[i + 1], place, chunk, row)
+        for r in range(n):
+            place[features[r]] = -1
         _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bigsvm.tiles.values import KernelValues
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
+    Bytes = NDArray[np.uint8] | NDArray[np.uint32]
+    Part = tuple[int, int, NDArray[np.int32]]
 
 COLUMNS_PER_TILE = 512
 """With 252 rows of float32 products half a megabyte: half of a second-level cache."""
@@ -35,16 +37,47 @@ class Tile(NamedTuple):
 
     `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
     the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
-    partners); see `gram.sparse_span`. Of a kernel matrix there are none: `used` are the columns
-    that their values are in, and `norms` their values with themselves, where those are known.
+    partners); see `gram.sparse_span` and, for tiles of bytes, `gram.byte_span`. Of a kernel matrix
+    there are none: `used` are the columns that their values are in, and `norms` their values with
+    themselves, where those are known.
     """
 
     start: int
     stop: int
-    vectors: Floats
+    vectors: Floats | Bytes
     norms: Floats
     used: NDArray[np.int32] | None = None
     parts: NDArray[np.int64] | None = None
+
+
+class _Layout(NamedTuple):
+    """How tiles of sparse vectors are laid out.
+
+    `spans` are where each tile begins and ends, and its features or, of tiles of words, its groups
+    of four features; `parts` is what `gram.sparse_span` and `gram.byte_span` take.
+    """
+
+    dtype: np.dtype[Any]
+    spans: list[Part]
+    parts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, spans: list[Part], dtype: np.dtype[Any]) -> _Layout:
+        """Lay out tiles whose features are given."""
+        whole = 1 if dtype.kind == "f" else gram.CHUNK_BYTES // dtype.itemsize
+        if dtype == np.uint32:
+            spans = [(start, stop, np.unique(used >> 2)) for start, stop, used in spans]
+        sizes = [
+            (b - a, len(used), -(-(b - a) // whole) * whole * len(used)) for a, b, used in spans
+        ]
+        parts = np.zeros((len(spans) + 1, 3), np.int64)
+        np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
+        return cls(dtype, spans, parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tiles."""
+        return int(self.parts[-1, 2]) * self.dtype.itemsize
 
 
 class Columns:
@@ -131,21 +164,21 @@ class Columns:
         wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
     ) -> tuple[Tile, list[Tile]]:
         rows = sp.csr_array(rows)
-        spans = list(_sparse_spans(wanted, rows, places))
-        parts = np.zeros((len(spans) + 1, 3), np.int64)
-        sizes = [(b - a, len(used), (b - a) * len(used)) for a, b, used in spans]
-        np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
-        vectors = _zeros_at_a_vector(int(parts[-1, 2]), wanted.dtype)
+        found = list(_sparse_spans(wanted, rows, places))
+        layouts = [_Layout.of(found, dtype) for dtype in wanted.tile_dtypes(rows, places)]
+        dtype, spans, parts = min(layouts, key=lambda layout: layout.nbytes)
+        vectors = _zeros_at_a_vector(int(parts[-1, 2]), dtype)
         norms = np.empty(len(places), wanted.dtype)
         features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
         place = np.empty(rows.shape[1], np.int32)
-        chunk = gram.CHUNK32 if wanted.dtype == np.float32 else gram.CHUNK64
+        chunk = gram.CHUNK_BYTES // dtype.itemsize
+        lay_out = csr.csr_tile if dtype.kind == "f" else csr.csr_byte_tile
         made = []
         for t, (start, stop, used) in enumerate(spans):
             values, indices, indptr = wanted.taken(rows, places[start:stop])
             data = values.astype(wanted.dtype, copy=False)
             flat = vectors[parts[t, 2] : parts[t + 1, 2]]
-            csr.csr_tile(data, indices, indptr, used, place, chunk, flat)
+            lay_out(data, indices, indptr, used, place, chunk, flat)
             wanted.sparse_norms(data, indptr, norms[start:stop])
             wanted.check(norms[start:stop])
             own = parts[t : t + 2] - parts[t]
@@ -153,7 +186,7 @@ class Columns:
         return Tile(0, len(places), vectors, norms, features, parts), made
 
 
-def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats:
+def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
     """Zeros (n,) that begin where a vector may: else all loads are of two cache lines."""
     size = n * dtype.itemsize
     values = np.zeros(size + gram.VECTOR_BYTES, np.uint8)
@@ -163,7 +196,7 @@ def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats:
 
 def _sparse_spans(
     wanted: KernelValues, rows: sp.csr_array, places: NDArray[np.int64]
-) -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+) -> Iterator[Part]:
     """Yield where tiles of sparse vectors begin and end, and which features occur in each."""
     start = 0
     while start < len(places):

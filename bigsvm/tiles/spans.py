@@ -160,7 +160,8 @@ class SparseSpan(ComputedSpan):
         out: Floats,
         slots: NDArray[np.int64],
     ) -> None:
-        gram.sparse_span(
+        of_bytes = tile.vectors.dtype != self._values.dtype
+        (gram.byte_span if of_bytes else gram.sparse_span)(
             *self._rows, self.norms, self._place, tile.vectors, tile.used, tile.parts, tile.norms,
             self._values.product, self._values.formula, block, weights, sums, out, slots,
         )  # fmt: skip

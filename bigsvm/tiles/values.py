@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32] | NDArray[np.float64]
 
+ENTRIES_PER_GROUP = 1.5
+"""With fewer entries in a group of four features, words of bytes have hardly less to multiply than
+floats, and take longer to pack."""
+
 
 class KernelValues:
     """The arithmetic of kernel values around the products of rows.
@@ -86,6 +90,19 @@ class KernelValues:
         else:
             found = csr_take_centred(*parts, places, self._shifted, self.centre[self._shifted])
         return found
+
+    def tile_dtypes(self, rows: sp.csr_array, places: NDArray[np.int64]) -> list[np.dtype[Any]]:
+        """Name the dtypes that tiles of sparse rows at `places` may have, the fastest one first.
+
+        Bytes have the same bits where all rows are whole numbers from 0 to 255: see `core.gram`.
+        """
+        if self._absolute or len(self._shifted):
+            return [self.dtype]
+        largest, n_entries, n_groups = csr.csr_survey(rows.data, rows.indices, rows.indptr, places)
+        if 0 <= largest <= 1:
+            return [np.dtype(np.uint8), self.dtype]
+        pays = gram.MULTIPLIES_BYTES and n_entries >= ENTRIES_PER_GROUP * n_groups
+        return [np.dtype(np.uint32), self.dtype] if largest > 1 and pays else [self.dtype]
 
     def squared_norms(self, values: Floats) -> Floats:
         """``|a|²`` of prepared rows (m, d), as `packed_norms` has them."""
