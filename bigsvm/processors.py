@@ -8,9 +8,14 @@ import os
 import sys
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.errors import ParameterError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from threadpoolctl import ThreadpoolController
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_CONTROL_GROUPS = Path("/proc/self/cgroup")
@@ -84,17 +89,25 @@ def _is_worker() -> bool:
     return parallel is not None and bool(parallel.get_active_backend()[0].nesting_level)
 
 
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Limit matrix products of NumPy and SciPy to the thread that asks for them, for a while."""
+    import scipy.linalg  # noqa: F401 (so that its library is found)
+
+    limit: AbstractContextManager[Any] = _libraries("blas").limit(limits=1)
+    return limit
+
+
 @functools.cache
-def _controllers() -> tuple[Any, ...]:
-    """Find the controllers of the loaded OpenMP libraries once, as the search is slow."""
+def _libraries(api: str) -> ThreadpoolController:
+    """Find the loaded libraries of an interface, "openmp" or "blas", once: the search is slow."""
     from threadpoolctl import ThreadpoolController
 
-    return tuple(ThreadpoolController().select(user_api="openmp").lib_controllers)
+    return ThreadpoolController().select(user_api=api)
 
 
-def _openmp() -> tuple[Any, ...]:
+def _openmp() -> list[Any]:
     # Without scikit-learn, as in commands, no OpenMP library is loaded.
-    return _controllers() if "sklearn" in sys.modules else ()
+    return _libraries("openmp").lib_controllers if "sklearn" in sys.modules else []
 
 
 @functools.cache

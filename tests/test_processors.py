@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from command_line import two_clouds
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bigsvm
 from bigsvm import processors
 from bigsvm.errors import ParameterError
-from bigsvm.processors import available_processors, count_threads, default_threads
+from bigsvm.processors import available_processors, count_threads, default_threads, one_blas_thread
 
 X, Y = two_clouds(60)
 ESTIMATORS = {
@@ -98,6 +98,29 @@ def test_a_limit_of_threadpoolctl_holds_while_it_lasts(api, monkeypatch):
     with threadpool_limits(1, user_api=api):
         assert default_threads() == threads_of() == 1
     assert default_threads() == before
+
+
+@pytest.mark.fault("threads")
+def test_matrix_products_have_one_thread_while_asked_for():
+    before = blas_threads()
+    assert before
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+    assert blas_threads() == before
+
+
+def test_libraries_are_looked_for_once(monkeypatch):
+    with one_blas_thread():
+        pass
+    monkeypatch.setattr("threadpoolctl.ThreadpoolController", None)
+    with one_blas_thread():
+        assert default_threads() >= 1
+
+
+def blas_threads():
+    return [found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"]
 
 
 @pytest.mark.fault("threads")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import xxhash
-from threadpoolctl import threadpool_limits
 
 from bigsvm import __version__
 from bigsvm.cache.disk_cache import DiskCache
@@ -22,6 +21,7 @@ from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.processors import one_blas_thread
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
@@ -93,7 +93,7 @@ class Trainer:
         self._tiles.share_out(one, parts, abandon=abandon)
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(threadpool_limits(1, user_api="blas"))
+        self._stack.enter_context(one_blas_thread())
         self._stack.enter_context(self._tiles)
         return self
 
