@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigsvm.core import smo
+from bigsvm.core.smo import REFRESH, row_width
 from bigsvm.duals.pair_steps import is_last_pair
 from bigsvm.duals.subproblem import Progress, SubProblem
 
@@ -163,7 +163,7 @@ class ColumnProblems:
 
     def _lanes_in(self, room: Room, buffer: RowBuffer, n_left: int) -> int:
         largest = max(1, *map(len, self._sets))
-        held = buffer.values.size / (LEAST_HELD * largest * smo.row_width(largest))
+        held = buffer.values.size / (LEAST_HELD * largest * row_width(largest))
         return max(1, min(room.lanes, n_left, room.rows // largest, int(held)))
 
     @property
@@ -185,7 +185,7 @@ class ColumnProblems:
         self,
         *,
         tol: float,
-        max_steps: int = smo.REFRESH,
+        max_steps: int = REFRESH,
         look: Callable[[], None] = lambda: None,
     ) -> Progress:
         """Take up to `max_steps` steps, of one column after the other in every lane.
@@ -204,7 +204,7 @@ class ColumnProblems:
         def work(lane: Lane) -> None:
             # A column has slices of the same steps in any lane, and with any number of them: what
             # one that ends leaves of its slice is nobody's.
-            while self._has_turn(lane) and (steps := slice_of(smo.REFRESH)):
+            while self._has_turn(lane) and (steps := slice_of(REFRESH)):
                 self._advance(lane, tol, steps, look)
 
         try:

@@ -122,6 +122,7 @@ def many_phases(monkeypatch):
         "training.choice.SMALLEST_SET": 100,
         "training.choice.BAND": (0.6, 0.7),
         "training.watch.REFRESH": 64,
+        "duals.column_problems.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,
         "duals.one_vs_rest.SCAN_ROWS": 100,
     }.items():
@@ -209,12 +210,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
 
 
 @pytest.mark.usefixtures("many_phases")
-@pytest.mark.parametrize("kind", [
-    pytest.param(kind, marks=pytest.mark.xfail(
-        kind == "l2-svc", strict=False, reason="balls solved in several lanes differ at some sizes"
-    ))
-    for kind in KINDS
-])  # fmt: skip
+@pytest.mark.parametrize("kind", KINDS)
 def test_functions_solved_at_once_are_what_they_are_one_after_the_other(
     tmp_path, kind, monkeypatch
 ):
