@@ -68,9 +68,9 @@ def dual_objective(
     return float(np.abs(beta).sum()) - quadratic / 2
 
 
-def environment(threads: int) -> dict[str, str]:
-    """Copy this process's environment; bigsvm of this checkout comes first, threads are set."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+def environment(threads: int, checkout: Path = REPOSITORY) -> dict[str, str]:
+    """Copy this process's environment; bigsvm of the checkout comes first, threads are set."""
+    path = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH")]))
     return {
         **os.environ,
         "PYTHONPATH": path,
@@ -115,6 +115,7 @@ def run_child(
     threads: int,
     give_up_after: float | None = None,
     while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    checkout: Path = REPOSITORY,
 ) -> Finished:
     """Run a command to its end and watch its memory from outside.
 
@@ -124,11 +125,17 @@ def run_child(
         Seconds after which it is killed.
     while_running : callable, optional
         Called once with the running child, in this thread; may kill it.
+    checkout : Path
+        Whose bigsvm the child imports.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
         child = subprocess.Popen(
-            list(command), stdout=out, stderr=err, env=environment(threads), cwd=REPOSITORY
+            list(command),
+            stdout=out,
+            stderr=err,
+            env=environment(threads, checkout),
+            cwd=checkout,
         )
         sampler = _MemorySampler(child.pid)
         gave_up = threading.Event()
@@ -171,10 +178,15 @@ def run_checked(
     threads: int,
     give_up_after: float | None = None,
     while_running: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    checkout: Path = REPOSITORY,
 ) -> Finished:
     """`run_child`, and end the benchmark with the child's own words where it fails."""
     finished = run_child(
-        command, threads=threads, give_up_after=give_up_after, while_running=while_running
+        command,
+        threads=threads,
+        give_up_after=give_up_after,
+        while_running=while_running,
+        checkout=checkout,
     )
     if finished.returncode != 0 and not finished.gave_up:
         words = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])

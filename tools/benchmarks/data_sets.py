@@ -33,6 +33,8 @@ class DataSet(NamedTuple):
         Labels of the positive class.
     n_made : int
         Rows that `synthetic.py` makes; 0 where there is a file.
+    layouts : tuple of str
+        Layouts worth trying.
     """
 
     name: str
@@ -41,21 +43,19 @@ class DataSet(NamedTuple):
     gamma: float
     positive: frozenset[float]
     n_made: int = 0
-
-    @property
-    def layouts(self) -> tuple[str, ...]:
-        """Layouts worth trying: what is made has no zeros."""
-        return ("dense",) if self.n_made else ("dense", "csr")
+    layouts: tuple[str, ...] = ("dense", "csr")
 
 
-FAMILIES = {"few": (22, 32.0, 2.0), "many": (50, 10.0, 0.3)}
-"""Columns, C and gamma of what is made; about 5 and 20 % of the rows become support vectors."""
+FAMILIES = {"few": (22, 32.0, 2.0), "many": (50, 10.0, 0.3), "crowded": (50, 3.0, 1.0)}
+"""Columns, C and gamma of what is made; about 5, 20 and 35 % of the rows become support vectors."""
+WITHOUT_ZEROS = ("few", "many")
 
 
 def made(family: str, n_rows: int) -> DataSet:
     """Describe `n_rows` of a family of `synthetic.py`."""
     n_columns, C, gamma = FAMILIES[family]
-    return DataSet(f"{family}-{n_rows}", n_columns, C, gamma, frozenset({1.0}), n_rows)
+    layouts = ("dense",) if family in WITHOUT_ZEROS else ("dense", "csr")
+    return DataSet(f"{family}-{n_rows}", n_columns, C, gamma, frozenset({1.0}), n_rows, layouts)
 
 
 DATA_SETS = {
@@ -82,7 +82,8 @@ def data_set(name: str) -> DataSet:
         return DATA_SETS[name]
     family, _, n_rows = name.partition("-")
     if family not in FAMILIES or not n_rows.isdecimal() or int(n_rows) < 2:
-        raise ValueError(f"no data set {name}: {', '.join(DATA_SETS)}, few-N or many-N")
+        made_names = ", ".join(f"{family}-N" for family in FAMILIES)
+        raise ValueError(f"no data set {name}: {', '.join(DATA_SETS)}, or {made_names}")
     return made(family, int(n_rows))
 
 

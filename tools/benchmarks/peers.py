@@ -32,7 +32,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from common import Finished, bigsvm_command, machine, megabytes, run_checked
+from common import REPOSITORY, Finished, bigsvm_command, machine, megabytes, run_checked
 from data_sets import DATA_SETS, data_set, is_skipped
 from peers_report import OURS, PEERS, Measured, Outcome, report, summary
 
@@ -57,10 +57,15 @@ class Setting(NamedTuple):
     give_up: float
 
 
-def fit_once(*arguments: object, threads: int, give_up_after: float | None = None) -> Finished:
+def fit_once(
+    *arguments: object,
+    threads: int,
+    give_up_after: float | None = None,
+    checkout: Path = REPOSITORY,
+) -> Finished:
     script = Path(__file__).with_name("fit_once.py")
     command = [sys.executable, str(script), *map(str, arguments)]
-    return run_checked(command, threads=threads, give_up_after=give_up_after)
+    return run_checked(command, threads=threads, give_up_after=give_up_after, checkout=checkout)
 
 
 def train_store(
@@ -163,7 +168,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME",
         type=data_set,
         default=list(DATA_SETS.values()),
-        help=f"of {', '.join(DATA_SETS)}, or made: few-N, many-N",
+        help=f"of {', '.join(DATA_SETS)}, or made: few-N, many-N, crowded-N",
     )
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))

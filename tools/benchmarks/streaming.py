@@ -274,7 +274,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME",
         type=data_set,
         default=[data_set("few-100000"), data_set("mnist")],
-        help=f"of {', '.join(DATA_SETS)}, or made: few-N, many-N",
+        help=f"of {', '.join(DATA_SETS)}, or made: few-N, many-N, crowded-N",
     )
     parser.add_argument("--layouts", nargs="+", choices=("dense", "csr"), default=["dense", "csr"])
     parser.add_argument("--repeats", type=int, default=3)

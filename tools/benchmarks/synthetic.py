@@ -1,13 +1,18 @@
-"""Two families of problems made from a seed, for sizes that no file here has.
+"""Three families of problems made from a seed, for sizes that no file here has.
 
-The rows of both lie on a smooth surface of few dimensions, as those of most real data do: latent
-coordinates z, a column sin(z·a + b) for each of d random a and b. Which class a row has is the sign
-of a wavy function of z, plus noise.
+Rows lie on a smooth surface of few dimensions, as those of most real data do: latent coordinates z,
+a column sin(z·a + b) for each of d random a and b. Which class a row has is the sign of a wavy
+function of z, plus noise.
 
 few    22 columns, C 32, gamma 2, a sixth of the rows positive: like ijcnn1, of which few rows
        become support vectors; measured 5.2 % of 100 000
 many   50 columns, C 10, gamma 0.3, half of the rows positive: the noise alone makes support vectors
        of every tenth row; measured 23 % of 12 500, 21 % of 25 000
+crowded
+       50 columns, C 3, gamma 1: 50 clusters of z whose classes overlap, so that a third of the rows
+       become support vectors, nearly all of them at a bound. 10 columns are waves as above; 40 are
+       0 or 1 and say which of 4 areas and of 36 kinds a row is of. A cluster has one area and one
+       kind, which a few of its rows do not have
 
 Rows are made in blocks, each from its own seed: the rows of a small problem are the first of a
 larger one.
@@ -24,7 +29,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Block = Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]]
+
 BLOCK_ROWS = 12_500
+N_CLUSTERS, N_LATENT, N_WAVES, N_AREAS = 50, 4, 10, 4
+"""Of ``crowded``; the columns that are not waves or areas are kinds."""
+UNUSUAL = 0.05
+"""Share of the rows of ``crowded`` that have a random area, and a random kind."""
+SHARPNESS = 2.0
+"""Slope of the log odds of the classes of ``crowded`` along the decision."""
 SEED = 0
 
 
@@ -85,21 +98,67 @@ def make(
     family: str, n_rows: int, n_columns: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Rows (n_rows, n_columns) float32 and labels (n_rows,) of ±1."""
-    f = FAMILIES[family]
     random = np.random.default_rng(SEED)
-    slopes = f.frequency * random.standard_normal((f.n_latent, n_columns))
-    phases = random.uniform(0, 2 * np.pi, n_columns)
+    block_of = (
+        crowded(random, n_columns)
+        if family == "crowded"
+        else waves(FAMILIES[family], random, n_columns)
+    )
     x = np.empty((n_rows, n_columns), np.float32)
     y = np.empty(n_rows)
     for block, start in enumerate(range(0, n_rows, BLOCK_ROWS)):
         part = slice(start, min(start + BLOCK_ROWS, n_rows))
-        random = np.random.default_rng([SEED, 1 + block])
         # Whole blocks are drawn, so that a part of one holds the first of its rows.
+        rows, decision = block_of(np.random.default_rng([SEED, 1 + block]))
+        x[part] = rows[: part.stop - start]
+        y[part] = np.where(decision[: part.stop - start] > 0, 1.0, -1.0)
+    return x, y
+
+
+def waves(f: Family, random: np.random.Generator, n_columns: int) -> Block:
+    """Draw the columns of a family; returns what makes a block of its rows."""
+    slopes = f.frequency * random.standard_normal((f.n_latent, n_columns))
+    phases = random.uniform(0, 2 * np.pi, n_columns)
+
+    def block(random: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         z = f.draw(random, (BLOCK_ROWS, f.n_latent))
         rows = f.amplitude * np.sin(z @ slopes + phases)
         decision = f.decision(z) + f.noise * random.standard_normal(BLOCK_ROWS)
         if f.jitter:
             rows += f.jitter * random.standard_normal(rows.shape)
-        x[part] = rows[: part.stop - start]
-        y[part] = np.where(decision[: part.stop - start] > 0, 1.0, -1.0)
-    return x, y
+        return rows, decision
+
+    return block
+
+
+def crowded(random: np.random.Generator, n_columns: int) -> Block:
+    """Draw the clusters and columns of ``crowded``; returns what makes a block of its rows."""
+    first_kind = N_WAVES + N_AREAS
+    n_kinds = n_columns - first_kind
+    centre = random.standard_normal((N_CLUSTERS, N_LATENT))
+    width = 0.35 * np.exp(0.4 * random.standard_normal((N_CLUSTERS, 1)))
+    area_of = random.integers(N_AREAS, size=N_CLUSTERS)
+    kind_of = random.integers(n_kinds, size=N_CLUSTERS)
+    chance = random.dirichlet(np.full(N_CLUSTERS, 2.0))
+    slopes = 0.5 * random.standard_normal((N_LATENT, N_WAVES))
+    phases = random.uniform(0, 2 * np.pi, N_WAVES)
+    decision_slopes = random.standard_normal((N_LATENT, 6))
+    decision_phases = random.uniform(0, 2 * np.pi, 6)
+    amplitudes = random.standard_normal(6) / np.sqrt(3)
+    of_kind = 0.5 * random.standard_normal(n_kinds)
+
+    def block(random: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        cluster = random.choice(N_CLUSTERS, size=BLOCK_ROWS, p=chance)
+        z = centre[cluster] + width[cluster] * random.standard_normal((BLOCK_ROWS, N_LATENT))
+        area, kind = (
+            np.where(random.random(BLOCK_ROWS) < UNUSUAL, random.integers(n, size=BLOCK_ROWS), own)
+            for n, own in ((N_AREAS, area_of[cluster]), (n_kinds, kind_of[cluster]))
+        )
+        rows, each = np.zeros((BLOCK_ROWS, n_columns)), np.arange(BLOCK_ROWS)
+        rows[:, :N_WAVES] = 0.5 + 0.25 * np.sin(z @ slopes + phases)
+        rows[each, N_WAVES + area] = rows[each, first_kind + kind] = 1.0
+        decision = np.sin(z @ decision_slopes + decision_phases) @ amplitudes + of_kind[kind]
+        # Logistic noise makes the log odds of the classes linear in the decision.
+        return rows, decision + random.logistic(size=BLOCK_ROWS) / SHARPNESS
+
+    return block
