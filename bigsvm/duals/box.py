@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Values
 
 
@@ -242,7 +243,7 @@ class BoxDual(Dual[Optimality]):
         at: Optimality,
         *,
         capacity: int,
-        crowded: int | None = None,
+        crowd: Crowd | None = None,
         smallest: int,
         fill: float,
         rng: np.random.Generator,
@@ -255,7 +256,7 @@ class BoxDual(Dual[Optimality]):
         return pick(
             found.score, found.asked, found.free,
             above=found.above, worst=found.worst, n_free=at.n_free, capacity=capacity,
-            crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
+            crowd=crowd, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
         )  # fmt: skip
 
     def scores(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Problem, Values
     from bigsvm.tiles.low_rank import LowRank
 
@@ -269,7 +270,7 @@ class Dual(ABC, Generic[At]):
         at: At,
         *,
         capacity: int,
-        crowded: int | None = None,
+        crowd: Crowd | None = None,
         smallest: int,
         fill: float,
         rng: np.random.Generator,
@@ -288,8 +289,8 @@ class Dual(ABC, Generic[At]):
             Of these.
         capacity : int
             Most rows of a working set, 2 or more.
-        crowded : int, optional
-            Most where free and violating rows are more than twice `capacity`.
+        crowd : Crowd, optional
+            What is chosen where free and violating rows are many more.
         smallest : int
             Fewest, where there are as many.
         fill : float

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.formulations import Classification, Signs
     from bigsvm.duals.optimality import Optimality
+    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Selection, Values
 
 
@@ -258,7 +259,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
         at: ColumnsAt,
         *,
         capacity: int,
-        crowded: int | None = None,
+        crowd: Crowd | None = None,
         smallest: int,
         fill: float,
         rng: np.random.Generator,
@@ -287,7 +288,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
                 worst += found.worst
         return pick(
             score, asked, free,
-            above=above, worst=worst, n_free=int(free.sum()), capacity=capacity, crowded=crowded,
+            above=above, worst=worst, n_free=int(free.sum()), capacity=capacity, crowd=crowd,
             smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
         )  # fmt: skip
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 SCAN_ROWS = 1 << 15
 """Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
+
+
+class Crowd(NamedTuple):
+    """What is chosen where many more rows are free or violate than one working set holds.
+
+    Attributes
+    ----------
+    beyond : int
+        They are a crowd if they are more than this.
+    capacity : int
+        Most rows that are chosen then, in place of those of a working set.
+    near : callable, optional
+        Kernel values, (n,) float64, of all rows with the one at a place. With it those of a crowd
+        that are nearest to one of them are chosen.
+    """
+
+    beyond: int
+    capacity: int
+    near: Callable[[int], NDArray[np.float64]] | None = None
 
 
 def pick(
@@ -22,7 +43,7 @@ def pick(
     worst: list[int],
     n_free: int,
     capacity: int,
-    crowded: int | None,
+    crowd: Crowd | None,
     smallest: int,
     fill: float,
     band: tuple[int, int],
@@ -37,6 +58,10 @@ def pick(
     sweeps instead of 10 on digits made many), and half of them come from either side of the
     threshold: of one side alone hardly any could move (a9a: 12 working sets instead of 55). The
     worst of all are always chosen, without which there might be no step.
+
+    Rows of a crowd are chosen as neighbours, with the kernel as the measure: of one of them, drawn
+    in the same way, and half from either side again. Such a set leaves little of its own to do, and
+    moves the others little, so that it need not be solved again.
 
     Parameters
     ----------
@@ -57,35 +82,44 @@ def pick(
         Ascending.
     """
     n, wanted = len(scores), int(asked.sum())
-    if crowded is not None and wanted > 2 * capacity:
-        capacity = crowded
-    if 2 * n_free <= capacity:
+    near = None
+    if crowd is not None and wanted > crowd.beyond:
+        capacity, near = crowd.capacity, crowd.near
+    if near is None and 2 * n_free <= capacity:
         scores[free] = np.inf
     size = int(min(n, capacity, max(smallest, fill * wanted)))
-    near = max(band[0], int(np.count_nonzero(scores > -margin)))
-    size = max(size, min(near, band[1]))
+    close = max(band[0], int(np.count_nonzero(scores > -margin)))
+    size = max(size, min(close, band[1]))
     if size == n:
         return np.arange(n)
     if size < wanted:
-        _crowd(scores, above, worst, size, rng)
+        _thin_out(scores, above, worst, size, rng, near=near)
     last = np.partition(scores, n - size)[n - size]
     chosen = np.flatnonzero(scores > last)
     ties = np.flatnonzero(scores == last)[: size - len(chosen)]
     return np.sort(np.concatenate([chosen, ties]))
 
 
-def _crowd(
+def _thin_out(
     scores: NDArray[np.float32],
     above: NDArray[np.bool_],
     worst: list[int],
     size: int,
     rng: np.random.Generator,
+    *,
+    near: Callable[[int], NDArray[np.float64]] | None,
 ) -> None:
-    """Make the scores of too many violators random, and no more than half of `size` of a side."""
+    """Make the scores of too many violators random, and no more than half of `size` of a side.
+
+    With `near` they are the nearer to a random one of them, the higher.
+    """
     for start in range(0, len(scores), SCAN_ROWS):
         score = scores[start : start + SCAN_ROWS]
         violates = (score > 0) & np.isfinite(score)
         score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
+    if near is not None:
+        values = near(int(scores.argmax()))
+        np.copyto(scores, np.abs(values), where=scores > 0, casting="same_kind")
     scores[worst] = np.inf
     open_places = size - int(np.count_nonzero(np.isposinf(scores)))
     sides = [np.flatnonzero((scores > 0) & np.isfinite(scores) & (above == s)) for s in (0, 1)]

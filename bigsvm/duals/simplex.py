@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Selection, Values
 
 
@@ -306,7 +307,7 @@ class SimplexDual(Dual[Violations]):
         at: Violations,
         *,
         capacity: int,
-        crowded: int | None = None,
+        crowd: Crowd | None = None,
         smallest: int,
         fill: float,
         rng: np.random.Generator,
@@ -327,7 +328,7 @@ class SimplexDual(Dual[Violations]):
         return pick(
             scores, free | (scores > tol), free,
             above=np.zeros(n, np.bool_), worst=worst, n_free=at.n_free, capacity=capacity,
-            crowded=crowded, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
+            crowd=crowd, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
         )  # fmt: skip
 
     def infeasible(

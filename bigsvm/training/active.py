@@ -174,6 +174,11 @@ class ActiveRows:
         self.alpha[places] = alpha
         return moved_any
 
+    def kernel_row(self, place: int) -> NDArray[np.float64]:
+        """Kernel values, (b,), of all of them with the one at `place`."""
+        everything, one = np.arange(len(self)), np.array([place])
+        return self._added(everything, one, np.ones(1), lambda: None)
+
     def product(self, change: NDArray[np.float64], look: Callable[[], None]) -> NDArray[np.float64]:
         """``K @ change`` among all of them, (b,) or (b, k); half of what has moved is computed."""
         moved = change.reshape(len(self), -1).any(axis=1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigsvm.duals.picking import Crowd
 from bigsvm.training.model_steps import rank_of_model
 from bigsvm.training.start import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
 
@@ -58,10 +59,8 @@ with a share of 0.15 or 512 rows, and so: w8a 322, 2.41; 269, 2.41; 284, 2.37; m
 2.86; 398, 2.83. Seconds of smaller problems with 0.15 or 512 rows and so: spambase 0.34 and 0.23,
 satimage 0.27 and 0.15, 15 000 rows of magic04 0.33 and 0.20."""
 CROWDED = 1.5
-"""A working set of violators more than twice as many is larger by this, and has all free rows: what
-follows it is a pass over the active rows with all that moved, the free rows above all. Seconds for
-a million rows of regression in 500 MB, 108 006 support vectors, with 1, 1.5 and 2.2: more than 500,
-138 and 163."""
+"""Free and violating rows are a crowd if they are more than this many working sets: one set of some
+of them, solved as if the others stood still, leads away from the optimum of all."""
 MANY_TOGETHER = 4000
 """More violators step together where they can. Seconds with pair steps and so, C 1 unless it is
 named: a4a (4781 rows) 0.25 and 0.25, a6a (11 220) 0.66 and 0.40, 9000 rows of magic04 0.51 and
@@ -174,7 +173,7 @@ class Choice:
             outputs,
             at,
             capacity=self._capacity(at) if one_set else self._plan.active_rows,
-            crowded=self._crowded(at) if one_set else None,
+            crowd=Crowd(self._crowd(at), self._plan.active_rows) if one_set else None,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=TOGETHER_FILL if together else FILL,
             tol=tol,
@@ -262,7 +261,7 @@ class Choice:
             at,
             rows=active.indices,
             capacity=self._capacity(at),
-            crowded=self._crowded(at),
+            crowd=Crowd(self._crowd(at), self._capacity(at), near=active.kernel_row),
             smallest=SMALLEST_SET,
             fill=FILL,
             tol=tol,
@@ -288,7 +287,6 @@ class Choice:
         held = max(plan.working_set, min(int(TIGHT_FILL * n_free), plan.widest_set))
         return min(wanted, held)
 
-    def _crowded(self, at: Standing) -> int:
-        """Most rows of one chosen among many times as many violators."""
-        most = self._capacity(at)
-        return max(most, min(int(CROWDED * most), self._plan.widest_set))
+    def _crowd(self, at: Standing) -> int:
+        """Most free and violating rows that are not a crowd."""
+        return int(CROWDED * self._capacity(at))

@@ -14,6 +14,7 @@ from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.optimality import Extremes, Optimality
+from bigsvm.duals.picking import Crowd
 from bigsvm.duals.subproblem import LEAST_BATCH, Progress, SubProblem
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import RBF
@@ -177,16 +178,53 @@ def test_a_crowd_of_violators_leaves_the_free_rows_their_places():
     at = dual.optimality(alpha, outputs)
     free, capacity = np.arange(6), 11
 
-    def choose(crowded):
+    def choose(crowd):
         rng = np.random.default_rng(0)
         return dual.select(
-            alpha, outputs, at, capacity=capacity, crowded=crowded, smallest=1, fill=1.0, rng=rng
+            alpha, outputs, at, capacity=capacity, crowd=crowd, smallest=1, fill=1.0, rng=rng
         )
 
     assert len(choose(None)) == capacity
     assert not np.isin(free, choose(None)).all()
-    assert len(choose(12)) == 12
-    assert np.isin(free, choose(12)).all()
+    assert len(choose(Crowd(59, 12))) == 12
+    assert np.isin(free, choose(Crowd(59, 12))).all()
+    np.testing.assert_array_equal(choose(Crowd(60, 12)), choose(None))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_a_crowd_the_neighbours_of_one_row_on_either_side_are_chosen(seed):
+    _, K, formulation, alpha = make_problem(80, seed)
+    dual = BoxDual(formulation)
+    outputs = K @ alpha
+    at = dual.optimality(alpha, outputs)
+    pivots = []
+
+    def near(place):
+        pivots.append(place)
+        return K[place]
+
+    found = dual.scores(alpha, outputs, at, tol=0.0, rows=None)
+    crowd, score = np.flatnonzero(found.asked), found.score.copy()
+    chosen = dual.select(
+        alpha, outputs, at, capacity=10, crowd=Crowd(len(crowd) - 1, 12, near), smallest=1,
+        fill=1.0, rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    (pivot,) = pivots
+    assert score[pivot] > 0
+    assert len(chosen) == 12
+    assert np.isin(found.worst, chosen).all()
+    others = np.setdiff1d(crowd, found.worst)
+    for side in (False, True):
+        inside = [i for i in others if found.above[i] == side and i in chosen]
+        outside = [i for i in others if found.above[i] == side and i not in chosen]
+        assert 4 <= len(inside) <= 6
+        assert K[pivot, inside].min() >= K[pivot, outside].max(initial=0)
+    few = dual.select(
+        alpha, outputs, at, capacity=10, crowd=Crowd(len(crowd), 12, near), smallest=1,
+        fill=1.0, rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    assert len(few) == 10
+    assert pivots == [pivot]
 
 
 def test_ties_are_broken_by_the_first_rows():

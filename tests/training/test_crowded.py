@@ -1,0 +1,143 @@
+"""Runs whose scopes have many more violators than a working set holds."""
+
+import itertools
+
+import numpy as np
+import pytest
+from interruption import StopAt
+
+from bigsvm.data.write import write_store
+from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuSVC, OneClass, SquaredHingeSVC
+from bigsvm.training.active import ActiveRows
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.state import Limits
+
+from .problems import blobs, decomposition, gram
+
+N_ROWS, SMALL = 1200, 100
+
+
+@pytest.fixture(autouse=True)
+def small_scopes(monkeypatch):
+    for name, value in {
+        "training.start.FIRST_SCOPE": 300,
+        "training.start.DIRECT_ROWS": 0,
+        "training.choice.DIRECT_ROWS": 0,
+        "training.choice.SMALLEST_SET": SMALL // 3,
+    }.items():
+        monkeypatch.setattr(f"bigsvm.{name}", value)
+
+
+@pytest.fixture
+def pivots(monkeypatch):
+    """Rows whose neighbours became a working set."""
+    found = []
+    kernel_row = ActiveRows.kernel_row
+
+    def spied(self, place):
+        found.append(int(self.indices[place]))
+        return kernel_row(self, place)
+
+    monkeypatch.setattr(ActiveRows, "kernel_row", spied)
+    return found
+
+
+def target(X):
+    return np.sin(2 * X[:, 0].astype(np.float64)) + 0.1 * X[:, 1]
+
+
+FORMULATIONS = {
+    "c-svc": lambda X, y: CSVC(sign=y, C=1.0),
+    "squared": lambda X, y: SquaredHingeSVC(sign=y, C=1.0),
+    "nu-svc": lambda X, y: NuSVC(sign=y, nu=0.5),
+    "one-class": lambda X, y: OneClass(n_rows=len(y), nu=0.5),
+    "eps-svr": lambda X, y: EpsilonSVR(target=target(X), C=1.0, epsilon=0.02),
+}
+
+
+def crowded_run(X, y, **options):
+    return decomposition(X, y, working_set=SMALL, active_rows=N_ROWS, **options)
+
+
+def assert_same_bits(result, reference):
+    np.testing.assert_array_equal(result.support, reference.support)
+    np.testing.assert_array_equal(result.alpha, reference.alpha)
+    assert result.thresholds == reference.thresholds
+    assert result.certificate.n_iter == reference.certificate.n_iter
+    assert result.certificate.n_working_sets == reference.certificate.n_working_sets
+
+
+@pytest.mark.parametrize("kind", FORMULATIONS)
+def test_resumed_between_sets_of_neighbours_it_gives_the_same_bits(kind, tmp_path, pivots):
+    X, y = blobs(N_ROWS, overlap=1.5)
+    settings = {"formulation": FORMULATIONS[kind](X, y)}
+    watch = StopAt(-1)
+    whole = crowded_run(X, y, limits=Limits(interrupted=watch), **settings).run()
+    assert whole.certificate.converged
+    of_whole = list(pivots)
+    assert len(of_whole) > 2
+    for first in (watch.count // 3, 4 * watch.count // 5):
+        pivots.clear()
+        for moment in (first, 3, -1):
+            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
+                limits = Limits(interrupted=StopAt(moment))
+                result = crowded_run(X, y, checkpoint=checkpoint, limits=limits, **settings).run()
+            if result.certificate.converged:
+                break
+        assert_same_bits(result, whole)
+        assert set(pivots) <= set(of_whole)
+
+
+def test_threads_do_not_change_the_bits(pivots):
+    X, y = blobs(N_ROWS, overlap=1.5)
+    alone = crowded_run(X, y).run()
+    assert pivots
+    assert_same_bits(crowded_run(X, y, threads=3).run(), alone)
+
+
+def test_rows_of_a_store_are_chosen_as_neighbours_too(tmp_path, pivots):
+    X, y = blobs(N_ROWS, overlap=1.5)
+    in_memory = crowded_run(X, y).run()
+    pivots.clear()
+    rows = write_store(tmp_path / "s.zarr", X, y.astype(float), shuffle=False).rows
+    streamed = crowded_run(rows, y).run()
+    assert pivots
+    assert streamed.certificate.converged
+    assert streamed.certificate.objective == pytest.approx(
+        in_memory.certificate.objective, rel=1e-6
+    )
+
+
+def test_no_scope_leads_away_from_the_optimum(pivots, monkeypatch):
+    """A part of very many violators solved alone leaves a larger gap and a worse classifier."""
+    monkeypatch.setattr("bigsvm.training.start.FIRST_SCOPE", 240)
+    X, y = blobs(2 * N_ROWS, overlap=1.5, seed=1)
+    held_out, its_classes = X[N_ROWS:], y[N_ROWS:]
+    X, y = X[:N_ROWS], y[:N_ROWS]
+    run = decomposition(X, y, gamma=0.1, working_set=80, active_rows=N_ROWS)
+    between = gram(np.concatenate([held_out, X]), 0.1)[: len(held_out), len(held_out) :]
+    begins, ends, accuracies = {}, [], []
+    select, grow = run._select, run._grow
+
+    def selecting():
+        at = run.dual.optimality(*run._of_scope())
+        begins.setdefault(run.count.scope, at.gap)
+        select()
+
+    def growing():
+        alpha, outputs = run._of_scope()
+        at = run.dual.optimality(alpha, outputs)
+        values = between[:, : len(alpha)] @ alpha + at.thresholds[0]
+        ends.append(at.gap)
+        accuracies.append(np.mean(np.where(values > 0, 1, -1) == its_classes))
+        grow()
+
+    run._select, run._grow = selecting, growing
+    assert run.run().certificate.converged
+    assert list(begins) == [240, 420, 735, N_ROWS]
+    for begin, end in zip(begins.values(), ends, strict=False):
+        assert end < 0.5 * begin
+    error = np.sqrt(0.25 / len(its_classes))
+    for before, after in itertools.pairwise(accuracies):
+        assert after >= before - 2 * error
+    assert len(pivots) > 3
