@@ -175,7 +175,8 @@ def check_spambase(runs: Runs, n_rows: int) -> list[Check]:
     stated = PAPER_SPAMBASE["hmg"].objective
     objectives = [runs[rule][-1].certificate["objective"] for rule in RULES]
     farthest = max(objectives, key=lambda objective: abs(objective - stated))
-    certificate = runs["second-order"][-1].certificate
+    # Rules leave different numbers of coefficients near 0; the paper's shares are those of hmg.
+    certificate = runs["hmg"][-1].certificate
     checks = [
         Check(
             "spambase, objective of every rule",
