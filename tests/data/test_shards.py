@@ -25,16 +25,17 @@ from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, MemoryBudgetError, StoreError
 
 PEAK = """
-import resource, sys
+import sys
+from bigsvm.report.resources import peak_rss_bytes
 import numpy, scipy.sparse, xxhash, zstandard, google_crc32c
 import bigsvm.data.store
 from bigsvm.errors import StoreError
 bigsvm.data.store.open_store(sys.argv[1]).verify()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_rss_bytes()
 try:
     bigsvm.data.store.open_store(sys.argv[2]).labels()
 except StoreError as error:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
+    print(peak_rss_bytes() - before, error)
 """
 
 
@@ -106,8 +107,8 @@ def peak_of(store, tmp_path):
             timeout=60,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
-        kibibytes, message = ended.stdout.split(" ", 1)
-        return int(kibibytes) << 10, message
+        grown, message = ended.stdout.split(" ", 1)
+        return int(grown), message
 
     return peak_of
 

