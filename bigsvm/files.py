@@ -27,7 +27,7 @@ LIBSVM_MODEL = b"svm_type "
 """First bytes of LIBSVM's models, which distinguish them from models of bigsvm."""
 
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(/|$)")
 _PART_SUFFIX = ".part"
 _LONGEST_STEM = 200
 """Bytes of a name that others are made of; a name may have 255 on most file systems."""

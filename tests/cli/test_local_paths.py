@@ -105,6 +105,13 @@ def test_the_target_of_a_scaled_store_is_local(here, data):
     assert os.listdir(here) == []
 
 
+@pytest.mark.fault("local-paths")
+@pytest.mark.parametrize("url", ["ftp://", "s3:", "file:///"])
+def test_a_url_without_a_path_is_refused(here, data, url):
+    assert REFUSED in error_of("scale", data / "train.zarr", url)
+    assert os.listdir(here) == []
+
+
 def test_text_is_read_from_a_url(here, data):
     url = (data / "train.libsvm").as_uri()
     run_here("convert", url, here / "made.zarr")
