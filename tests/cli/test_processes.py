@@ -16,10 +16,10 @@ from bigsvm.errors import StoreError
 
 N_ROWS = 10_000
 TRAINING = (
-    *("--C", "1", "--gamma", "0.05", "--memory", "18MB", "--threads", "1"),
+    *("--C", "100", "--gamma", "0.1", "--memory", "18MB", "--threads", "1"),
     *("--quiet", "--json"),
 )
-"""Keeps one thread busy for some seconds, with a score of sweeps."""
+"""Keeps one thread busy for more than a second: a run is killed before it ends."""
 SAVED = ("--checkpoint-every", "0.1s", "--checkpoint")
 
 
