@@ -188,10 +188,17 @@ def make(folder: Path) -> None:
     (folder / "classes").mkdir()
     write_data(folder / "classes", ["=classes"])
     fresh(["train", folder / "data", folder / "model", *TRAINING])
+    # Rows of few whole numbers have kernels of their own, which compile in a hundred megabytes.
+    (folder / "text").write_text("1 2:1 500:1\n-1 1:1 900:1\n" * 5)
+    fresh(["train", folder / "text", folder / "out", *TRAINING])
+    fresh(["export", folder / "out", folder / "exported", "--to", "libsvm"])
+    for data, model in (("text", "exported"), ("data", "model")):
+        fresh(["predict", folder / data, folder / model])
     for name, data in (("run", "data"), ("pairs", "classes/data")):
         fresh(["train", folder / data, folder / "out", *TRAINING, "--checkpoint", folder / name,
                "--max-iter", "50"])  # fmt: skip
-    (folder / "out").unlink()
+    for name in ("out", "exported", "text"):
+        (folder / name).unlink()
 
 
 def main(argv: Sequence[str]) -> int:
