@@ -46,10 +46,10 @@ EVALUATIONS_AT_ONCE = 10**8
 TRIED = 1024
 """Support rows that show how much outputs are off, where that is nearly sure to be enough."""
 DOUBT = 4.0
-"""Outputs are trusted to so many times the largest error seen on recomputed rows."""
+"""An output may be off by this many times the largest error seen on recomputed rows."""
 FEWER = 3
-"""All support rows are recomputed unless so many times fewer are enough: half of their kernel
-values are, and of chosen rows all."""
+"""Chosen rows are recomputed only if they are this many times fewer than the support rows: a row of
+them needs all of its kernel values, all support rows together need half of theirs."""
 OBJECTIVE_ERROR = 5e-6
 """Relative error of the objective that a sample has to rule out: as small as duality gaps are."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 12_500
 N_CLUSTERS, N_LATENT, N_WAVES, N_AREAS = 50, 4, 10, 4
-"""Of ``crowded``; the columns that are not waves or areas are kinds."""
+"""Columns of ``crowded``: the other columns are kinds."""
 UNUSUAL = 0.05
 """Share of the rows of ``crowded`` that have a random area, and a random kind."""
 SHARPNESS = 2.0
