@@ -182,7 +182,7 @@ def test_nobody_to_select():
 @pytest.mark.parametrize("n_segments", [1, 2])
 @pytest.mark.parametrize("n_groups", [1, 2])
 def test_violations_are_distances_from_the_middle_of_the_extremes(n_segments, n_groups, seed):
-    """Of a row the largest of its variables'; quiet are rows all of whose variables are pushed."""
+    """A row has the largest score of its variables; it is quiet if all of them are pushed."""
     n_groups = min(n_groups, n_segments)
     rng = np.random.default_rng(seed)
     alpha = rng.choice([0.0, 0.5, 1.0], (n_segments, 150))
