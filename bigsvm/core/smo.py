@@ -73,7 +73,7 @@ REFRESH = 2048
 MOST_STEPS = 100_000
 """Of one of many small problems, after which it is left to others: some tenths of a second."""
 
-HUGE, NOBODY = np.float32(3e38), np.float32(1e38)
+HUGE, NOBODY = np.float32(1.5e38), np.float32(1e38)
 """What marks a variable that may not move, and where marks begin: they drift as gradients do."""
 TINY_CURVATURE = 1e-12
 """Least η: duplicates have none, an indefinite kernel may have less."""
