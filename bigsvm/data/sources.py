@@ -9,7 +9,7 @@ import numpy as np
 
 from bigsvm.budget import show_bytes
 from bigsvm.data.blocked import DaskRows, Digest, check_indices, check_shape
-from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse
+from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, make_csr
 from bigsvm.data.containers import (
     check_copy,
     copied_bytes,
@@ -99,12 +99,18 @@ class ArrayRows(RowSource):
         return 0
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start … stop - 1``; a view, if they are dense."""
+        """Rows ``start … stop - 1``, whose values are a view."""
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
-        # Slicing copies sparse rows.
-        whole = start == 0 and stop == self.n_rows
-        rows: Rows = self._rows if whole else self._rows[start:stop]
+        if start == 0 and stop == self.n_rows:
+            rows: Rows = self._rows
+        elif self.is_sparse:  # scipy copies what it slices
+            indptr = self._rows.indptr[start : stop + 1]
+            entries = slice(indptr[0], indptr[-1])
+            values, indices = self._rows.data[entries], self._rows.indices[entries]
+            rows = make_csr(values, indices, indptr - indptr[0], self.n_columns)
+        else:
+            rows = self._rows[start:stop]
         return rows
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:

@@ -67,6 +67,12 @@ class TestSparseArray(RowSourceContract):
         given = sp.csr_array(matrix)
         assert np.shares_memory(ArrayRows(given)._rows.data, given.data)
 
+    def test_some_rows_are_not_copied(self, matrix):
+        given = sp.csr_array(matrix)
+        rows = ArrayRows(given).read(137, 731)
+        assert np.shares_memory(rows.data, given.data)
+        assert np.shares_memory(rows.indices, given.indices)
+
 
 class TestDenseDask(RowSourceContract):
     sparse = False
