@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 EVALUATIONS_AT_ONCE = 2e8
 """Kernel evaluations between two looks at the clock: 0.1 to 0.8 seconds on two cores."""
 VALUES_AT_ONCE = 1 << 21
-"""Values of several functions that rows between two looks may have, 16 MB; while they are
-added up they may be in memory twice, and one row may have more. With four times as many, predicting
-with the half million functions of a thousand classes took 250 MB instead of less than 165."""
+"""Most sums that the rows between two looks have, 16 MB; one row may have more. Those of several
+functions may be in memory twice. With four times as many, predicting with the half million
+functions of a thousand classes took 250 MB instead of less than 165."""
 WORTH_SKIPPING = 0.02
 """Share of rows left out from which taking the others out of their block costs less than they."""
 
@@ -42,6 +42,9 @@ def sweep(
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
     """Add ``K(x, columns) @ weights`` to `out` for rows ``start … stop - 1``, read ahead in blocks.
+
+    Each row's sum starts from 0 and is then added to `out`: its bits do not depend on `out`, nor on
+    how rows are divided into blocks and parts.
 
     Parameters
     ----------
@@ -65,22 +68,23 @@ def sweep(
     step = rows_at_once(columns, prepared)
     stop = source.n_rows if stop is None else stop
     for first, done, kept, rows in parts(source, start, stop, step, block_bytes, skip):
+        added = np.zeros((len(rows.places), *out.shape[1:]))
+        tiles.multiply(rows, columns, prepared, added)
         if kept is None:
-            tiles.multiply(rows, columns, prepared, out[first:done])
+            out[first:done] += added
         else:
-            added = np.zeros((len(kept), *out.shape[1:]))
-            tiles.multiply(rows, columns, prepared, added)
             out[first + kept] += added
         if on_progress is not None:
             on_progress(done)
 
 
 def rows_at_once(columns: Columns, prepared: Floats | Functions) -> int:
-    """Rows between two looks at the clock, whose values do not fill the memory."""
-    if not isinstance(prepared, Functions):
-        return max(1, int(EVALUATIONS_AT_ONCE / max(columns.n, 1)))
-    each = columns.n + prepared.n_weights / WEIGHTS_PER_EVALUATION
-    return max(1, min(int(EVALUATIONS_AT_ONCE / max(each, 1)), VALUES_AT_ONCE // prepared.n))
+    """Rows between two looks at the clock, whose sums do not fill the memory."""
+    n_functions, each = 1, float(columns.n)
+    if isinstance(prepared, Functions):
+        n_functions = max(prepared.n, 1)
+        each += prepared.n_weights / WEIGHTS_PER_EVALUATION
+    return max(1, min(int(EVALUATIONS_AT_ONCE / max(each, 1)), VALUES_AT_ONCE // n_functions))
 
 
 def parts(

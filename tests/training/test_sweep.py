@@ -1,12 +1,13 @@
 """The sweep reads and computes at the same time, one block ahead and no more."""
 
+import itertools
 import threading
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigsvm.data.sources import ArrayRows
+from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.kernels import RBF
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training import sweep as sweep_module
@@ -85,3 +86,44 @@ def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
     assert (out[3:5] != 1).all()
     assert (np.diff([3, *done]) <= 40).all()
     assert done[-1] == 590
+
+
+class Enough(Exception):
+    """Ends a sweep."""
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("skip", [None, np.arange(301), np.r_[7:12, 100:590:3]])
+def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypatch):
+    X, _ = blobs(600)
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((550, k) if k > 1 else 550)
+    begin = 100 * rng.standard_normal((600, *weights.shape[1:]))
+    wanted = np.setdiff1d(np.arange(600), [] if skip is None else skip)
+    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
+    found = []
+    for aligned, at_once, threads in itertools.product([1, 50, 200], [37, 10**6], [1, 2, 3, 8]):
+        monkeypatch.setattr(sweep_module, "VALUES_AT_ONCE", at_once)
+        rows = sp.csr_array(X) if sparse else X
+        source = as_row_source(rows)
+        source.row_alignment = aligned
+        out, done = begin.copy(), 0
+        with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
+            columns = Columns(tiles, rows[:550], sparse_partners=sparse)
+
+            def interrupt(rows_done):
+                nonlocal done
+                done = rows_done
+                raise Enough
+
+            while done < 600:
+                with pytest.raises(Enough):
+                    sweep(
+                        tiles, source, columns, weights, out, block_bytes=2 * aligned * 20,
+                        start=done, skip=skip, on_progress=interrupt,
+                    )  # fmt: skip
+        found.append(out[wanted])
+    assert (found[0] != begin[wanted]).all()
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
