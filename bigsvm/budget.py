@@ -14,8 +14,8 @@ _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 ROW_STATE_BYTES = 33
 """Bytes a training row takes for the whole run: alpha 8, outputs 8, sign 1, scores and their
-partition, or in a sweep the sums of the rows between two looks, 8, and while a model is being read
-or a store opened its label or its row pointer 8."""
+partition, or while rows are passed over their sums, 8, and while a model is being read or a store
+opened its label or its row pointer 8."""
 LABEL_BYTES = 8
 """Bytes of a row's label; labels are read before a run is planned."""
 ACTIVE_ROW_COPIES = 4
@@ -25,7 +25,7 @@ ACTIVE_STATE_BYTES = 80
 places of the rows that a working set leaves out, what it adds to them, and their rows' numbers."""
 OUTPUT_BYTES = 32
 """Of each function of a row beyond the first, for the whole run: alpha 8, outputs 8, and 16 while a
-certificate has outputs of before and after, or a sweep has sums of rows."""
+certificate has outputs of before and after, or rows passed over have sums."""
 ACTIVE_OUTPUT_BYTES = 91
 """Of each function of an active row beyond the first: where it stands 16, and while it is being
 solved the sub-problem's alpha, gradient and room 20, those two as they were before and after a

@@ -32,6 +32,15 @@ SPARSE_TILE_BYTES = 4 << 20
 NARROWEST_SPARSE_TILE = 32
 
 
+def in_whole_tiles(n: int) -> int:
+    """Columns of a piece, n or a few less, so that sums over pieces have the bits of one product.
+
+    Sums are added up tile by tile, and tiles begin anew in each piece. Where n columns are not even
+    one tile, the sums depend on n.
+    """
+    return max(1, n // COLUMNS_PER_TILE * COLUMNS_PER_TILE or n)
+
+
 class Tile(NamedTuple):
     """Columns ``start … stop - 1``, prepared.
 
@@ -197,10 +206,13 @@ def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
 def _sparse_spans(
     wanted: KernelValues, rows: sp.csr_array, places: NDArray[np.int64]
 ) -> Iterator[Part]:
-    """Yield where tiles of sparse vectors begin and end, and which features occur in each."""
+    """Yield where tiles of sparse vectors begin and end, and which features occur in each.
+
+    A tile begins at each multiple of COLUMNS_PER_TILE, where pieces of columns begin.
+    """
     start = 0
     while start < len(places):
-        width = COLUMNS_PER_TILE
+        width = COLUMNS_PER_TILE - start % COLUMNS_PER_TILE
         _, indices, indptr = wanted.taken(rows, places[start : start + width])
         while True:
             part = indptr[: width + 1]
@@ -210,7 +222,7 @@ def _sparse_spans(
             fits = len(used) * width * wanted.dtype.itemsize <= SPARSE_TILE_BYTES
             if fits or width <= NARROWEST_SPARSE_TILE:
                 break
-            width //= 2
+            width = max(width // 2, NARROWEST_SPARSE_TILE)
         stop = start + len(part) - 1
         yield start, stop, used
         start = stop

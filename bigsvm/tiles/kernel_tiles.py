@@ -161,6 +161,9 @@ class KernelTiles:
     ) -> None:
         """``out += K(rows, columns) @ weights``, each kernel value being computed once.
 
+        Sums go on from `out`, tile by tile: piece after piece of the columns, each of whole tiles,
+        gives the same bits as all at once.
+
         Parameters
         ----------
         rows : Rows or RowsAt
@@ -194,10 +197,10 @@ class KernelTiles:
             shape = (functions.n, span.stop - span.start)
             sums = self._team.scratch("sums", shape, np.dtype(np.float64))
             if tile.start == 0:
-                sums[:] = 0
+                sums[:] = out[span].T
             functions.add(tile, values, sums, self._team)
             if tile.stop == columns.n:
-                out[span] += sums.T
+                out[span] = sums.T
 
         fitting = SUMS_PER_TILE // max(functions.n, 1) // gram.MR * gram.MR
         most = min(ROWS_PER_TILE, max(gram.MR, fitting))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 KEPT = 2
 MOST_MANIFEST_BYTES = 1 << 26
 """Largest manifest in bytes: parsing takes several times as much memory."""
@@ -275,10 +275,10 @@ class Checkpoint:
 
     def _read(self, number: int, path: Path, content: Content | None) -> Generation:
         manifest = _manifest(path)
-        if manifest["format_version"] > FORMAT_VERSION:
+        if manifest["format_version"] != FORMAT_VERSION:
             raise CheckpointError(
-                f"{path} has format {manifest['format_version']}, newer than {FORMAT_VERSION}; "
-                "resume with the version of bigsvm that wrote it"
+                f"{path} has format {manifest['format_version']}, and this bigsvm reads "
+                f"{FORMAT_VERSION}; resume with the version of bigsvm that wrote it"
             )
         stored = manifest["fingerprint"]
         different = [

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.tiles import Columns
+from bigsvm.tiles.columns import in_whole_tiles
 from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training.sweep import parts, rows_at_once
 
@@ -65,7 +66,7 @@ def confirm(
     support = weighted_rows(beta)
     # Rows in memory need no blocks, so the support rows may use the memory for these.
     room = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
-    size = max(plan.active_rows, room, 1)
+    size = in_whole_tiles(max(plan.active_rows, room, 1))
     step = max(1, plan.gram_bytes // (8 * max(k, 1)))
     most = 0.0
     for start in range(0, n, step):

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.result import TrainingResult
+    from bigsvm.training.state import RowState
 
 MANY_STEPS, MANY_PER_ROW = 10**6, 1000
 """Pair steps of a working set, or for each of its rows, after which it is looked at from outside
@@ -440,7 +441,7 @@ class Decomposition:
         state.alpha[state.active] = state.active_alpha
         count.rows_swept += count.scope
         count.n_sweeps += self._is_whole()
-        count.pieces_done = count.rows_done = 0
+        count.rows_done = 0
         count.phase = Phase.SELECT if self._is_whole() else Phase.GROW
 
     def _sweep_columns(self) -> None:
@@ -452,9 +453,10 @@ class Decomposition:
         if self.source.is_sparse:
             values = min(values, SPARSE_VALUES)
         at_once = max(1, self.plan.block_bytes // (4 * values))
-        self._passes.add_by_pieces(change, state.outputs, stop=count.scope, at_once=at_once)
+        self.state = state = self._with_room_for_sums()
+        self._passes.add_by_pieces(change, state.sums, stop=count.scope, at_once=at_once)
         columns.take_over(state.working, state.working_alpha)
-        self.state = state.without_working_set()
+        self.state = state.with_sums().without_working_set()
         count.rows_swept += count.scope
         count.n_sweeps += 1
         count.phase = Phase.SELECT
@@ -473,7 +475,7 @@ class Decomposition:
         """Have the variables of the scope add up to what they must, where that is not 0."""
         state, count = self.state, self.count
         alpha, outputs = self._of_scope()
-        if not (count.pieces_done or count.rows_done):
+        if not len(state.sums):
             begin = alpha if self._start is None or alpha.any() else self._start[: count.scope]
             filled = self.dual.filled(begin, outputs)
             changed = (filled != alpha).reshape(len(alpha), -1).any(axis=1)
@@ -484,10 +486,18 @@ class Decomposition:
         if len(state.active):
             change = np.zeros_like(outputs)
             change[state.active] = self._per_output(state.active_alpha - alpha[state.active])
-            self._passes.add_by_pieces(change, state.outputs, stop=count.scope)
+            self.state = state = self._with_room_for_sums()
+            self._passes.add_by_pieces(change, state.sums, stop=count.scope)
             state.alpha[state.active] = state.active_alpha
+            self.state = state.with_sums()
             count.rows_swept += count.scope
         count.phase = Phase.SELECT
+
+    def _with_room_for_sums(self) -> RowState:
+        """Return the state with sums of 0, or with those of a pass that was interrupted."""
+        if len(self.state.sums):
+            return self.state
+        return self.state._replace(sums=np.zeros_like(self.state.outputs[: self.count.scope]))
 
     # -- where it is ---------------------------------------------------------------------------
 
@@ -569,7 +579,7 @@ class Decomposition:
         """Return the point of the last sweep; its gap is unknown where it has got on since."""
         state, count = self.state, self.count
         half_swept = count.phase in (Phase.SWEEP, Phase.FILL) and (
-            count.rows_done > 0 or count.pieces_done > 0
+            count.rows_done > 0 or count.columns_done > 0
         )
         alpha, at = state.alpha, None
         if not count.n_sweeps or half_swept:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.tiles import Columns
+from bigsvm.tiles.columns import in_whole_tiles
 from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training import events
+from bigsvm.training.saving import check_room
 from bigsvm.training.sweep import sweep
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Passes:
     def add_by_pieces(
         self,
         weights: Weights,
-        outputs: NDArray[np.float64],
+        sums: NDArray[np.float64],
         *,
         stop: int,
         start: int = 0,
@@ -69,19 +71,27 @@ class Passes:
     ) -> None:
         """Add up the rows with a weight, of (m,) the first ones, as many as fit in memory at once.
 
-        Rows ``start … stop - 1`` of outputs, (n,) float64, are changed in place. Of k functions
-        weights are (m, k), dense or CSR, and outputs (n, k). For `at_once` rows there is room in
-        any case.
+        Rows ``start … stop - 1`` of sums, (n,) float64, are changed in place. They are 0 at first
+        and go on from piece to piece, so that their bits do not depend on how large pieces are. Of
+        k functions weights are (m, k), dense or CSR, and sums (n, k). For `at_once` rows there is
+        room in any case.
+
+        Raises
+        ------
+        MemoryBudgetError
+            An earlier process was interrupted in the middle of a larger piece.
         """
         count, size = self._count, max(self._plan.active_rows, at_once)
         rows = weighted_rows(weights)
-        pieces = [rows[a : a + size] for a in range(0, len(rows), size)]
-        for piece in pieces[count.pieces_done :]:
+        while count.columns_done < len(rows):
+            if not count.rows_done:
+                count.columns_end = min(count.columns_done + in_whole_tiles(size), len(rows))
+            piece = rows[count.columns_done : count.columns_end]
+            check_room(len(piece), size)
             values = self._rows.at(piece, self._watch.look).at(np.arange(len(piece)))
-            self.add(values, weights[piece], outputs, start=start, stop=stop)
-            count.pieces_done += 1
-            count.rows_done = 0
-        count.pieces_done = 0
+            self._pass(values, weights[piece], sums, start=start, stop=stop, goes_on=True)
+            count.columns_done, count.rows_done = count.columns_end, 0
+        count.columns_done = count.columns_end = 0
 
     def add(
         self,
@@ -94,6 +104,20 @@ class Passes:
         skip: NDArray[np.int64] | None = None,
     ) -> None:
         """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip."""
+        self._pass(rows, weights, outputs, start=start, stop=stop, skip=skip)
+
+    def _pass(
+        self,
+        rows: RowsAt,
+        weights: Weights,
+        out: NDArray[np.float64],
+        *,
+        stop: int,
+        start: int,
+        skip: NDArray[np.int64] | None = None,
+        goes_on: bool = False,
+    ) -> None:
+        """Add to f or, where a sum `goes_on`, add up to sums of earlier pieces."""
         count = self._count
         columns = Columns(self._tiles, rows, sparse_partners=self._source.is_sparse)
 
@@ -110,10 +134,11 @@ class Passes:
             self._source,
             columns,
             weights,
-            outputs,
+            out,
             block_bytes=self._plan.block_bytes,
             start=max(start, count.rows_done),
             stop=stop,
             skip=skip,
+            goes_on=goes_on,
             on_progress=on_progress,
         )

@@ -53,6 +53,7 @@ class Kept(NamedTuple):
 ROW_STATE = {
     "alpha": Kept(REALS, ("rows", "variables")),
     "outputs": Kept(REALS, ("rows", "functions")),
+    "sums": Kept(REALS, ("summed", "functions")),
     "active": Kept(INTEGERS, ("active",), below="scope"),
     "active_alpha": Kept(REALS, ("active", "variables")),
     "active_outputs": Kept(REALS, ("active", "functions")),
@@ -149,7 +150,7 @@ class RunContent:
         is_even = count.phase != Phase.FILL
         points = [(state.alpha, is_even)]
         if len(state.active) or len(state.working):
-            under_way = count.pieces_done > 0 or count.rows_done > 0
+            under_way = count.columns_done > 0 or count.rows_done > 0
             points.append((state.current_alpha(), is_even or under_way))
         for alpha, adds_up in points:
             if fault := self._dual.infeasible(alpha[: count.scope], adds_up=adds_up):
@@ -206,6 +207,7 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
             raise ValueError(f"{name} has the shape {outline.shape}, which does not fit the others")
     most = {
         "rows": sizes.most_rows,
+        "summed": sizes.most_rows,
         "active": sizes.most_rows,
         "working": sizes.most_rows * max(1, sizes.columns if by_columns else 1),
         "core": sizes.most_rows,
@@ -264,6 +266,8 @@ def check_ranges(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], siz
         scope, phase = values["scope"], values["phase"]
         if scope > n_rows or values["rows_done"] > n_rows:
             raise ValueError(f"scope or rows_done is more than the {n_rows} rows there are")
+        if len(arrays["sums"]) not in (0, scope):
+            raise ValueError(f"sums are of {len(arrays['sums'])} rows, and the scope of {scope}")
         if (phase == Phase.GROW and scope == n_rows) or (values.get("n_sweeps") and scope < n_rows):
             raise ValueError(f"phase and n_sweeps do not fit a scope of {scope} of {n_rows} rows")
     for name, kept in table.items():

@@ -123,14 +123,27 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     """
     count = Counters(**{**saved.values, "phase": Phase(saved.values["phase"])})
     state = RowState(**saved.arrays)
-    if count.phase is Phase.FILL:  # goes through them by pieces
+    if count.phase in (Phase.GROW, Phase.FILL):  # these go through rows by pieces
         return state, count
     if len(state.active) > plan.active_rows or state.widest > plan.widest_set:
-        if count.phase is Phase.SWEEP and count.rows_done:
-            rows = max(len(state.active), state.widest)
-            raise MemoryBudgetError(
-                f"the checkpoint is in the middle of a sweep with {rows} rows, "
-                f"and this memory holds {plan.active_rows}; resume with as much memory as before"
-            )
+        if len(state.sums):  # f is still that of the last sweep
+            state = state.without_sums()
+            count.columns_done = count.columns_end = count.rows_done = 0
+        elif count.phase is Phase.SWEEP and count.rows_done:
+            check_room(max(len(state.active), state.widest), plan.active_rows)
         count.phase = Phase.SELECT
     return state, count
+
+
+def check_room(size: int, most: int) -> None:
+    """Refuse to go on in the middle of a sweep with more rows than this memory holds.
+
+    Raises
+    ------
+    MemoryBudgetError
+    """
+    if size > most:
+        raise MemoryBudgetError(
+            f"the checkpoint is in the middle of a sweep with {size} rows, "
+            f"and this memory holds {most}; resume with as much memory as before"
+        )

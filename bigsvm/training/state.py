@@ -38,6 +38,9 @@ class RowState(NamedTuple):
         the middle of a sweep the rows done have their f of after it. This and every other alpha is
         (…, 2) where rows have two variables, and so is the gradient. Of k functions that are
         trained together all these arrays are (…, k).
+    sums : (scope,) float64, or (0,)
+        By how much f changes, as far as it has been added up: in a pass that may take several
+        pieces, and is added to f when it is complete.
     active : (b,) int64
         Ascending rows of the scope whose alpha has moved on since, or may.
     active_alpha, active_outputs : (b,) float64
@@ -54,6 +57,7 @@ class RowState(NamedTuple):
 
     alpha: NDArray[np.float64]
     outputs: NDArray[np.float64]
+    sums: NDArray[np.float64]
     active: NDArray[np.int64]
     active_alpha: NDArray[np.float64]
     active_outputs: NDArray[np.float64]
@@ -71,6 +75,15 @@ class RowState(NamedTuple):
             working_gradient=nothing,
             pair=np.full(2, -1, np.int64),
         )
+
+    def with_sums(self) -> RowState:
+        """Add the sums to f, and return the state without them."""
+        self.outputs[: len(self.sums)] += self.sums
+        return self.without_sums()
+
+    def without_sums(self) -> RowState:
+        """Return the state between two passes."""
+        return self._replace(sums=np.zeros_like(self.sums[:0]))
 
     def current_alpha(self) -> NDArray[np.float64]:
         """(n,) float64: alpha with all that the active rows and the working set have moved."""
@@ -124,9 +137,11 @@ class SearchState(NamedTuple):
 def first_state(alpha: NDArray[np.float64], *, n_outputs: int = 1) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     nothing = np.empty(0)
+    outputs = np.zeros(len(alpha) if n_outputs == 1 else (len(alpha), n_outputs))
     return RowState(
         alpha,
-        np.zeros(len(alpha) if n_outputs == 1 else (len(alpha), n_outputs)),
+        outputs,
+        np.zeros_like(outputs[:0]),
         np.empty(0, np.int64),
         nothing,
         nothing,
@@ -141,8 +156,9 @@ def first_state(alpha: NDArray[np.float64], *, n_outputs: int = 1) -> RowState:
 class Counters:
     """Where the loop is and what it has cost; stored beside the arrays.
 
-    Rows before `scope` take part; `rows_done` of a sweep are done, with `pieces_done` whole parts
-    of the support vectors where they are too many at once. `rows_swept` counts all rows that sweeps
+    Rows before `scope` take part; `rows_done` of a sweep are done. Where the support vectors are
+    too many at once, all rows are done with the first `columns_done` of them, and these rows with
+    those before `columns_end`. `rows_swept` counts all rows that sweeps
     have passed over, `n_sweeps` those over all rows. `together` says whether the active rows step
     together: not once they have gained nothing by it. `cpu_seconds` are those of the process in the
     passes over rows, `thread_seconds` what its threads could have given there, `…_swept` the parts
@@ -157,7 +173,8 @@ class Counters:
     phase: Phase = Phase.FILL
     scope: int = 0
     rows_done: int = 0
-    pieces_done: int = 0
+    columns_done: int = 0
+    columns_end: int = 0
     active_tol: float = 0.0
     together: bool = False
     rows_drawn: int = 0

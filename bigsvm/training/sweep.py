@@ -39,6 +39,7 @@ def sweep(
     start: int = 0,
     stop: int | None = None,
     skip: NDArray[np.int64] | None = None,
+    goes_on: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
     """Add ``K(x, columns) @ weights`` to `out` for rows ``start … stop - 1``, read ahead in blocks.
@@ -61,6 +62,8 @@ def sweep(
         Rows before the one are done; those from the other on are left alone.
     skip : (s,) int64, optional
         Ascending rows that need not be done: their `out` is of no use to anybody.
+    goes_on : bool
+        Whether `out` has sums over earlier columns, from which sums go on instead of from 0.
     on_progress : callable, optional
         Told the rows done, several times a second; may raise to end the sweep there.
     """
@@ -69,11 +72,13 @@ def sweep(
     stop = source.n_rows if stop is None else stop
     for first, done, kept, rows in parts(source, start, stop, step, block_bytes, skip):
         added = np.zeros((len(rows.places), *out.shape[1:]))
+        if goes_on:
+            added = out[first:done]
         tiles.multiply(rows, columns, prepared, added)
-        if kept is None:
-            out[first:done] += added
-        else:
+        if kept is not None:
             out[first + kept] += added
+        elif not goes_on:
+            out[first:done] += added
         if on_progress is not None:
             on_progress(done)
 

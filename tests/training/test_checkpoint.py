@@ -86,12 +86,14 @@ def test_another_problem_is_refused_by_name(saved):
         latest(saved, FINGERPRINT | {"C": "2.0"})
 
 
-def test_a_newer_format_is_refused(saved, monkeypatch):
+@pytest.mark.parametrize("off", [-1, 1])
+def test_another_format_is_refused(saved, off, monkeypatch):
+    own = module.FORMAT_VERSION
     with monkeypatch.context() as patch:
-        patch.setattr(module, "FORMAT_VERSION", 2)
+        patch.setattr(module, "FORMAT_VERSION", own + off)
         with Checkpoint(saved, FINGERPRINT) as checkpoint:
             checkpoint.save(ARRAYS, VALUES)
-    with pytest.raises(CheckpointError, match="format 2, newer than 1"):
+    with pytest.raises(CheckpointError, match=f"format {own + off}, and this bigsvm reads {own};"):
         latest(saved)
 
 

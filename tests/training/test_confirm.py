@@ -56,7 +56,7 @@ def test_outputs_that_hide_violations_do_not_certify_a_point(tmp_path):
     forge(
         generation,
         arrays={**nothing_active(generation), "outputs": hidden(generation)},
-        values={"phase": "select", "n_sweeps": 1, "rows_done": 0, "pieces_done": 0, "scope": 600},
+        values={"phase": "select", "n_sweeps": 1, "rows_done": 0, "columns_done": 0, "scope": 600},
     )
     result = resumed(tmp_path / "run")
     assert result.certificate.converged
@@ -70,7 +70,7 @@ def test_without_a_look_at_them_they_would(tmp_path, monkeypatch):
     forge(
         generation,
         arrays={**nothing_active(generation), "outputs": hidden(generation)},
-        values={"phase": "select", "n_sweeps": 1, "rows_done": 0, "pieces_done": 0, "scope": 600},
+        values={"phase": "select", "n_sweeps": 1, "rows_done": 0, "columns_done": 0, "scope": 600},
     )
     monkeypatch.setattr("bigsvm.training.decomposition.confirm", lambda *_, **__: 0.0)
     result = resumed(tmp_path / "run")
