@@ -319,6 +319,7 @@ def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
 @pytest.mark.parametrize("of_several", [(), (3,), (20,)])
 def test_symmetric_products_are_those_of_all_values(m, of_several, sparse, dtype, monkeypatch):
     monkeypatch.setattr("bigsvm.tiles.kernel_tiles.SPANS_AT_ONCE", 2)
+    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
     rows = make_rows(m, 6, dtype=dtype)
     rows = sp.csr_array(rows) if sparse else rows
     weights = np.random.default_rng(2).normal(size=(m, *of_several))

@@ -165,7 +165,7 @@ class Trainer:
         with self._tiles.exact() as tiles:
             exact = Exact(
                 source, tiles, WorkingRows(source).gather,
-                rows_at_once=max(1, plan.active_rows // 2), look=lambda: None,
+                rows_at_once=plan.exact_rows, look=lambda: None,
             )  # fmt: skip
             return exact.outputs(np.arange(source.n_rows), beta)
 

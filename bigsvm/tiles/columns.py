@@ -36,9 +36,12 @@ def in_whole_tiles(n: int) -> int:
     """Columns of a piece, n or a few less, so that sums over pieces have the bits of one product.
 
     Sums are added up tile by tile, and tiles begin anew in each piece. Where n columns are not even
-    one tile, the sums depend on n.
+    one tile, a piece is a tile halved once or more, and the sums depend on n.
     """
-    return max(1, n // COLUMNS_PER_TILE * COLUMNS_PER_TILE or n)
+    width = COLUMNS_PER_TILE
+    while width > max(n, 1):
+        width //= 2
+    return n // width * width if n > 1 else 1
 
 
 class Tile(NamedTuple):

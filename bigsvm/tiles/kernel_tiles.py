@@ -14,6 +14,7 @@ tile by tile in a fixed order.
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from bigsvm.core import gram
 from bigsvm.core.functions import add_down
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.team import Team
+from bigsvm.tiles.columns import COLUMNS_PER_TILE
 from bigsvm.tiles.functions import Functions
 from bigsvm.tiles.spans import DenseSpan, LookedUpSpan, SparseSpan
 from bigsvm.tiles.values import KernelValues
@@ -217,10 +219,6 @@ class KernelTiles:
     ) -> None:
         """``out += K(rows, rows) @ weights`` with little more than half of the kernel values.
 
-        A tile off the diagonal is used along its rows and along its columns. Each span of rows adds
-        the latter up for itself, in float64, and they are put together in the order of the spans,
-        so that threads do not change a bit.
-
         Parameters
         ----------
         rows, columns
@@ -229,9 +227,52 @@ class KernelTiles:
         look : callable
             Called now and then; where it raises, `out` is partly done.
         """
-        rounded = self.prepared(columns, weights)
-        turned = np.ascontiguousarray(np.atleast_2d(weights.T), self.dtype)
+        down = np.zeros_like(out)
+        self.multiply_half(rows, columns, (weights, weights), out, down, look=look)
+        out += down
+
+    def multiply_half(
+        self,
+        rows: Rows | RowsAt,
+        columns: Columns,
+        weights: tuple[NDArray[np.float64], NDArray[np.float64]],
+        along: NDArray[np.float64],
+        down: NDArray[np.float64],
+        *,
+        at: tuple[int, int] = (0, 0),
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do some rows and columns of a product of symmetric kernel values.
+
+        What is above the diagonal, in blocks of COLUMNS_PER_TILE, is used along its rows and down
+        its columns; what is in a block on the diagonal, along its rows. Each span of rows adds up
+        for itself what goes down, in float64, and these sums are put together in the order of the
+        spans, so that threads do not change a bit. Nor does it matter how the product is divided
+        into pieces of whole tiles: columns in order and, for each of their pieces, rows in order.
+        No piece narrower than a block may reach into two of them. The product is ``along + down``
+        in the end.
+
+        Parameters
+        ----------
+        rows, columns
+            (m, d) and (p, d).
+        weights : (m,) and (p,) float64, or (m, k) and (p, k)
+            Of the rows and of the columns.
+        along, down : (m,) and (p,) float64, or (m, k) and (p, k)
+            Changed in place.
+        at : tuple of int
+            Which row and column of the whole product the first ones are.
+        look : callable
+            Called now and then; may raise.
+        """
+        rounded = self.prepared(columns, weights[1])
+        turned = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
         below: dict[int, NDArray[np.float64]] = {}
+
+        def side(span: slice, tile: Tile) -> int:
+            """By how many blocks the tile is to the right of the diagonal."""
+            row, column = at[0] + span.start, at[1] + tile.start
+            return int(column // COLUMNS_PER_TILE - row // COLUMNS_PER_TILE)
 
         def use(span: slice, tile: Tile, values: Floats) -> None:
             part = slice(tile.start, tile.stop)
@@ -240,34 +281,36 @@ class KernelTiles:
                 sums = self._team.scratch("sums", shape, np.dtype(np.float64))
                 sums[:] = 0
                 rounded.add(tile, values, sums, self._team)
-                out[span] += sums.T
+                along[span] += sums.T
             else:
-                gram.weighted_sums(values, rounded[part], out[span])
-            if tile.start >= span.stop:
-                down = below.setdefault(span.start, np.zeros(turned.shape))
-                # Sums side by side: those of several functions in `down` are too far apart to be
+                gram.weighted_sums(values, rounded[part], along[span])
+            if side(span, tile) > 0:
+                own = below.setdefault(span.start, np.zeros((len(turned), columns.n)))
+                # Sums side by side: those of several functions in `own` are too far apart to be
                 # worked on by vectors, 4.1 instead of 0.9 ns a value for ten functions.
                 sums = self._team.scratch(
                     "down", (len(turned), part.stop - part.start), np.dtype(np.float64)
                 )
                 sums[:] = 0
                 add_down(values, turned[:, span], sums)
-                down[:, part] += sums
+                own[:, part] += sums
 
+        m = len(rows_at(rows).places)
+        edges = [0, *range(COLUMNS_PER_TILE - at[0] % COLUMNS_PER_TILE, m, COLUMNS_PER_TILE), m]
         spans = [
-            slice(a, min(a + ROWS_PER_TILE, tile.stop))
-            for tile in columns
-            for a in range(tile.start, tile.stop, ROWS_PER_TILE)
+            slice(a, min(a + ROWS_PER_TILE, stop))
+            for start, stop in itertools.pairwise(edges)
+            for a in range(start, stop, ROWS_PER_TILE)
         ]
-        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(turned.size, 1)))
+        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(len(turned) * columns.n, 1)))
         for first in range(0, len(spans), at_once):
             look()
             self._for_each_tile(
                 rows, columns, use, spans[first : first + at_once],
-                wanted=lambda span, tile: tile.stop > span.start,
+                wanted=lambda span, tile: side(span, tile) >= 0,
             )  # fmt: skip
             for start in sorted(below):
-                out += below[start].T.reshape(out.shape)
+                down += below[start].T.reshape(down.shape)
             below.clear()
 
     def evaluate(

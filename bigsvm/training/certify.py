@@ -19,6 +19,7 @@ import numpy as np
 
 from bigsvm.errors import CheckpointError
 from bigsvm.tiles import Columns
+from bigsvm.tiles.columns import COLUMNS_PER_TILE, in_whole_tiles
 from bigsvm.tiles.functions import weighted_rows
 
 if TYPE_CHECKING:
@@ -37,10 +38,8 @@ EXACT_EVALUATIONS = 2e6
 """Up to n · n_SV evaluations all outputs are recomputed in float64: a hundredth of a second.
 Seconds of all digits of mnist in pairs, 45 problems of 12 000 rows and some 800 support rows, with
 2e7, 4e6 and 2e6: 13.5, 10.3 and 9.9."""
-ROWS_AT_ONCE, MOST_WHOLE = 1 << 14, 1 << 15
+ROWS_AT_ONCE = 1 << 14
 """Most vectors whose products with the support rows are summed up together."""
-FEW = 1 << 12
-"""Support rows that take no time whichever way their outputs are summed up."""
 EVALUATIONS_AT_ONCE = 10**8
 """Between two looks: of 200 columns a second in one thread."""
 TRIED = 1024
@@ -64,8 +63,11 @@ class Exact:
         float64.
     gather : callable
         Rows by their indices, and `look` for the while it takes.
-    rows_at_once, whole : int
-        Most rows together, and most where none but they are in memory.
+    rows_at_once : int
+        Most rows together.
+    by_halves : bool
+        Whether half of the kernel values among the support rows are computed, and used twice.
+        Otherwise all are, as they are where nobody has all rows; last bits of sums differ.
     look : callable
         Called between two parts of the work; raises to end it.
     """
@@ -77,12 +79,12 @@ class Exact:
         gather: Gather,
         *,
         rows_at_once: int,
-        whole: int = 0,
+        by_halves: bool = True,
         look: Callable[[], None],
     ) -> None:
         self.source, self.tiles, self._gather = source, tiles, gather
-        self._step, self.look = max(1, min(rows_at_once, ROWS_AT_ONCE)), look
-        self._whole = max(min(whole, MOST_WHOLE), self._step)
+        self._step, self.look = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE)), look
+        self.by_halves = by_halves
 
     def rows(self, indices: NDArray[np.int64]) -> Rows:
         """Rows at (m,) int64 `indices`."""
@@ -98,19 +100,15 @@ class Exact:
         self.tiles.evaluate(values, self.columns(values), gram)
         return gram
 
-    def halves(self, n_support: int) -> bool:
-        """Whether half of the kernel values among so many support rows are enough for them all."""
-        return n_support <= (self._step if n_support <= FEW else self._whole)
-
     def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k)."""
-        out = np.zeros((len(rows), *beta.shape[1:]))
+        """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k).
+
+        Bits do not depend on how many rows are in memory together, if it is a tile's at least.
+        """
         support = weighted_rows(beta)
-        if self.halves(len(support)) and np.array_equal(rows, support):
-            values = self.rows(support)
-            columns = self.columns(values)
-            self.tiles.multiply_symmetric(values, columns, beta[support], out, look=self.look)
-            return out
+        if self.by_halves and np.array_equal(rows, support):
+            return self._among(support, beta[support])
+        out = np.zeros((len(rows), *beta.shape[1:]))
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
             columns = self.columns(self.rows(chosen))
@@ -120,6 +118,27 @@ class Exact:
                 part = slice(first, first + step)
                 self.tiles.multiply(self.rows(rows[part]), columns, beta[chosen], out[part])
         return out
+
+    def _among(
+        self, support: NDArray[np.int64], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """``K(support, support) @ weights`` from half of the kernel values."""
+        along, down = np.zeros_like(weights), np.zeros_like(weights)
+        for low in range(0, len(support), self._step):
+            part = slice(low, low + self._step)
+            own = self.rows(support[part])
+            columns = self.columns(own)
+            # Rows to the end of the last column's block on the diagonal.
+            stop = -(-(low + columns.n) // COLUMNS_PER_TILE) * COLUMNS_PER_TILE
+            for first in range(0, min(stop, len(support)), self._step):
+                some = slice(first, first + self._step)
+                self.tiles.multiply_half(
+                    own if first == low else self.rows(support[some]), columns,
+                    (weights[some], weights[part]), along[some], down[part],
+                    at=(first, low), look=self.look,
+                )  # fmt: skip
+        along += down
+        return along
 
 
 def certify(
@@ -133,7 +152,7 @@ def certify(
     tol: float,
     off: Callable[[], float] = lambda: 0.0,
     rows_at_once: int = ROWS_AT_ONCE,
-    whole: int = 0,
+    by_halves: bool = True,
     look: Callable[[], None] = lambda: None,
 ) -> Standing:
     """Look at a point with outputs in float64; polish it first where few rows matter.
@@ -154,8 +173,10 @@ def certify(
     off : callable
         Returns the largest error of outputs that this process has not computed; called only if not
         all outputs are recomputed.
-    rows_at_once, whole : int
-        Most rows that are gathered together, and where half of their kernel values are enough.
+    rows_at_once : int
+        Most rows that are gathered together.
+    by_halves : bool
+        See `Exact`.
     look : callable
         Called between two parts of the work; where it raises, nothing has changed.
 
@@ -175,7 +196,7 @@ def certify(
         )
     with tiles.exact() as exact_tiles:
         exact = Exact(
-            source, exact_tiles, gather, rows_at_once=rows_at_once, whole=whole, look=look
+            source, exact_tiles, gather, rows_at_once=rows_at_once, by_halves=by_halves, look=look
         )
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)
@@ -327,7 +348,7 @@ class _Recomputed:
     def add_all(self, support: NDArray[np.int64]) -> None:
         """Recompute all support rows that are missing, the others too where that is less work."""
         missing = self.missing(support)
-        again = self._exact.halves(len(support)) and 2 * len(missing) > len(support)
+        again = self._exact.by_halves and 2 * len(missing) > len(support)
         self.add(support if again else missing)
 
 

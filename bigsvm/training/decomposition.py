@@ -558,8 +558,7 @@ class Decomposition:
                 self.state.outputs,
                 tol=self.tol,
                 off=lambda: self._off(look),
-                rows_at_once=max(1, self.plan.active_rows // 2),
-                whole=self.plan.exact_rows,
+                rows_at_once=self.plan.exact_rows,
                 look=look,
             )
         self._are_own = True

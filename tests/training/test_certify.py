@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.ball import L2SVC, BallDual
@@ -11,7 +12,7 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
-from bigsvm.training.certify import certify
+from bigsvm.training.certify import Exact, certify
 from bigsvm.training.working_rows import WorkingRows
 
 from .problems import blobs, decomposition, dense_alpha, gram
@@ -30,12 +31,73 @@ def large(monkeypatch):
     monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
 
 
+@pytest.fixture
+def narrow(monkeypatch):
+    """Have several tiles, of which some are divided, and threads."""
+    for name, value in {
+        "columns.COLUMNS_PER_TILE": 64,
+        "columns.NARROWEST_SPARSE_TILE": 8,
+        "columns.SPARSE_TILE_BYTES": 8 * 38 * 32,
+        "kernel_tiles.COLUMNS_PER_TILE": 64,
+        "kernel_tiles.ROWS_PER_TILE": 24,
+        "kernel_tiles.WORTH_SHARING": 0.0,
+    }.items():
+        monkeypatch.setattr(f"bigsvm.tiles.{name}", value)
+    monkeypatch.setattr("bigsvm.training.certify.COLUMNS_PER_TILE", 64)
+
+
 def look_at(X, y, alpha, outputs, *, tol=1e-3, C=1.0, **options):
     source = as_row_source(X)
     with KernelTiles(RBF(gamma=0.5), centre=source.column_means()) as tiles:
         gather = WorkingRows(source).gather
         dual = BoxDual(CSVC(sign=y, C=C))
         return certify(dual, source, tiles, gather, alpha, outputs, tol=tol, **options)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("of", ["half", "support", "others"])
+def test_bits_of_outputs_do_not_depend_on_the_rows_at_once_or_on_threads(of, sparse, k):
+    rng = np.random.default_rng(0)
+    X, _ = blobs(450, d=40)
+    if sparse:
+        X *= rng.random(X.shape) < 0.3
+    beta = rng.standard_normal((450, k)) * (rng.random((450, 1)) < 0.8)
+    beta = beta[:, 0] if k == 1 else beta
+    support = np.flatnonzero(beta.reshape(450, -1).any(axis=1))
+    rows = np.arange(3, 450) if of == "others" else support
+    source = as_row_source(sp.csr_array(X) if sparse else X)
+    found, n_evaluations = [], set()
+    for rows_at_once, threads in ((10_000, 1), (64, 2), (100, 3), (3 * 64, 8), (50, 1)):
+        with KernelTiles(RBF(gamma=0.5), dtype=np.float64, threads=threads) as tiles:
+            exact = Exact(
+                source, tiles, WorkingRows(source).gather, rows_at_once=rows_at_once,
+                by_halves=of == "half", look=lambda: None,
+            )  # fmt: skip
+            found.append(exact.outputs(rows, beta))
+            n_evaluations.add(tiles.n_evaluations)
+    np.testing.assert_allclose(found[0], (gram(X) @ beta)[rows], atol=1e-12)
+    np.testing.assert_allclose(found.pop(), found[0], atol=1e-12)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    n, m = len(rows), len(support)
+    halves = sum(min(64, n - a) * (n - a) for a in range(0, n, 64))
+    assert n_evaluations == {halves if of == "half" else n * m}
+
+
+@pytest.mark.usefixtures("large", "narrow")
+@pytest.mark.parametrize("by_halves", [True, False])
+def test_bits_of_a_certificate_do_not_depend_on_the_rows_at_once(solved, by_halves):
+    X, y, K, alpha = solved
+    noisy = K @ alpha + np.random.default_rng(0).normal(scale=1e-4, size=len(y))
+    found = []
+    for rows_at_once in (10_000, 64, 200):
+        outputs = noisy.copy()
+        at = look_at(X, y, alpha.copy(), outputs, rows_at_once=rows_at_once, by_halves=by_halves)
+        found.append((outputs.tobytes(), at.objective, at.gap, at.duality_gap, at.thresholds))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] != noisy.tobytes()
 
 
 @pytest.mark.usefixtures("large")
