@@ -16,12 +16,10 @@ SCAN_ROWS = 1 << 15
 
 
 class Crowd(NamedTuple):
-    """What is chosen where many more rows are free or violate than one working set holds.
+    """What is chosen where more rows are free or violate than one working set holds.
 
     Attributes
     ----------
-    beyond : int
-        They are a crowd if they are more than this.
     capacity : int
         Most rows that are chosen then, in place of those of a working set.
     near : callable, optional
@@ -29,7 +27,6 @@ class Crowd(NamedTuple):
         that are nearest to one of them are chosen.
     """
 
-    beyond: int
     capacity: int
     near: Callable[[int], NDArray[np.float64]] | None = None
 
@@ -59,9 +56,10 @@ def pick(
     threshold: of one side alone hardly any could move (a9a: 12 working sets instead of 55). The
     worst of all are always chosen, without which there might be no step.
 
-    Rows of a crowd are chosen as neighbours, with the kernel as the measure: of one of them, drawn
-    in the same way, and half from either side again. Such a set leaves little of its own to do, and
-    moves the others little, so that it need not be solved again.
+    Rows of a crowd are chosen as neighbours, with the kernel as the measure: of one of them, and
+    half from either side again. Such a set leaves little of its own to do, and moves the others
+    little, so that it need not be solved again. Which one is drawn does not depend on its
+    violation, or the sets would stay where the worst violators are.
 
     Parameters
     ----------
@@ -83,7 +81,7 @@ def pick(
     """
     n, wanted = len(scores), int(asked.sum())
     near = None
-    if crowd is not None and wanted > crowd.beyond:
+    if crowd is not None and wanted > capacity:
         capacity, near = crowd.capacity, crowd.near
     if near is None and 2 * n_free <= capacity:
         scores[free] = np.inf
@@ -113,13 +111,15 @@ def _thin_out(
 
     With `near` they are the nearer to a random one of them, the higher.
     """
-    for start in range(0, len(scores), SCAN_ROWS):
-        score = scores[start : start + SCAN_ROWS]
-        violates = (score > 0) & np.isfinite(score)
-        score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
     if near is not None:
-        values = near(int(scores.argmax()))
+        violators = np.flatnonzero((scores > 0) & np.isfinite(scores))
+        values = near(int(rng.choice(violators)))
         np.copyto(scores, np.abs(values), where=scores > 0, casting="same_kind")
+    else:
+        for start in range(0, len(scores), SCAN_ROWS):
+            score = scores[start : start + SCAN_ROWS]
+            violates = (score > 0) & np.isfinite(score)
+            score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
     scores[worst] = np.inf
     open_places = size - int(np.count_nonzero(np.isposinf(scores)))
     sides = [np.flatnonzero((scores > 0) & np.isfinite(scores) & (above == s)) for s in (0, 1)]

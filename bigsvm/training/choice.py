@@ -58,9 +58,9 @@ until too many are fetched again. Megabytes at the peak and kernel values in flo
 with a share of 0.15 or 512 rows, and so: w8a 322, 2.41; 269, 2.41; 284, 2.37; mnist 510, 2.88; 398,
 2.86; 398, 2.83. Seconds of smaller problems with 0.15 or 512 rows and so: spambase 0.34 and 0.23,
 satimage 0.27 and 0.15, 15 000 rows of magic04 0.33 and 0.20."""
-CROWDED = 1.5
-"""Free and violating rows are a crowd if they are more than this many working sets: one set of some
-of them, solved as if the others stood still, leads away from the optimum of all."""
+LEAST_SHARE = 0.5
+"""A working set has at least this share of the active rows, up to the usual most: what it moves is
+added up for all active rows, so that few large sets cost less than many small ones."""
 MANY_TOGETHER = 4000
 """More violators step together where they can. Seconds with pair steps and so, C 1 unless it is
 named: a4a (4781 rows) 0.25 and 0.25, a6a (11 220) 0.66 and 0.40, 9000 rows of magic04 0.51 and
@@ -168,15 +168,17 @@ class Choice:
             band = (fewest, min(most, self._plan.active_rows))
         tol = self.active_tol(scope, at)
         one_set = self._in_core and not self._dual.columns and not together
+        # Rows that violate by less than the first set leaves do not make a crowd; where another
+        # sweep reads all rows again they are taken along.
         return self._dual.select(
             alpha,
             outputs,
             at,
             capacity=self._capacity(at) if one_set else self._plan.active_rows,
-            crowd=Crowd(self._crowd(at), self._plan.active_rows) if one_set else None,
+            crowd=Crowd(self._plan.active_rows) if one_set else None,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=TOGETHER_FILL if together else FILL,
-            tol=tol,
+            tol=self.loosely(at, tol) if one_set else tol,
             band=band,
             margin=MARGIN * at.gap,
             rng=self._rng,
@@ -228,7 +230,7 @@ class Choice:
 
     def takes_all(self, n_active: int) -> bool:
         """Whether the active rows are a working set as they are: all rows there are, and few."""
-        most = self._n_rows if self._whole else min(self._plan.working_set, DIRECT_ROWS)
+        most = self._n_rows if self._whole else min(self._plan.working_set, LARGEST_SET)
         return n_active == self._n_rows <= most
 
     def solves_together(self, n_active: int) -> bool:
@@ -261,10 +263,10 @@ class Choice:
             at,
             rows=active.indices,
             capacity=self._capacity(at),
-            crowd=Crowd(self._crowd(at), self._capacity(at), near=active.kernel_row),
-            smallest=SMALLEST_SET,
+            crowd=Crowd(self._capacity(at), near=active.kernel_row),
+            smallest=max(SMALLEST_SET, int(LEAST_SHARE * len(active))),
             fill=FILL,
-            tol=tol,
+            tol=self.loosely(at, tol),
             rng=self._rng,
         )
         share = WORKING_TOL if len(places) < len(active) else 1.0
@@ -286,7 +288,3 @@ class Choice:
         wanted = max(LARGEST_SET, int(FILL * n_free))
         held = max(plan.working_set, min(int(TIGHT_FILL * n_free), plan.widest_set))
         return min(wanted, held)
-
-    def _crowd(self, at: Standing) -> int:
-        """Most free and violating rows that are not a crowd."""
-        return int(CROWDED * self._capacity(at))
