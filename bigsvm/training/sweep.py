@@ -71,9 +71,7 @@ def sweep(
     step = rows_at_once(columns, prepared)
     stop = source.n_rows if stop is None else stop
     for first, done, kept, rows in parts(source, start, stop, step, block_bytes, skip):
-        added = np.zeros((len(rows.places), *out.shape[1:]))
-        if goes_on:
-            added = out[first:done]
+        added = out[first:done] if goes_on else np.zeros((len(rows.places), *out.shape[1:]))
         tiles.multiply(rows, columns, prepared, added)
         if kept is not None:
             out[first + kept] += added

@@ -217,7 +217,7 @@ def test_out_of_steps_it_warns_with_what_was_asked_for(moons):
 @pytest.mark.parametrize("certify", [True, False])
 def test_a_full_core_set_is_no_model(certify):
     X, y = make_moons(1200, noise=0.4, random_state=0)
-    options = {"gamma": 1.0, "memory": "2MB", "ball_tol": 1e-7, "n_jobs": 1}
+    options = {"gamma": 1.0, "memory": "2MB", "ball_tol": 1e-8, "n_jobs": 1}
     model = bigsvm.L2SVC(certify=certify, **options).fit(X, y)
     assert model.converged_
     plenty = bigsvm.L2SVC(gamma=1.0, ball_tol=1e-9).fit(X, y)
