@@ -67,7 +67,7 @@ class Exact:
         Most rows together.
     by_halves : bool
         Whether half of the kernel values among the support rows are computed, and used twice.
-        Otherwise all are, as they are where nobody has all rows; last bits of sums differ.
+        Otherwise all are computed, as by workers that hold some rows each; last bits differ.
     look : callable
         Called between two parts of the work; raises to end it.
     """

@@ -156,7 +156,7 @@ class Measured(NamedTuple):
 
     @property
     def speed_up(self) -> list[float]:
-        """Of simulated threads, in each turn."""
+        """The speed-up by simulated threads, one value for each turn."""
         pairs = zip(self.alone, self.simulated, strict=True)
         return [one["total"] / many["elapsed"] for one, many in pairs]
 
