@@ -251,18 +251,21 @@ def certificate_lines(
             f"{count(certificate['n_kernel_evaluations'])} kernel evaluations, "
             f"{show_bytes(certificate['bytes_read'])} read, {duration(certificate['seconds'])}",
         ),
-        ("time", _phases(certificate.get("seconds_by_phase"))),
+        ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
     ]
 
 
-def _phases(seconds: Mapping[str, float] | None) -> str | None:
-    """Say which shares of the time phases took, and in which only one thread can work."""
+def _phases(seconds: Mapping[str, float] | None, *, of_pairs: bool) -> str | None:
+    """Show the share of each phase; of a single run, also of the phases that use one thread."""
     if seconds is None or not (total := sum(seconds.values())) > 0:
         return None
     shares = (f"{name.replace('_', ' ')} {each / total:.0%}" for name, each in seconds.items())
+    shown = ", ".join(shares)
+    if of_pairs:
+        return shown
     serial = (seconds.get("steps", 0.0) + seconds.get("rest", 0.0)) / total
-    return f"{', '.join(shares)}; steps and rest, {serial:.0%}, in one thread"
+    return f"{shown}; steps and rest, {serial:.0%}, in one thread"
 
 
 def _gap(certificate: Mapping[str, Any]) -> str:

@@ -247,7 +247,7 @@ class SampledSearch:
             gap=None, duality_gap=None, n_support=len(support), n_bounded=0, n_sweeps=0,
             n_iter=count.n_iter, n_kernel_evaluations=count.n_kernel_evaluations, row_misses=0,
             row_reads=0, n_working_sets=0, rows_swept=0, bytes_read=count.bytes_read,
-            seconds=count.seconds, drift=count.drift,
+            seconds=count.seconds, seconds_by_phase=count.seconds_by_phase(), drift=count.drift,
         )  # fmt: skip
         return TrainingResult(core.indices[order], alpha, (0.0,), certificate)
 
@@ -282,7 +282,8 @@ class SampledSearch:
         n_samples = max(1, min(n_samples, most))
         n_rows = n_samples * self._sample
         energy, goal = self.core.energy, self._goal()
-        found = self._farthest(rows, n_samples, take, limit=energy - goal)
+        with self.watch.timing("sweep"):
+            found = self._farthest(rows, n_samples, take, limit=energy - goal)
         outside = energy - found.products > goal
         farthest = min(found.products.min(), found.of_core.min())
         self._gap = max(float(energy - farthest), 0.0)
@@ -299,8 +300,10 @@ class SampledSearch:
         room = self.core.capacity - len(self.core)
         fresh = joined[:room]
         if len(fresh):
-            self.core.add(fresh, found.rows(fresh, self._source))
-            self._step(len(fresh) + int(np.count_nonzero(unsolved)), goal)
+            with self.watch.timing("row"):
+                self.core.add(fresh, found.rows(fresh, self._source))
+            with self.watch.timing("step"):
+                self._step(len(fresh) + int(np.count_nonzero(unsolved)), goal)
         # Count the rows last: a round that was interrupted is repeated.
         self.count.rows_drawn += n_rows
         self._tell()

@@ -97,6 +97,7 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
         rows_swept=log.total("rows_swept"),
         bytes_read=log.bytes_read,
         seconds=log.seconds,
+        seconds_by_phase=log.seconds_by_phase(),
     )
     return OneVsOne(
         support,

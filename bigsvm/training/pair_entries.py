@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import numpy as np
 import xxhash
 
-from bigsvm.training.result import StopReason
+from bigsvm.training.result import PHASES, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +34,14 @@ RECORD = np.dtype(
         ("reason", "<i8"),
         *((name, "<i8") for name in COUNTS),
         *((name, "<f8") for name in VALUES),
+        *((name, "<f4") for name in PHASES),
         ("intercept", "<f8"),
         ("rho", "<f8"),
     ]
 )
 """Record of a pair: its number in LIBSVM's order, the reason it stopped as an index of `REASONS`
-(negative if it was never begun), its certificate, intercept, and the rho of nu-svc, else NaN."""
+(negative if it was never begun), its certificate with the seconds by
+phase, its intercept, and the rho of nu-svc, else NaN."""
 HEAD = np.dtype([("n_bytes", "<u8"), ("xxh3", "<u8")])
 BYTES_PER_SUPPORT = 16
 """Bytes per support vector in the body: a row number and its coefficient."""
@@ -96,6 +98,8 @@ def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
         raise ValueError("its pair has not ended")
     if record["n_support"] != n or any(not 0 <= record[name] <= MOST_COUNTED for name in COUNTS):
         raise ValueError("a count is negative, too large, or not that of its rows")
+    if not all(0 <= record[name] <= MOST_COUNTED for name in PHASES):
+        raise ValueError("the seconds of a phase are negative, too many, or no number")
     known = [record[name] for name in (*VALUES, "rho") if not np.isnan(record[name])]
     if not np.isfinite([*known, record["intercept"]]).all() or not record["tol"] > 0:
         raise ValueError("a value of the certificate is not finite, or tol is not above 0")

@@ -37,6 +37,7 @@ from bigsvm.training.pair_entries import (
     read_entry,
     sizes_of_entries,
 )
+from bigsvm.training.result import PHASES
 from bigsvm.training.saved_pairs import PairsContent, divided
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class PairLog:
             self.records[name] = np.nan
         self._n_finished, self.n_not_recomputed, self._room = 0, 0, room
         self._totals = dict.fromkeys(COUNTS, 0)
+        self._phases = dict.fromkeys(PHASES, 0.0)
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
         self._order, self._rows, self._values = array("q"), array("q"), array("d")
         self._checkpoint, self._pending = checkpoint, bytearray()
@@ -190,6 +192,11 @@ class PairLog:
     def total(self, name: str) -> int:
         """One of `COUNTS` over all pairs."""
         return self._totals[name]
+
+    def seconds_by_phase(self) -> dict[str, float]:
+        """Add the phases of all pairs; time outside pairs goes to the rest."""
+        outside = max(0.0, self.seconds - sum(self._phases.values()))
+        return {**self._phases, "rest": self._phases["rest"] + outside}
 
     def reasons(self) -> dict[StopReason, int]:
         """Count the pairs by why they stopped; those never begun are in none."""
@@ -323,6 +330,8 @@ class PairLog:
         for name in VALUES:
             value = getattr(certificate, name)
             record[name] = np.nan if value is None else value
+        for name in PHASES:
+            record[name] = certificate.seconds_by_phase[name]
         record["n_support"] = len(solved.rows)
         record["intercept"], record["rho"] = solved.intercept, solved.rho
         rows, values = solved.rows.astype("<i8"), solved.coefficients.astype("<f8")
@@ -333,6 +342,8 @@ class PairLog:
         self._order.append(number)
         for name in COUNTS:
             self._totals[name] += int(self.records[number][name])
+        for name in PHASES:
+            self._phases[name] += float(self.records[number][name])
         self._rows.frombytes(rows)
         self._values.frombytes(values)
         if BYTES_PER_COEFFICIENT * len(self._values) > self._room:

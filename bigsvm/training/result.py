@@ -40,6 +40,10 @@ class StopReason(StrEnum):
         }[self]
 
 
+PHASES = ("certificate", "sweeps", "kernel_rows", "steps", "rest")
+"""Phases of a run, in the order in which they are shown."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What a run proved about the returned point, and what that cost.
@@ -69,12 +73,13 @@ class Certificate:
     bytes_read : int
     seconds : float
         Of training, earlier processes of a resumed run included.
-    seconds_by_phase : dict or None
-        What they were for: ``"certificate"``, outputs in float64; ``"sweeps"``, sums over kernel
-        values in float32, among the active rows too; ``"kernel_rows"``; ``"steps"``; and the
-        ``"rest"``, as choosing, saving, and the search of a sampled run. Steps and the rest keep
-        one thread busy, but steps of functions or pairs that are solved at once. None of pairs of
-        classes and of searches alone.
+    seconds_by_phase : dict
+        Seconds by phase, see `PHASES`: ``"certificate"``, outputs in float64; ``"sweeps"``, sums
+        over kernel values in float32, among the active rows too, and the samples of a search;
+        ``"kernel_rows"``; ``"steps"``; and the ``"rest"``, such as selection and saving. Steps and
+        the rest use one thread, unless several functions are solved at once. Of pairs of classes
+        the seconds of all pairs are added: pairs that are trained at the same time make this sum
+        larger than `seconds`.
     cpu_idle : float or None
         Share of the threads' time in all passes over rows in which they waited, as
         `bigsvm.training.events.Swept` has it; None where there was no pass.
@@ -105,7 +110,7 @@ class Certificate:
     rows_swept: int
     bytes_read: int
     seconds: float
-    seconds_by_phase: dict[str, float] | None = None
+    seconds_by_phase: dict[str, float]
     cpu_idle: float | None = None
     disk_tier: str | None = None
     drift: float | None = None

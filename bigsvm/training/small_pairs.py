@@ -8,6 +8,7 @@ values of two groups of classes are computed at once, for all pairs of these.
 from __future__ import annotations
 
 import bisect
+import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from bigsvm.tiles import Columns
 from bigsvm.tiles.columns import COLUMNS_PER_TILE
 from bigsvm.tiles.kernel_tiles import ROWS_PER_TILE
 from bigsvm.training.pair_log import Solved
-from bigsvm.training.result import Certificate, StopReason
+from bigsvm.training.result import PHASES, Certificate, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,7 @@ class Work(NamedTuple):
     """What compiled calls are given and fill for the pairs of a cell.
 
     Attributes are as `bigsvm.core.smo.run_each` and `bigsvm.core.small_pairs.finish` have them.
+    `seconds`, (p, 2), are those of each pair's steps and of its certificate.
     """
 
     grams: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -97,12 +99,13 @@ class Work(NamedTuple):
     found: NDArray[np.float64]
     steps: NDArray[np.int64]
     reached: NDArray[np.bool_]
+    seconds: NDArray[np.float64]
 
     def part(self, pairs: slice) -> Work:
         """Take some of the pairs."""
         return Work(
             self.grams, self.bounds, self.spans[pairs], self.alpha[pairs], self.found[pairs],
-            self.steps[pairs], self.reached[pairs],
+            self.steps[pairs], self.reached[pairs], self.seconds[pairs],
         )  # fmt: skip
 
 
@@ -144,7 +147,7 @@ class SmallPairs:
     ) -> None:
         self._classes, self._tiles, self._bounds, self._tol = classes, tiles, bounds, tol
         self._nu, self._n_groups = nu, 1 if nu is None else 2
-        self._threads, self._n_evaluations = threads, 0
+        self._threads, self._n_evaluations, self._row_seconds = threads, 0, 0.0
         values_per_row = min(classes.source.n_columns, classes.source.bytes_per_row)
         most = _most_rows(n_bytes, values_per_row, threads)
         small = classes.sizes <= most
@@ -205,9 +208,10 @@ class SmallPairs:
         would need more are not begun.
         """
         cells = list(self._cells(pairs, np.arange(len(pairs))))
-        before = self._n_evaluations
+        before, seconds_before = self._n_evaluations, self._row_seconds
         works = self._works(cells, pairs, held)
         evaluated = self._n_evaluations - before
+        seconds = (self._row_seconds - seconds_before) / len(pairs)
         if max_steps < 0:
             self._solve_all(works)
         else:
@@ -218,7 +222,9 @@ class SmallPairs:
         for cell, work in zip(cells, works, strict=True):
             for i in np.flatnonzero(work.reached).tolist():
                 place = int(cell.places[i])
-                solved[place] = self._solved(pairs[place].tolist(), work, i, int(shares[place]))
+                solved[place] = self._solved(
+                    pairs[place].tolist(), work, i, int(shares[place]), seconds
+                )
             first, cross, _ = work.grams
             if cross is not first:
                 self._give_back(cross)
@@ -254,12 +260,15 @@ class SmallPairs:
         grams = {(a, b): self._room(len(groups[a].rows), len(groups[b].rows)) for a, b in blocks}
 
         def evaluate(block: tuple[int, int]) -> None:
-            a, b = block
+            (a, b), began = block, time.perf_counter()
             columns = Columns(self._tiles, rows[b], sparse_partners=held.source.is_sparse)
             self._tiles.evaluate(rows[a], columns, grams[block])
+            taken.append(time.perf_counter() - began)
 
+        taken: list[float] = []
         self._team.share_out(evaluate, blocks, min(self._threads, len(blocks)) - 1)
         self._n_evaluations += sum(gram.size for gram in grams.values())
+        self._row_seconds += sum(taken)
         self._own |= {a: gram for (a, b), gram in grams.items() if a == b}
         works = []
         for (first, second), chosen in cells:
@@ -274,7 +283,7 @@ class SmallPairs:
                     (self._own[first], values, self._own[second]),
                     (groups[first].bound, groups[second].bound),
                     spans, np.zeros((p, m)), np.zeros((p, small_pairs.FOUND)),
-                    np.zeros(p, np.int64), np.zeros(p, np.bool_),
+                    np.zeros(p, np.int64), np.zeros(p, np.bool_), np.zeros((p, 2)),
                 )
             )  # fmt: skip
         return works
@@ -317,7 +326,8 @@ class SmallPairs:
         self._team.share_out(self._solve_part, parts, min(threads, len(parts)) - 1)
 
     def _solve_part(self, work: Work, max_steps: int = UNLIMITED) -> None:
-        grams, bounds, spans, alpha, found, steps, reached = work
+        grams, bounds, spans, alpha, found, steps, reached, seconds = work
+        began = time.perf_counter()
         box = np.zeros((len(alpha), 3, alpha.shape[1]))
         if self._nu is None:
             small_pairs.begin(bounds, spans, box)
@@ -331,7 +341,10 @@ class SmallPairs:
             )  # fmt: skip
         finally:
             self._memory.append(memory)
+        solved = time.perf_counter()
         small_pairs.finish(grams, spans, box, self._n_groups, self._tol, alpha, found, reached)
+        # Pairs of one call are not timed one by one: each has the same share.
+        seconds[:] = (solved - began) / len(alpha), (time.perf_counter() - solved) / len(alpha)
 
     def _solve_in_turn(self, works: list[Work], max_steps: int) -> None:
         """Solve one after the other, as far as the steps suffice."""
@@ -341,7 +354,9 @@ class SmallPairs:
             if (work.steps < 0).any():
                 max_steps = 0
 
-    def _solved(self, pair: list[int], work: Work, i: int, evaluated: int) -> Solved:
+    def _solved(
+        self, pair: list[int], work: Work, i: int, evaluated: int, row_seconds: float
+    ) -> Solved:
         """Bring what was found of a pair into the order of all rows."""
         both = np.concatenate([self._classes.of(one) for one in pair]).astype(np.int64)
         (a, b, c, d), m = work.spans[i].tolist(), len(both)
@@ -350,13 +365,15 @@ class SmallPairs:
         support = support[np.argsort(both[support])]
         alpha = work.alpha[i, support]
         objective, gap, duality_gap, *thresholds = work.found[i].tolist()
+        steps, last = work.seconds[i].tolist()
+        phases = dict(zip(PHASES, (last, 0.0, row_seconds, steps, 0.0), strict=True))
         certificate = Certificate(
             converged=True, stop_reason=StopReason.CONVERGED, tol=self._tol, objective=objective,
             gap=gap, duality_gap=duality_gap, n_support=len(support),
             n_bounded=int(np.count_nonzero(np.abs(alpha) == bound[support])),
             n_sweeps=1, n_iter=int(work.steps[i]), n_kernel_evaluations=evaluated,
             n_working_sets=1, rows_swept=m, row_misses=0, row_reads=0, disk_tier=None,
-            bytes_read=0, seconds=0.0, cpu_idle=None, drift=None,
+            bytes_read=0, seconds=sum(phases.values()), seconds_by_phase=phases,
         )  # fmt: skip
         scale, intercept, rho = 1.0, thresholds[0], np.nan
         if self._nu is not None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bigsvm.training.result import PHASES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -210,13 +212,11 @@ class Counters:
 
     def seconds_by_phase(self) -> dict[str, float]:
         """Return the seconds of each phase, by their names in a certificate."""
-        phases = {
-            "certificate": self.certificate_seconds,
-            "sweeps": self.sweep_seconds,
-            "kernel_rows": self.row_seconds,
-            "steps": self.step_seconds,
-        }
-        return {**phases, "rest": max(0.0, self.seconds - sum(phases.values()))}
+        phases = (
+            self.certificate_seconds, self.sweep_seconds, self.row_seconds, self.step_seconds,
+        )  # fmt: skip
+        rest = max(0.0, self.seconds - sum(phases))
+        return dict(zip(PHASES, (*phases, rest), strict=True))
 
     def cpu_idle(self) -> float | None:
         """Share of the threads' time in all passes in which they had nothing to do; see `Swept`."""

@@ -58,7 +58,7 @@ class Watch:
         self.count.sweep_seconds += seconds
 
     @contextmanager
-    def timing(self, phase: Literal["certificate", "sweep", "step"]) -> Iterator[None]:
+    def timing(self, phase: Literal["certificate", "sweep", "row", "step"]) -> Iterator[None]:
         """Add what is done meanwhile to the time of a phase."""
         name, began = f"{phase}_seconds", time.monotonic()
         try:

@@ -224,6 +224,7 @@ def test_the_last_gap_is_shown_after_a_stop_between_sweeps():
         converged=False, stop_reason=StopReason.TIME_LIMIT, tol=0.001, objective=None, gap=None,
         duality_gap=None, n_support=3, n_bounded=1, n_sweeps=1, n_iter=5, n_kernel_evaluations=9,
         row_misses=0, row_reads=0, n_working_sets=1, rows_swept=9, bytes_read=0, seconds=1.0,
+        seconds_by_phase={"rest": 1.0},
     ).as_dict()  # fmt: skip
     lines = dict(certificate_lines(certificate | {"last_gap": 12.2}))
     assert lines["KKT gap"] == "12.2 at the last sweep (tol 0.001)"

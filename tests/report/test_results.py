@@ -97,6 +97,7 @@ def certificate(cpu_idle=None):
         gap=1e-4,
         duality_gap=1e-4,
         seconds=2.0,
+        seconds_by_phase={"rest": 2.0},
         cpu_idle=cpu_idle,
         **counted,
     ).as_dict()

@@ -308,6 +308,8 @@ ENTRIES = {
     "of the other class": lambda record, rows, values: (rows, -values),
     "feasible, and not optimal": lambda record, rows, values: (rows, 0.5 * values),
     "another finite intercept": set_to("intercept", -1.0),
+    "negative seconds of a phase": set_to("steps", -1.0),
+    "seconds that are no number": set_to("certificate", np.nan),
 }
 
 

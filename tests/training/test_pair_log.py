@@ -12,7 +12,7 @@ from bigsvm.errors import CheckpointError, MemoryBudgetError
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.joined_pairs import pair_classes, pair_numbers
 from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
-from bigsvm.training.result import Certificate, StopReason
+from bigsvm.training.result import PHASES, Certificate, StopReason
 from bigsvm.training.state import Counters, Phase, first_state
 
 SOURCE = ArrayRows(np.zeros((50, 1)))
@@ -20,6 +20,7 @@ CERTIFICATE = Certificate(
     converged=True, stop_reason=StopReason.CONVERGED, tol=1e-3, objective=2.0, gap=1e-4,
     duality_gap=None, n_support=0, n_bounded=1, n_sweeps=2, n_iter=10, n_kernel_evaluations=100,
     row_misses=3, row_reads=0, n_working_sets=1, rows_swept=20, bytes_read=0, seconds=0.5,
+    seconds_by_phase=dict(zip(PHASES, (0.125, 0.0, 0.25, 0.0625, 0.0625), strict=True)),
 )  # fmt: skip
 
 
@@ -101,6 +102,33 @@ def test_what_is_finished_is_read_back(tmp_path):
     for found, expected in zip(again.coefficients(50), log.coefficients(50), strict=True):
         found, expected = (getattr(x, "toarray", lambda x=x: x)() for x in (found, expected))
         np.testing.assert_array_equal(found, expected)
+
+
+def test_seconds_by_phase_are_summed_and_read_back(tmp_path):
+    """The pairs together may take longer than the run, as they may be trained at once."""
+    once = CERTIFICATE.seconds_by_phase
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        finish(log, 2, [3, 7], [1.5, -2.5])
+        finish(log, 0, [7], [4.0])
+        log.save()
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+    assert log.seconds < 1 <= sum(once.values()) * 2
+    expected = {name: 2 * seconds for name, seconds in once.items()}
+    assert log.seconds_by_phase() == again.seconds_by_phase() == expected
+
+
+def test_time_outside_the_pairs_is_in_the_rest(tmp_path):
+    with Checkpoint(tmp_path, {}) as checkpoint:
+        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        finish(log, 2, [3, 7], [1.5, -2.5])
+        log._before["seconds"] = 100.0
+        log.save()
+        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+    phases = again.seconds_by_phase()
+    assert sum(phases.values()) == pytest.approx(again.seconds, abs=0.1)
+    once = CERTIFICATE.seconds_by_phase
+    assert {**phases, "rest": 0.0} == {**once, "rest": 0.0}
 
 
 class Recorder:
