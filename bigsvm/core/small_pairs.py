@@ -4,10 +4,11 @@
 
 `begin` sets the boxes of C-SVC, and `begin_nu` those of ν-SVC, where α of each class has a sum of
 its own: the classes are two groups of variables, each with a threshold. `bigsvm.core.smo.run_each`
-takes the steps, on float32 kernel values, and `finish` computes the gradient anew in float64 and
-solves for the variables near the thresholds together, round by round, until their gradients agree
-to what float64 tells apart, as `bigsvm.duals.polish` does: there a problem costs milliseconds to
-set up and microseconds to solve. A result depends on its own problem alone.
+takes the steps, on float32 kernel values, and `renew` computes the gradient anew in float64.
+`polish` solves for the variables near the thresholds together, round by round, until their
+gradients agree to what float64 tells apart, as `bigsvm.duals.polish` does: there a problem costs
+milliseconds to set up and microseconds to solve. `certify` computes the gaps. A result depends on
+its own problem alone.
 """
 
 from __future__ import annotations
@@ -366,7 +367,7 @@ def _polish_near(
 
 @njit(cache=True, nogil=True)
 def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int, found: F8) -> None:
-    """Set what `finish` tells of a point."""
+    """Set what `certify` tells of a point."""
     found[GAP], first, second = _stands(alpha, gradient, lower, upper, split)
     linear_term = quadratic = slack = fixed = 0.0
     for t in range(alpha.shape[0]):
@@ -384,17 +385,39 @@ def _tell(linear: F8, alpha: F8, gradient: F8, lower: F8, upper: F8, split: int,
 
 
 @njit(cache=True, nogil=True)
-def finish(
+def renew(
+    grams: Grams, spans: I8, box: F8, alpha: F8, gradient: F8, reached: NDArray[np.bool_]
+) -> None:
+    """Compute the gradients of the pairs that have been solved in float64.
+
+    Parameters
+    ----------
+    grams, spans, box
+        As `bigsvm.core.smo.run_each` has them.
+    alpha : (p, ≥ m) float64
+    gradient : (p, ≥ m) float64
+        Overwritten.
+    reached : (p,) bool
+        Whether a pair has been solved.
+    """
+    for p in range(spans.shape[0]):
+        if reached[p]:
+            span, m, _ = _parts_of(spans, p, 1)
+            _renew(grams, span, box[p, LINEAR, :m], alpha[p, :m], gradient[p, :m])
+
+
+@njit(cache=True, nogil=True)
+def polish(
     grams: Grams,
     spans: I8,
     box: F8,
     n_groups: int,
     tol: float,
     alpha: F8,
-    found: F8,
+    gradient: F8,
     reached: NDArray[np.bool_],
 ) -> None:
-    """Polish the points of the pairs that have been solved, and tell of them.
+    """Solve for the variables near the thresholds of the pairs that have been solved.
 
     Parameters
     ----------
@@ -402,22 +425,56 @@ def finish(
         As `bigsvm.core.smo.run_each` has them.
     tol : float
         Largest gap of a solved problem.
-    alpha : (p, ≥ m) float64
+    alpha, gradient : (p, ≥ m) float64
         Changed in place.
+    reached : (p,) bool
+        Whether a pair has been solved.
+    """
+    for p in range(spans.shape[0]):
+        if reached[p]:
+            span, m, split = _parts_of(spans, p, n_groups)
+            linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
+            _polish_near(
+                grams, span, linear, alpha[p, :m], gradient[p, :m], lower, upper, split, tol
+            )
+
+
+@njit(cache=True, nogil=True)
+def certify(
+    spans: I8,
+    box: F8,
+    n_groups: int,
+    tol: float,
+    alpha: F8,
+    gradient: F8,
+    found: F8,
+    reached: NDArray[np.bool_],
+) -> None:
+    """Compute the gaps of the pairs that have been solved.
+
+    Parameters
+    ----------
+    spans, box, n_groups
+        As `bigsvm.core.smo.run_each` has them.
+    tol : float
+        Largest gap of a solved problem.
+    alpha, gradient : (p, ≥ m) float64
     found : (p, 5) float64
         Becomes objective, gap, duality gap and the thresholds, which of one group are the same.
     reached : (p,) bool
         Whether a pair has been solved; false afterwards where float64 does not agree.
     """
     for p in range(spans.shape[0]):
-        if not reached[p]:
-            continue
-        span = (spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3])
-        m = span[1] - span[0] + span[3] - span[2]
-        linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
-        own, gradient = alpha[p, :m], np.empty(m)
-        split = span[1] - span[0] if n_groups > 1 else m
-        _renew(grams, span, linear, own, gradient)
-        _polish_near(grams, span, linear, own, gradient, lower, upper, split, tol)
-        _tell(linear, own, gradient, lower, upper, split, found[p])
-        reached[p] = np.isfinite(found[p, OBJECTIVE]) and found[p, GAP] <= tol
+        if reached[p]:
+            _, m, split = _parts_of(spans, p, n_groups)
+            linear, lower, upper = box[p, LINEAR, :m], box[p, LOWER, :m], box[p, UPPER, :m]
+            _tell(linear, alpha[p, :m], gradient[p, :m], lower, upper, split, found[p])
+            reached[p] = np.isfinite(found[p, OBJECTIVE]) and found[p, GAP] <= tol
+
+
+@njit(cache=True, nogil=True)
+def _parts_of(spans: I8, p: int, n_groups: int) -> tuple[Span, int, int]:
+    """Return the span of a pair, its number of rows, and where its second group begins."""
+    span = (spans[p, 0], spans[p, 1], spans[p, 2], spans[p, 3])
+    m = span[1] - span[0] + span[3] - span[2]
+    return span, m, span[1] - span[0] if n_groups > 1 else m

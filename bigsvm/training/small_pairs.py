@@ -88,7 +88,7 @@ class Cell(NamedTuple):
 class Work(NamedTuple):
     """What compiled calls are given and fill for the pairs of a cell.
 
-    Attributes are as `bigsvm.core.smo.run_each` and `bigsvm.core.small_pairs.finish` have them.
+    Attributes are as `bigsvm.core.smo.run_each` and `bigsvm.core.small_pairs.certify` have them.
     `seconds`, (p, 2), are those of each pair's steps and of its certificate.
     """
 
@@ -327,7 +327,7 @@ class SmallPairs:
 
     def _solve_part(self, work: Work, max_steps: int = UNLIMITED) -> None:
         grams, bounds, spans, alpha, found, steps, reached, seconds = work
-        began = time.perf_counter()
+        times = [time.perf_counter()]
         box = np.zeros((len(alpha), 3, alpha.shape[1]))
         if self._nu is None:
             small_pairs.begin(bounds, spans, box)
@@ -341,10 +341,18 @@ class SmallPairs:
             )  # fmt: skip
         finally:
             self._memory.append(memory)
-        solved = time.perf_counter()
-        small_pairs.finish(grams, spans, box, self._n_groups, self._tol, alpha, found, reached)
+        gradient, groups, tol = np.empty_like(alpha), self._n_groups, self._tol
+        times.append(time.perf_counter())
+        small_pairs.renew(grams, spans, box, alpha, gradient, reached)
+        times.append(time.perf_counter())
+        small_pairs.polish(grams, spans, box, groups, tol, alpha, gradient, reached)
+        times.append(time.perf_counter())
+        small_pairs.certify(spans, box, groups, tol, alpha, gradient, found, reached)
+        times.append(time.perf_counter())
+        solving, renewing, polishing, certifying = np.diff(times)
         # Pairs of one call are not timed one by one: each has the same share.
-        seconds[:] = (solved - began) / len(alpha), (time.perf_counter() - solved) / len(alpha)
+        seconds[:] = solving + polishing, renewing + certifying
+        seconds /= len(alpha)
 
     def _solve_in_turn(self, works: list[Work], max_steps: int) -> None:
         """Solve one after the other, as far as the steps suffice."""

@@ -55,7 +55,10 @@ def solve_between(grams, bounds, spans, *, nu=None, tol=1e-3, max_steps=10**9):
         small_pairs.begin_nu(bounds, spans, nu, box, alpha)
     groups = 1 if nu is None else 2
     smo.run_each(grams, spans, box, groups, 0.5 * tol, max_steps, memory, alpha, steps, reached)
-    small_pairs.finish(grams, spans, box, groups, tol, alpha, found, reached)
+    gradient = np.full_like(alpha, np.nan)
+    small_pairs.renew(grams, spans, box, alpha, gradient, reached)
+    small_pairs.polish(grams, spans, box, groups, tol, alpha, gradient, reached)
+    small_pairs.certify(spans, box, groups, tol, alpha, gradient, found, reached)
     return Found(alpha, found, steps, reached)
 
 
