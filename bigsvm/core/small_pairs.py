@@ -110,18 +110,24 @@ def begin_nu(bounds: tuple[F8, F8], spans: I8, nu: float, box: F8, alpha: F8) ->
 
 
 @njit(cache=True, nogil=True)
-def _kernel_row(grams: Grams, span: Span, t: int, out: F8) -> None:
-    """Copy the kernel values of row t of a pair with all of its rows, as `smo` does in float32.
-
-    Numba's cache on disk does not notice that another file has changed: each has its own.
-    """
+def _kernel_values(grams: Grams, span: Span, rows: I8) -> F8:
+    """Copy the kernel values among some rows of a pair, in ascending order."""
     first, cross, second = grams
-    a, b, c, d = span
-    m = b - a
-    for s in range(m):
-        out[s] = first[a + t, a + s] if t < m else cross[a + s, c + t - m]
-    for s in range(d - c):
-        out[m + s] = cross[a + t, c + s] if t < m else second[c + t - m, c + s]
+    a, b, c, _ = span
+    n, m = rows.shape[0], b - a
+    values = np.empty((n, n))
+    for i in range(n):
+        s = rows[i]
+        for j in range(i + 1):
+            t = rows[j]
+            if s < m:
+                value = first[a + s, a + t]
+            elif t < m:
+                value = cross[a + t, c + s - m]
+            else:
+                value = second[c + s - m, c + t - m]
+            values[i, j] = values[j, i] = value
+    return values
 
 
 @njit(cache=True, nogil=True)
@@ -185,14 +191,48 @@ def _worst(alpha: F8, gradient: F8, lower: F8, upper: F8, split: int) -> tuple[i
 @njit(cache=True, nogil=True)
 def _renew(grams: Grams, span: Span, linear: F8, alpha: F8, gradient: F8) -> None:
     """Compute the gradient from alpha."""
-    row = np.empty(alpha.shape[0])
+    first, cross, second = grams
+    a, b, c, d = span
+    m = b - a
     for t in range(alpha.shape[0]):
         gradient[t] = linear[t]
-    for s in range(alpha.shape[0]):
-        if alpha[s] != 0.0:
-            _kernel_row(grams, span, s, row)
-            for t in range(alpha.shape[0]):
-                gradient[t] -= alpha[s] * row[t]
+    _subtract_rows(first[a:b, a:b], alpha[:m], gradient[:m])
+    _subtract_columns(cross[a:b, c:d], alpha[m:], gradient[:m])
+    _subtract_rows(cross[a:b, c:d], alpha[:m], gradient[m:])
+    _subtract_rows(second[c:d, c:d], alpha[m:], gradient[m:])
+
+
+@njit(cache=True, nogil=True)
+def _subtract_rows(gram: F8, alpha: F8, gradient: F8) -> None:
+    """Subtract ``gramᵀ alpha``: four rows at once, so that the gradient is read once for them."""
+    rows = np.flatnonzero(alpha)
+    n = rows.shape[0] - rows.shape[0] % 4
+    for k in range(0, n, 4):
+        r0, r1, r2, r3 = gram[rows[k]], gram[rows[k + 1]], gram[rows[k + 2]], gram[rows[k + 3]]
+        a0, a1, a2, a3 = alpha[rows[k]], alpha[rows[k + 1]], alpha[rows[k + 2]], alpha[rows[k + 3]]
+        for t in range(gradient.shape[0]):
+            gradient[t] -= (a0 * r0[t] + a1 * r1[t]) + (a2 * r2[t] + a3 * r3[t])
+    for k in range(n, rows.shape[0]):
+        row, factor = gram[rows[k]], alpha[rows[k]]
+        for t in range(gradient.shape[0]):
+            gradient[t] -= factor * row[t]
+
+
+@njit(cache=True, nogil=True)
+def _subtract_columns(gram: F8, alpha: F8, gradient: F8) -> None:
+    """Subtract ``gram alpha`` row by row, as columns are far apart in memory."""
+    columns = np.flatnonzero(alpha)
+    n = columns.shape[0] - columns.shape[0] % 4
+    for t in range(gradient.shape[0]):
+        row, s0, s1, s2, s3 = gram[t], 0.0, 0.0, 0.0, 0.0
+        for k in range(0, n, 4):
+            s0 += alpha[columns[k]] * row[columns[k]]
+            s1 += alpha[columns[k + 1]] * row[columns[k + 1]]
+            s2 += alpha[columns[k + 2]] * row[columns[k + 2]]
+            s3 += alpha[columns[k + 3]] * row[columns[k + 3]]
+        for k in range(n, columns.shape[0]):
+            s0 += alpha[columns[k]] * row[columns[k]]
+        gradient[t] -= (s0 + s1) + (s2 + s3)
 
 
 @njit(cache=True, nogil=True)
@@ -344,12 +384,9 @@ def _polish_near(
             n_first += t < split
     if not 2 <= n <= MOST_POLISHED:
         return
-    gram, row, own = np.empty((n, n)), np.empty(m), np.empty((5, n))
+    gram, own = _kernel_values(grams, span, near[:n]), np.empty((5, n))
     for a in range(n):
         t = near[a]
-        _kernel_row(grams, span, t, row)
-        for b in range(n):
-            gram[a, b] = row[near[b]]
         own[0, a], own[1, a], own[2, a] = alpha[t], lower[t], upper[t]
         own[3, a] = own[4, a] = gradient[t]
     for a in range(n):
