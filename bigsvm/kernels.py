@@ -332,7 +332,8 @@ def resolve_gamma(
     ----------
     gamma : float or {"scale", "auto", "mean-distance"}
         ``"scale"`` is 1 / (n_features · variance), or 1 where the variance is 0; ``"auto"`` is
-        1 / n_features; ``"mean-distance"`` 1 / mean_distance, or 1.
+        1 / n_features; ``"mean-distance"`` 1 / (2 · mean_distance), or 1 where that is 0: with σ²
+        = mean_distance the kernel is exp(-d² / 2σ²) (frank-wolfe.txt, section 5.2.1).
     n_features : int
     variance : float
         Variance of all entries of the training rows, population form.
@@ -357,7 +358,7 @@ def resolve_gamma(
         if gamma == "mean-distance":
             if mean_distance == 0:
                 return 1.0
-            found = 1.0 / mean_distance
+            found = 0.5 / mean_distance
             _check_float32(found, f"gamma='mean-distance' is {found:.3g}")
             return found
     if isinstance(gamma, str) or not (math.isfinite(gamma) and gamma >= 0):

@@ -123,7 +123,7 @@ def command(
         typer.Option(
             "--gamma",
             help="A number, 'scale' (1 / (columns * variance)), 'auto' (1 / columns) or "
-            "'mean-distance' (1 / average squared distance).",
+            "'mean-distance' (1 / (2 * average squared distance of two rows)).",
         ),
     ] = "scale",
     kernel: Annotated[KernelName, typer.Option("--kernel")] = KernelName.RBF,

@@ -42,8 +42,8 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
     degree : int, default 3
         Of the polynomial kernel.
     gamma : float or {"scale", "auto", "mean-distance"}
-        ``"scale"`` and ``"auto"`` as `SVC` has them. ``"mean-distance"`` is 1 / the average squared
-        distance of two rows, of a sample of 4096.
+        ``"scale"`` and ``"auto"`` as `SVC` has them. ``"mean-distance"`` is
+        1 / (2 · the average squared distance of two of 4096 rows).
     coef0 : float, default 0.0
         Of the polynomial and sigmoid kernels.
     fit_intercept : bool, default False

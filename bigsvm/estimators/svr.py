@@ -51,7 +51,7 @@ class SVR(Regressor):
         Of the polynomial kernel.
     gamma : float or {"scale", "auto", "mean-distance"}
         ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
-        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        1 / (2 · the average squared distance of two of 4096 rows). With sample weights the
         variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
         scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0
@@ -154,7 +154,7 @@ class NuSVR(Regressor):
         Of the polynomial kernel.
     gamma : float or {"scale", "auto", "mean-distance"}
         ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
-        1 / the average squared distance of two rows, of a sample of 4096. With sample weights the
+        1 / (2 · the average squared distance of two of 4096 rows). With sample weights the
         variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
         scikit-learn's SVC takes the plain one.
     coef0 : float, default 0.0

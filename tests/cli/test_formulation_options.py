@@ -192,7 +192,8 @@ def test_gamma_of_the_mean_distance(formulation, data, tmp_path):
     store = bigsvm.open_store(data / "train.zarr")
     X = store.rows.read(0, 300)
     X = X if isinstance(X, np.ndarray) else X.toarray()
-    expected = 1 / (2 * X.astype(np.float64).var(axis=0).sum())
+    distance = 2 * X.astype(np.float64).var(axis=0).sum()
+    expected = 1 / (2 * distance)
     gamma = KernelExpansion.load(tmp_path / "m").kernel.gamma
     assert gamma == pytest.approx(expected, rel=1e-6)
 

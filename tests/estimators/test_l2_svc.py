@@ -287,7 +287,8 @@ def test_gamma_of_the_mean_distance_is_its_definition(moons, form, weighted):
     share = np.ones(300) if weights is None else weights
     share = share / share.sum()
     squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
-    expected = 1 / (share @ squared @ share)
+    sigma_squared = share @ squared @ share
+    expected = 1 / (2 * sigma_squared)  # exp(-d² / 2σ²) of frank-wolfe.txt, section 5.2.1
     model = bigsvm.L2SVC(gamma="mean-distance").fit(form(X), y, sample_weight=weights)
     assert model.model_.kernel.gamma == pytest.approx(expected, rel=1e-9)
     other = bigsvm.SVC(gamma="mean-distance").fit(form(X), y, sample_weight=weights)

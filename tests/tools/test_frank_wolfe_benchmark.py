@@ -87,7 +87,10 @@ def test_five_and_more_are_one_class():
 def test_gamma_is_that_of_the_estimators_word():
     x, y = np.random.default_rng(0).random((50, 3)), np.arange(50) % 2
     model = bigsvm.L2SVC(gamma="mean-distance").fit(x, y)
-    assert model.model_.kernel.gamma == timed_fits.gamma_of(x)
+    gammas = {word: timed_fits.gamma_of(x, word) for word in timed_fits.TIMES_DISTANCE}
+    assert model.model_.kernel.gamma == gammas["mean-distance"]
+    assert gammas["unhalved-distance"] == 2 * gammas["mean-distance"]
+    assert gammas["pairs-once"] == 4 * gammas["mean-distance"]
 
 
 def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
@@ -269,7 +272,7 @@ def test_a_preparation_is_chosen_with_C_and_gamma_in_its_own_unit(monkeypatch):
 
     monkeypatch.setattr(frank_wolfe_tables, "fit", fit)
     found = frank_wolfe_tables.choose(parts, frank_wolfe_tables.Setting(1.0, 120.0, 1))
-    unit = 2 * timed_fits.gamma_of(prepared(parts, NORMALISED).x)
+    unit = timed_fits.gamma_of(prepared(parts, NORMALISED).x, timed_fits.PAIRS_ONCE)
     assert found[:3] == (NORMALISED, 2.0, unit)
     assert seen == {(False, 1.0), (True, unit)}
 
@@ -297,8 +300,8 @@ def test_tables_of_tiny_data_from_end_to_end(folder, monkeypatch, capsys):
     assert frank_wolfe.main(["tables", *given]) == 0
     printed = capsys.readouterr()
     assert "skipped w1a" in printed.err
-    unit = timed_fits.gamma_of(timed_fits.read("a1a").x)
-    assert f"2 classes; gamma {2 * unit:.4g}, C " in printed.out
+    unit = timed_fits.gamma_of(timed_fits.read("a1a").x, timed_fits.PAIRS_ONCE)
+    assert f"2 classes; gamma {unit:.4g}, C " in printed.out
     assert "3 classes; gamma " in printed.out
     assert " % in 5 random parts of 60 rows)" in printed.out
     assert "values divided by 255" in printed.out
@@ -326,9 +329,10 @@ def test_balls_beside_c_svc_from_end_to_end(folder, capsys):
 def test_speed_has_the_settings_that_it_is_given(folder, capsys):
     write(folder, "mnist", 80, n_classes=10, largest=255)
     given = ["speed", "--data", "mnist", "--repeats", "1"]
-    assert frank_wolfe.main([*given, "--gamma", "mean-distance"]) == 0
-    unit = timed_fits.gamma_of(timed_fits.read("mnist").x)
-    assert f"C 64, gamma {unit:.4g}" in capsys.readouterr().out
+    for reading in timed_fits.TIMES_DISTANCE:
+        assert frank_wolfe.main([*given, "--gamma", reading]) == 0
+        unit = timed_fits.gamma_of(timed_fits.read("mnist").x, reading)
+        assert f"C 64, gamma {unit:.4g}" in capsys.readouterr().out
     assert frank_wolfe.main([*given, "--gamma", "0.5", "--C", "3"]) == 0
     assert "C 3, gamma 0.5" in capsys.readouterr().out
 

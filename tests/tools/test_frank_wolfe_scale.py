@@ -58,7 +58,7 @@ def test_what_a_search_draws_is_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(frank_wolfe_once, "FRESH_ROWS", 500)
     kdd_like.write(tmp_path / "s.zarr", n_rows=2000)
-    given = {"formulation": "l2-svc", "C": 8.0, "gamma": "mean-distance", "certify": False}
+    given = {"formulation": "l2-svc", "C": 8.0, "gamma": "unhalved-distance", "certify": False}
     found = frank_wolfe_once.fit(tmp_path / "s.zarr", {**given, "sampling": 59})
     assert found["stop_reason"] == "sampled"
     assert found["rows_drawn"] % 59 == 0

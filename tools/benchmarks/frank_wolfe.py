@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import frank_wolfe_paper as paper
-from timed_fits import MEAN_DISTANCE, SOLVERS
+from timed_fits import SOLVERS, TIMES_DISTANCE
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
@@ -46,7 +46,7 @@ MODULES = {
 
 def _gamma(text: str) -> float | str:
     """Read a gamma, or how it is found."""
-    if text == MEAN_DISTANCE:
+    if text in TIMES_DISTANCE:
         return text
     value = float(text)
     if not value > 0:
@@ -75,7 +75,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     speed.add_argument("--data", nargs="+", choices=three, default=list(three))
     speed.add_argument("--repeats", type=int, default=3)
     speed.add_argument("--C", type=float, help="of all data sets; default: see the module")
-    speed.add_argument("--gamma", type=_gamma, help="or mean-distance; default: see the module")
+    speed.add_argument(
+        "--gamma",
+        type=_gamma,
+        help=f"or one of {', '.join(TIMES_DISTANCE)}; default: see the module",
+    )
     speed.add_argument("--give-up", type=float, default=120.0, help="seconds of LibCVM's way")
 
     growth = commands.add_parser("growth")

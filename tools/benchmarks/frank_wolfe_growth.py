@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from common import machine, median_range, noise, round_ratios, table
 from frank_wolfe_speed import LIBCVM, ball, in_turns, libcvm, seconds_of
 from growth import exponent
-from timed_fits import Fit, first_empty_sample_ends, gamma_of, is_there, read
+from timed_fits import UNHALVED, Fit, first_empty_sample_ends, gamma_of, is_there, read
 
 if TYPE_CHECKING:
     import argparse
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
         parts = read(name)
         shared: dict[str, Any] = {
             "C": options.C,
-            "gamma": gamma_of(parts.x),
+            "gamma": gamma_of(parts.x, UNHALVED),
             "threads": options.threads,
         }
         asked = [

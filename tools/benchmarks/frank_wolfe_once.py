@@ -3,7 +3,8 @@
     frank_wolfe_once.py make STORE ROWS       write a store of connections, see kdd_like.py
     frank_wolfe_once.py read STORE            seconds of one pass over its rows, the best of two
     frank_wolfe_once.py fit STORE PARAMETERS  train a ball once; PARAMETERS is a JSON object of
-                                              `TrainingParameters`
+                                              `TrainingParameters`, gamma one of the readings of
+                                              `timed_fits.py`
 
 A fit is timed after a tiny one with the same parameters, and its peak of memory is that of the
 process when it ends; accuracy, on fresh rows, comes after it.
@@ -88,12 +89,16 @@ class Watching:
 
 def fit(store: Path, given: dict[str, Any]) -> dict[str, Any]:
     """Train once."""
+    from timed_fits import gamma_of
+
     from bigsvm import open_store
     from bigsvm.data.sources import as_row_source
     from bigsvm.estimators.fitting import train_model
     from bigsvm.estimators.parameters import Hooks, TrainingParameters
 
-    parameters = TrainingParameters(**given, threads=int(os.environ["OMP_NUM_THREADS"]))
+    gamma = gamma_of(open_store(store).rows, given["gamma"])
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    parameters = TrainingParameters(**{**given, "gamma": gamma}, threads=threads)
     tiny = kdd_like.block_rows(0, n_rows=TINY_ROWS, seed=FRESH_SEED)
     labels = kdd_like.block_draws(0, n_rows=TINY_ROWS, seed=FRESH_SEED).labels
     train_model(as_row_source(tiny), labels, None, parameters)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from common import Check, Finished, machine, median_range, megabytes, run_checked, table, verdicts
 from out_of_core import TINY_ROWS, memory_limit
-from timed_fits import SAMPLING, say
+from timed_fits import SAMPLING, UNHALVED, say
 
 from bigsvm.budget import parse_bytes
 
@@ -71,7 +71,7 @@ def train(
         "solver": solver,
         "certify": certify,
         "C": options.C,
-        "gamma": "mean-distance",
+        "gamma": UNHALVED,
         "sampling": SAMPLING,
         "memory": options.memory,
         "max_seconds": options.give_up,

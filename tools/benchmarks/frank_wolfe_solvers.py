@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from common import machine, table
 from sklearn.metrics.pairwise import rbf_kernel
-from timed_fits import Parts, gamma_of, is_there, read, say
+from timed_fits import UNHALVED, Parts, gamma_of, is_there, read, say
 
 from bigsvm.core import ball, smo
 from bigsvm.training.frank_wolfe import FIRST_POINTS
@@ -68,7 +68,7 @@ class Run(NamedTuple):
 def make_problem(parts: Parts, C: float) -> Problem:
     """Compute all kernel values, labels and bias in them."""
     sign = np.where(parts.y > 0, 1.0, -1.0)
-    kernel = rbf_kernel(parts.x.astype(np.float64), gamma=gamma_of(parts.x))
+    kernel = rbf_kernel(parts.x.astype(np.float64), gamma=gamma_of(parts.x, UNHALVED))
     return Problem(sign[:, None] * sign * (kernel + 1.0), 1.0 / C)
 
 

@@ -4,8 +4,8 @@ All train the same rows in one process, in turns, after a tiny problem of each: 
 certified ball, and sampled ones (certify=False). ``LibCVM's way`` is our own code with solver
 "cvm", made to look at one sample a round of which one point joins, as LibCVM does; it is stopped
 after --give-up seconds, and is then what it had become. C and gamma are those that all other
-benchmarks have for these rows (`data_sets.py`), or --C and --gamma; of gamma "mean-distance", 1 /
-the average squared distance as in the paper, C is that of the table below. Balls have another loss
+benchmarks have for these rows (`data_sets.py`), or --C and --gamma; with a gamma of
+`TIMES_DISTANCE`, as ``mean-distance`` is one, C is that of the table below. Balls have another loss
 than C-SVC: the same C is not the same model.
 
 mnist is 0-4 against 5-9. Its rows are an array, those of the others CSR; all are float32.
@@ -20,8 +20,8 @@ from common import machine, median_range, noise, round_ratios, table
 from data_sets import DATA_SETS
 from fit_once import calibrate
 from timed_fits import (
-    MEAN_DISTANCE,
     SAMPLING,
+    TIMES_DISTANCE,
     Contestant,
     Fit,
     Parts,
@@ -129,8 +129,8 @@ def report(parts: Parts, rounds: Sequence[dict[str, Fit]]) -> str:
 def setting(parts: Parts, options: argparse.Namespace) -> tuple[float, float]:
     """C and gamma that all train with."""
     usual = DATA_SETS[parts.name]
-    if options.gamma == MEAN_DISTANCE:
-        return options.C or C[parts.name], gamma_of(parts.x)
+    if options.gamma in TIMES_DISTANCE:
+        return options.C or C[parts.name], gamma_of(parts.x, options.gamma)
     # Theirs is that of raw values.
     scaled = usual.gamma * parts.divided_by**2
     return options.C or usual.C, float(options.gamma or scaled)

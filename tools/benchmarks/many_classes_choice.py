@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from many_classes_common import PROBLEMS, estimator, some_rows
 from preparations import AS_THEY_ARE, PREPARATIONS, prepared
 from sklearn.model_selection import StratifiedKFold
-from timed_fits import Contestant, Parts, fit, gamma_of, say
+from timed_fits import UNHALVED, Contestant, Parts, fit, gamma_of, say
 
 from bigsvm.files import replace_synced
 
@@ -144,7 +144,7 @@ def choose(parts: Parts, method: str, options: argparse.Namespace) -> Choice:
 
 def search(parts: Parts, method: str, preparation: str, options: argparse.Namespace) -> Choice:
     """Search the coarse and the fine grid for rows that are prepared so."""
-    unit = gamma_of(prepared(parts, preparation).x)
+    unit = gamma_of(prepared(parts, preparation).x, UNHALVED)
     of_C = PROBLEMS[parts.name].coarse_C or COARSE_C
     coarse = [(C, unit * factor) for C in of_C for factor in COARSE_GAMMA]
     first = tried(parts, method, preparation, coarse, options.validated[0], options)

@@ -45,7 +45,7 @@ from common import Check, machine, median_range, noise, table, verdicts
 from fit_once import calibrate
 from many_classes_common import few_of_each, is_there, read, some_rows
 from threadpoolctl import threadpool_limits
-from timed_fits import gamma_of, say
+from timed_fits import UNHALVED, gamma_of, say
 
 from bigsvm.budget import FEWEST_ROWS, parse_bytes, plan_training
 from bigsvm.core import simplex
@@ -345,7 +345,7 @@ def problems(options: argparse.Namespace) -> list[Digits]:
     rows = some_rows(len(parts.y), sizes[-1], 0)
     x = np.ascontiguousarray(parts.x[rows])
     label = np.unique(parts.y[rows], return_inverse=True)[1].astype(np.int32)
-    gamma = gamma_of(x)
+    gamma = gamma_of(x, UNHALVED)
     return [Digits(x[:size], label[:size], options.C, gamma) for size in sizes]
 
 

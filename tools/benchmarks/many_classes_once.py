@@ -42,7 +42,7 @@ SPREAD = 0.05
 def prepare(name: str, n_rows: int, folder: Path) -> dict[str, Any]:
     """Write the parts of a problem, its first rows of a random order that are trained on."""
     from many_classes_common import some_rows
-    from timed_fits import gamma_of
+    from timed_fits import UNHALVED, gamma_of
 
     (parts,) = read(name)
     rows = np.sort(some_rows(len(parts.y), n_rows, 0))
@@ -51,7 +51,7 @@ def prepare(name: str, n_rows: int, folder: Path) -> dict[str, Any]:
         np.save(folder / f"{array}.npy", getattr(parts, array))
     n_classes = len(np.unique(parts.y))
     return {
-        "gamma": gamma_of(parts.x),
+        "gamma": gamma_of(parts.x, UNHALVED),
         "scaled": parts.scaled,
         "shape": [*parts.x.shape, n_classes],
         "n_tested": len(parts.test_y),

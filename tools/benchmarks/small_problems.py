@@ -116,13 +116,13 @@ def take_turn(
 
 def measure(name: str, peers: Sequence[str], repeats: int) -> list[Measured]:
     """Train one data set with every C and gamma; nothing where it is not there."""
-    from timed_fits import gamma_of
+    from timed_fits import UNHALVED, gamma_of
 
     problem = read(name)
     if problem is None:
         return []
     x, y = problem
-    near, measured = gamma_of(x), []
+    near, measured = gamma_of(x, UNHALVED), []
     take_turn(peers, COSTS[0], near, x, y)
     for C, times in itertools.product(COSTS, GAMMAS):
         turns = [take_turn(peers, C, times * near, x, y) for _ in range(repeats)]

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SOLVERS = ("cvm", "fw", "mfw", "pairwise")
-MEAN_DISTANCE = "mean-distance"
+MEAN_DISTANCE, UNHALVED, PAIRS_ONCE = "mean-distance", "unhalved-distance", "pairs-once"
+TIMES_DISTANCE = {MEAN_DISTANCE: 0.5, UNHALVED: 1.0, PAIRS_ONCE: 2.0}
+"""gamma times s, the average squared distance of two rows. The first is that of the package and
+the formula that frank-wolfe.txt prints, exp(-d² / 2s); the second exp(-d² / s); the third the
+latter if the sum over pairs, divided by m², has each pair once, and so is half of s."""
 SAMPLING = 59
 """Rows of a sample in the paper (section 5.2.3)."""
 TINY_ROWS = 300
@@ -111,12 +115,12 @@ def five_and_more(parts: Parts) -> Parts:
     )
 
 
-def gamma_of(x: Any) -> float:  # noqa: ANN401 (an array or CSR)
-    """Give 1 / the average squared distance of two rows, as ``gamma="mean-distance"`` has it."""
+def gamma_of(x: Any, reading: str) -> float:  # noqa: ANN401 (an array or CSR, or a source)
+    """Give the gamma of rows by one of the readings of `TIMES_DISTANCE`."""
     from bigsvm.data.sources import as_row_source
     from bigsvm.estimators.ball import mean_distance
 
-    return 1.0 / mean_distance(as_row_source(x), None, seed=0)
+    return TIMES_DISTANCE[reading] / mean_distance(as_row_source(x), None, seed=0)
 
 
 @contextmanager
