@@ -37,6 +37,7 @@ from bigsvm.cli.training_options import (
     KernelName,
     Loss,
     Multiclass,
+    OrderName,
     Selection,
     SolverName,
     Subproblem,
@@ -105,12 +106,20 @@ def command(
             "--subproblem", help="Of crammer-singer: how the variables of a row are solved for."
         ),
     ] = Subproblem.EXACT,
+    order: Annotated[
+        OrderName,
+        typer.Option(
+            "--order",
+            help="Of crammer-singer: which row is solved for next. All but 'auto' are the paper's, "
+            "with --working-set all.",
+        ),
+    ] = OrderName.AUTO,
     cooling: Annotated[
         CoolingName,
         typer.Option(
-            "--cooling", help="Of crammer-singer: how the level of violations worked on comes down."
+            "--cooling", help="Of --order active: how the level of violations comes down to --tol."
         ),
-    ] = CoolingName.LOG,
+    ] = CoolingName.NONE,
     fit_intercept: Annotated[
         bool,
         typer.Option(
@@ -239,6 +248,7 @@ def command(
         "ball_tol": ball_tol,
         "certify": certify,
         "subproblem": subproblem.value,
+        "order": order.value,
         "cooling": cooling.value,
         "fit_intercept": fit_intercept,
         "C": c,

@@ -67,12 +67,20 @@ class Subproblem(StrEnum):
     FIXED_POINT = "fixed-point"
 
 
+class OrderName(StrEnum):
+    """Which row crammer-singer solves for next."""
+
+    AUTO = "auto"
+    WORST = "worst"
+    ACTIVE = "active"
+    SEQUENTIAL = "sequential"
+    RANDOM = "random"
+
+
 class CoolingName(StrEnum):
-    """How crammer-singer lowers the level above which rows are worked on."""
+    """How crammer-singer lowers the level of the order `active`."""
 
     LOG = "log"
-    EXP = "exp"
-    LINEAR = "linear"
     NONE = "none"
 
 
@@ -110,6 +118,7 @@ PARAMETERS = {
     "ball_tol": "ball_tol",
     "certify": "certify",
     "subproblem": "subproblem",
+    "order": "order",
     "cooling": "cooling",
     "fit_intercept": "fit_intercept",
     "gamma": "gamma",

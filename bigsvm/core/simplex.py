@@ -16,23 +16,29 @@ D_r``, θ being where ``Σ_r min(θ, D_r) = Σ_r D_r − C_p`` (section 5). θ i
   its relative change, which never gets small where θ is near 0, and says nothing of the distance
   left, which is up to k times the change.
 
-Rows with a coefficient come first, and the others when none of these violates by more than a level
-(section 6, active set). The level starts at 0.999 and is cooled with the number of steps t: by
-``1 / log10(t + 10)``, ``exp(-t)`` or ``1 / (t + 1)``; and as the first of them would take for ever,
-it is halved whenever no row at all violates by as much. It ends at the tolerance that is asked for.
-Nor do the others wait until those with a coefficient violate by less than a share of their ψ: else,
-once the level is low, all the latter are solved to it again for each row that joins them.
+The row of a step is chosen in one of these orders:
+
+* 0 ``auto``: rows with a coefficient come first, and another one when none of these violates by
+  more than a share of its ψ;
+* 1 ``worst``: the row of largest ψ (sections 4 and 5);
+* 2 ``active``: rows with a coefficient come first, and the others only when none of these violates
+  by more than a level (section 6, active set). The level is the tolerance, or comes down to it with
+  the number of steps t: ``0.999 / log10(t + 10)``. That formula reaches no small tolerance in any
+  number of steps, so the level is also halved whenever no row violates by more than it;
+* 3 ``sequential`` and 4 ``random``: in turn, as `RowState.turn` has them (section 4). A pass over
+  all rows ends with a look at their ψ.
 
 Variables are laid out by class, so that what a step changes of a class is contiguous: it changes
 few of them. The gradient of all rows is kept up to date, but to look at all of them after each step
-would cost more than the step. So where they are many, those of largest ψ are watched, and steps are
+would cost more than the step. So where they are many and the order is ``auto``, those of largest ψ
+are watched, and steps are
 taken among these until none of them violates by more than a share of the largest ψ there was; then
 all are looked at again, and others watched.
 """
 
 from __future__ import annotations
 
-from math import exp, log10
+from math import log10
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -51,7 +57,8 @@ CONVERGED, STEPS_SPENT, NEED_ROW, STALLED = 0, 1, 2, 3
 """As `bigsvm.core.smo` has them: Numba's cache sees no change of a sibling."""
 
 EXACT, FIXED_POINT = 0, 1
-NO_COOLING, LOG, EXP, LINEAR = 0, 1, 2, 3
+NO_COOLING, LOG = 0, 1
+AUTO, WORST, ACTIVE, SEQUENTIAL, RANDOM = 0, 1, 2, 3, 4
 
 BLOCK = 64
 """Rows of one reduction."""
@@ -61,9 +68,8 @@ Microseconds of a step, all taken together, of 20 000 rows of mnist (10 classes,
 to 6518) with 256, 512 and 1024: 7.5, 6.1 and 6.3."""
 SHARE = 0.7
 """Of the largest ψ, to which the watched rows are solved. Steps of the same in thousands, and their
-seconds with 0.5, 0.7 and 0.85: 274, 242 and 225; 2.0, 1.5 and 1.5. And of the ψ of rows without a
-coefficient, below which the others' let them step: of 1000 rows of letter at C 8, 87 thousand steps
-by the logarithm and 4416 without cooling were 64 and 63 with it."""
+seconds with 0.5, 0.7 and 0.85: 274, 242 and 225; 2.0, 1.5 and 1.5. And of the ψ of a row
+without a coefficient, below which the others' let it step in the order ``auto``."""
 BIN = 19
 """Low bits of a float32 that do not count in ordering ψ: what is left tells 1 from 1.06."""
 PADDING = 1024
@@ -131,7 +137,10 @@ class RowState(NamedTuple):
     down_to : (1,) float64
         ψ to which steps are taken among the rows that are watched; below 0 where none are.
     counters : (3,) int64
-        Steps done; stamp of the last use of a row; how often the level has been halved.
+        Steps done; stamp of the last use of a row; how often the level has been halved, or of rows
+        in turn, the number of steps after the last one that changed a variable.
+    turn : (m,) int64
+        Rows in the order of the present pass; (0,) where they are not taken in turn.
     """
 
     alpha: F8
@@ -147,9 +156,12 @@ class RowState(NamedTuple):
     changed: I8
     down_to: F8
     counters: I8
+    turn: I8
 
 
-def make_state(alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8) -> RowState:
+def make_state(
+    alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8, *, order: int = AUTO
+) -> RowState:
     """Lay a sub-problem out for `run`.
 
     Parameters
@@ -160,10 +172,13 @@ def make_state(alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8) -> R
     label : (m,) int64
         In 0 … k − 1.
     diagonal : (m,) float64
+    order : int
+        As `run` will have it.
     """
     size, k = alpha.shape
     length = max(1, -(-size // BLOCK)) * BLOCK
     most = watched_rows(k)
+    watches = order == AUTO and size > MANY * most
     of_all = _make_watched(k, length)._replace(places=np.empty(0, np.int64))
     state = RowState(
         alpha=np.zeros((k, length)),
@@ -174,11 +189,12 @@ def make_state(alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8) -> R
         violation=of_all.violation,
         active=of_all.active,
         all=of_all,
-        some=_make_watched(k, most if size > MANY * most else 0),
+        some=_make_watched(k, most if watches else 0),
         work=np.empty((3, k)),
         changed=np.empty(k, np.int64),
         down_to=np.full(1, -1.0),
         counters=np.zeros(3, np.int64),
+        turn=np.arange(size if order in (SEQUENTIAL, RANDOM) else 0),
     )
     state.alpha[:, :size], state.gradient[:, :size] = alpha.T, gradient.T
     state.bound[:size], state.label[:size], state.diagonal[:size] = bound, label, diagonal
@@ -357,7 +373,7 @@ def _solve_row(s: RowState, p: int, method: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _move(s: RowState, w: Watched, row: F4, n_changed: int) -> None:
-    """Do ``g −= K_p Δα_p`` in the classes that have changed, and look at those watched again."""
+    """Do ``g −= K_p Δα_p`` in the classes that have changed."""
     for c in range(n_changed):
         r = s.changed[c]
         change, gradient, watched = s.work[2, r], s.gradient[r], w.gradient[r]
@@ -365,7 +381,6 @@ def _move(s: RowState, w: Watched, row: F4, n_changed: int) -> None:
             gradient[t] -= change * row[t]
         for t in range(np.uint64(len(w.places))):
             watched[t] = gradient[np.uint64(w.places[t])]
-    _look(w)
 
 
 @njit(cache=True, nogil=True)
@@ -374,10 +389,6 @@ def level(s: RowState, cooling: int, tol: float) -> float:
     t, height = s.counters[0], FIRST_LEVEL * 0.5 ** s.counters[2]
     if cooling == LOG:
         height /= log10(t + 10.0)
-    elif cooling == EXP:
-        height *= exp(-float(t))
-    elif cooling == LINEAR:
-        height /= t + 1.0
     else:
         height = tol
     return float(max(height, tol))
@@ -404,16 +415,20 @@ def _step_among(
     slots: I4,
     used: I8,
     method: int,
+    share: float,
     cooling: int,
     tol: float,
     stop_at: int,
 ) -> tuple[int, int]:
-    """Advance on the rows w alone, until no ψ of theirs is above `tol`."""
+    """Advance on the rows w alone, until no ψ of theirs is above `tol`.
+
+    A row without a coefficient waits until the others' ψ is below `share` of its own.
+    """
     while s.counters[0] < stop_at:
         height = level(s, cooling, tol)
         t, other = _worst(w, 1), _worst(w, 0)
         if other >= 0 and w.violation[other] > height:
-            enough = max(height, SHARE * w.violation[other])
+            enough = max(height, share * w.violation[other])
             t = other if t < 0 or w.violation[t] <= enough else t
         if t < 0 or w.violation[t] <= height:
             if height <= tol:
@@ -432,7 +447,46 @@ def _step_among(
         if len(w.places) > 0:
             _place(s, w, p, t)
         _move(s, w, rows[slots[p]], n_changed)
+        _look(w)
         s.counters[0] += 1
+    return STEPS_SPENT, -1
+
+
+@njit(cache=True, nogil=True)
+def _take_turns(
+    s: RowState, rows: F4, slots: I4, used: I8, method: int, tol: float, stop_at: int
+) -> tuple[int, int]:
+    """Advance on all rows in turn, until at the end of a pass no ψ is above `tol`.
+
+    A row whose ψ is 0 is passed over, which is a step too.
+    """
+    size = len(s.turn)
+    while s.counters[0] < stop_at:
+        place = s.counters[0] % size
+        if place == 0:
+            _look(s.all)
+            if s.violation.max() <= tol:
+                return CONVERGED, -1
+            if s.counters[2] <= s.counters[0] - size:  # nothing has changed in a whole pass
+                return STALLED, -1
+        p, most, least = s.turn[place], -np.inf, np.inf
+        for r in range(s.alpha.shape[0]):
+            least = min(least, s.gradient[r, p])
+            most = max(most, s.gradient[r, p] + s.all.ceiling[r, p])
+        n_changed = 0
+        if most > least:
+            s.counters[1] += 1
+            if slots[p] < 0:
+                _look(s.all)
+                return NEED_ROW, p
+            used[slots[p]] = s.counters[1]
+            n_changed = _solve_row(s, p, method)
+        s.counters[0] += 1
+        if n_changed > 0:
+            _place(s, s.all, p, p)
+            _move(s, s.all, rows[slots[p]], n_changed)
+            s.counters[2] = s.counters[0]
+    _look(s.all)
     return STEPS_SPENT, -1
 
 
@@ -443,6 +497,7 @@ def _advance(
     slots: I4,
     used: I8,
     method: int,
+    order: int,
     cooling: int,
     tol: float,
     max_steps: int,
@@ -452,8 +507,12 @@ def _advance(
     It begins and ends with a look at all, so that what it does follows from alpha and gradient.
     """
     stop_at = s.counters[0] + max_steps
+    if len(s.turn) > 0:
+        status, p = _take_turns(s, rows, slots, used, method, tol, stop_at)
+        return status, p
+    share = 1.0 if order == WORST else 0.0 if order == ACTIVE else SHARE
     if len(s.some.places) == 0:
-        status, p = _step_among(s, s.all, rows, slots, used, method, cooling, tol, stop_at)
+        status, p = _step_among(s, s.all, rows, slots, used, method, share, cooling, tol, stop_at)
         return status, p
     while True:
         if s.down_to[0] < 0.0:  # or else a kernel row was missing
@@ -464,7 +523,7 @@ def _advance(
                 return STEPS_SPENT, -1
             s.down_to[0] = SHARE * gap
         status, p = _step_among(
-            s, s.some, rows, slots, used, method, cooling, s.down_to[0], stop_at
+            s, s.some, rows, slots, used, method, share, cooling, s.down_to[0], stop_at
         )
         if status == NEED_ROW:
             # Whoever brings it brings others by what is known of them.
@@ -484,9 +543,10 @@ def run(
     used: I8,
     *,
     method: int,
-    cooling: int,
     tol: float,
     max_steps: int,
+    order: int = AUTO,
+    cooling: int = NO_COOLING,
 ) -> tuple[int, int]:
     """Advance until converged, out of steps, in need of a kernel row, or unable to move.
 
@@ -499,17 +559,21 @@ def run(
         Slot of each row, or −1.
     used : (n_slots,) int64
         Stamp of the last use of each slot; written here, read by whoever evicts.
-    method, cooling : int
+    method : int
     tol : float
-        Stop when max ψ ≤ tol.
+        Stop when max ψ ≤ tol; of rows in turn, at the end of a pass.
     max_steps : int
         Of this call. Where not all rows are watched, its last step is followed by a look at all,
         and so calls of other lengths lead to other bits.
+    order : int
+        That of `make_state`. Rows in turn are all of `s.turn` before any comes again.
+    cooling : int
+        Of the order ``active``.
 
     Returns
     -------
     status, row : int
         As `bigsvm.core.smo.run` returns them.
     """
-    result: tuple[int, int] = _advance(s, rows, slots, used, method, cooling, tol, max_steps)
+    result: tuple[int, int] = _advance(s, rows, slots, used, method, order, cooling, tol, max_steps)
     return result

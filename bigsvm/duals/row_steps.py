@@ -38,9 +38,11 @@ def watched_bytes(n_classes: int) -> int:
     return simplex.watched_rows(n_classes) * (12 * n_classes + 32)
 
 
-def is_last_level(last: NDArray[np.int64]) -> bool:
+def is_last(last: NDArray[np.int64], *, in_turn: bool) -> bool:
     """Whether `last`, (2,), is a valid `last` of `RowSteps`, or none, (−1, −1)."""
-    return len(last) == 2 and bool((last >= -1).all() and last[0] <= MOST_HALVINGS)
+    if len(last) != 2 or (last < -1).any():
+        return False
+    return in_turn or bool(last[0] <= MOST_HALVINGS)
 
 
 class RowSteps(Steps):
@@ -51,8 +53,10 @@ class RowSteps(Steps):
     alpha, gradient : (m, k) float64
     bounds : (m,) float64
     label : (m,) int32
-    solver, cooling : int
+    solver, order, cooling : int
         As `bigsvm.core.simplex` numbers them.
+    seed : int
+        Of the order ``random``.
     diagonal : (m,) float64
     last : (2,) int64, optional
     n_done : int
@@ -66,13 +70,18 @@ class RowSteps(Steps):
         label: NDArray[np.int32],
         *,
         solver: int,
+        order: int,
         cooling: int,
+        seed: int,
         diagonal: Values,
         last: NDArray[np.int64] | None,
         n_done: int,
     ) -> None:
-        self._solver, self._cooling, self._size = solver, cooling, len(label)
-        self.state = simplex.make_state(alpha, gradient, bounds, label.astype(np.int64), diagonal)
+        self._solver, self._order, self._cooling = solver, order, cooling
+        self._size, self._seed, self._dealt = len(label), seed, -1
+        self.state = simplex.make_state(
+            alpha, gradient, bounds, label.astype(np.int64), diagonal, order=order
+        )
         self.state.counters[0] = n_done
         self._climbed = 0
         if last is not None:
@@ -106,7 +115,7 @@ class RowSteps(Steps):
 
     @property
     def last(self) -> NDArray[np.int64]:
-        """How often the level has been halved, and the steps done at the last climb."""
+        """What the third counter has, see `simplex.RowState`, and the steps at the last climb."""
         return np.array([self.state.counters[2], self._climbed], np.int64)
 
     def advance(
@@ -122,15 +131,36 @@ class RowSteps(Steps):
         if len(self.state.some.places) == 0:
             max_steps = min(max_steps, max(1, SLICE_WORK // self.state.alpha.size))
         # Else steps look at few values; where a slice ends must not depend on the rows in memory.
-        return simplex.run(
-            self.state, rows, slots, used,
-            method=self._solver, cooling=self._cooling, tol=tol, max_steps=max_steps,
-        )  # fmt: skip
+        goal = self.n_done + max_steps
+        while True:
+            left = goal - self.n_done
+            if self._order == simplex.RANDOM:
+                left = min(left, self._deal())
+            status, row = simplex.run(
+                self.state, rows, slots, used, method=self._solver, order=self._order,
+                cooling=self._cooling, tol=tol, max_steps=left,
+            )  # fmt: skip
+            if status != simplex.STEPS_SPENT or self.n_done >= goal:
+                return status, row
+
+    def _deal(self) -> int:
+        """Put the rows in the random order of this pass; returns the steps that are left of it.
+
+        It follows from the seed and the number of the pass, so that nothing of it is saved.
+        """
+        lap, done = divmod(self.n_done, self._size)
+        if lap != self._dealt:
+            self.state.turn[:] = np.random.default_rng((self._seed, lap)).permutation(self._size)
+            self._dealt = lap
+        return self._size - done
 
     def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
-        """Rows with two variables below their bounds, once steps have been many."""
+        """Rows with two variables below their bounds, once steps have been many.
+
+        The paper's orders have none.
+        """
         due = max(FIRST_CLIMB, self._climbed + NEXT_CLIMB)
-        if self.n_done < due:
+        if self._order != simplex.AUTO or self.n_done < due:
             return np.empty(0, np.int64)
         has_room = self.state.all.ceiling[:, : self._size] == 0.0
         places = np.flatnonzero(has_room.sum(axis=0) > 1)
@@ -162,5 +192,12 @@ class RowSteps(Steps):
         simplex.refresh(self.state)
 
     def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
-        """By ψ, where it is above the level; quiet are rows that do not violate."""
+        """By ψ, where it is above the level; quiet are rows that do not violate.
+
+        Of rows in turn, those whose ψ is not 0 by when their turn comes.
+        """
         simplex.violations(self.state, self._cooling, score, quiet)
+        if len(self.state.turn):
+            ahead = np.roll(self.state.turn, -(self.n_done % self._size))
+            wanted = ahead[~quiet[ahead]]
+            score[wanted] = np.linspace(2.0, 1.0, len(wanted), dtype=np.float32)

@@ -32,7 +32,7 @@ from bigsvm.duals.formulations import check_positive
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
 from bigsvm.duals.problem import Entry, Problem, recorded_in
-from bigsvm.duals.row_steps import RowSteps, is_last_level
+from bigsvm.duals.row_steps import RowSteps, is_last
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -70,17 +70,40 @@ class RowSolver(IntEnum):
             ) from None
 
 
+class Order(IntEnum):
+    """Which row is solved for next; the numbers are those of `bigsvm.core.simplex`."""
+
+    AUTO = simplex.AUTO
+    WORST = simplex.WORST
+    ACTIVE = simplex.ACTIVE
+    SEQUENTIAL = simplex.SEQUENTIAL
+    RANDOM = simplex.RANDOM
+
+    @classmethod
+    def from_name(cls, name: str) -> Order:
+        """Read ``"auto"``, ``"worst"``, ``"active"``, ``"sequential"`` or ``"random"``.
+
+        Raises
+        ------
+        ParameterError
+        """
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            raise ParameterError(
+                f"order is {name!r}; it must be auto, worst, active, sequential or random"
+            ) from None
+
+
 class Cooling(IntEnum):
-    """How the level of violations comes down; the numbers are those of `bigsvm.core.simplex`."""
+    """How the level of the order ``active`` comes down; as `bigsvm.core.simplex` numbers it."""
 
     NONE = simplex.NO_COOLING
     LOG = simplex.LOG
-    EXP = simplex.EXP
-    LINEAR = simplex.LINEAR
 
     @classmethod
     def from_name(cls, name: str | None) -> Cooling:
-        """Read ``"log"``, ``"exp"``, ``"linear"`` or None.
+        """Read ``"log"`` or None.
 
         Raises
         ------
@@ -89,9 +112,7 @@ class Cooling(IntEnum):
         try:
             return cls[str(name).upper()]
         except KeyError:
-            raise ParameterError(
-                f"cooling is {name!r}; it must be log, exp, linear or None"
-            ) from None
+            raise ParameterError(f"cooling is {name!r}; it must be log or None") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,12 +260,18 @@ class SimplexDual(Dual[Violations]):
     ----------
     formulation : CrammerSinger
     solver : RowSolver
+    order : Order
     cooling : Cooling
+        Of the order ``active``.
+    seed : int
+        Of the order ``random``.
     """
 
     formulation: CrammerSinger
     solver: RowSolver = RowSolver.EXACT
-    cooling: Cooling = Cooling.LOG
+    order: Order = Order.AUTO
+    cooling: Cooling = Cooling.NONE
+    seed: int = 0
 
     def _parts(
         self, alpha: Values, outputs: Values, rows: NDArray[np.int64] | None
@@ -353,7 +380,8 @@ class SimplexDual(Dual[Violations]):
     def knows_last(
         self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
     ) -> bool:
-        return sets is None and is_last_level(last)
+        in_turn = self.order in (Order.SEQUENTIAL, Order.RANDOM)
+        return sets is None and is_last(last, in_turn=in_turn)
 
     def begin(
         self,
@@ -367,7 +395,8 @@ class SimplexDual(Dual[Violations]):
     ) -> RowSteps:
         return RowSteps(
             alpha, gradient, self.formulation.bounds(rows), self.formulation.label[rows],
-            solver=int(self.solver), cooling=int(self.cooling),
+            solver=int(self.solver), order=int(self.order), cooling=int(self.cooling),
+            seed=self.seed,
             diagonal=diagonal, last=last, n_done=n_done,
         )  # fmt: skip
 

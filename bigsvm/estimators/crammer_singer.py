@@ -52,11 +52,21 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
     subproblem : {"exact", "fixed_point"}
         How the variables of one row are solved for: by sorting, or by the paper's fixed point
         iteration (section 5). They end at the same model.
-    cooling : {"log", "exp", "linear"} or None
-        How the level comes down above which rows are worked on (section 6); None works at `tol`
-        from the start.
+    order : {"auto", "worst", "active", "sequential", "random"}
+        Which row is solved for next. All but ``"auto"`` are the paper's, with
+        ``working_set="all"``: ``"worst"`` the row of largest ψ (section 4); ``"active"`` the worst
+        of the rows with a coefficient, and another one only when none of these violates by more
+        than a level (section 6); ``"sequential"`` and ``"random"`` all rows in turn, in their order
+        or in another random one in each pass. ``"auto"`` takes rows with a coefficient first, but
+        lets no other wait whose ψ is much larger, and chooses working sets.
+    cooling : {"log"} or None
+        Whether the level of ``order="active"`` comes down to `tol` with the number of steps t, as
+        0.999 / log₁₀(t + 10) (section 6), or is `tol` from the start. The other two schedules of
+        the paper, exponential and linear, are at a tolerance of 1e-3 after 7 and 999 steps, and
+        therefore no options.
     tol : float, default 1e-3
-        Largest violation ψ of any row at which training has converged, in units of the margin.
+        Largest violation ψ of any row at which training has converged, in units of the margin: ε of
+        the paper, which recommends 0.1.
     class_weight : dict, "balanced" or None
         Factors of C.
     warm_start : bool, default False
@@ -117,7 +127,8 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         coef0: float = 0.0,
         fit_intercept: bool = False,
         subproblem: str = "exact",
-        cooling: str | None = "log",
+        order: str = "auto",
+        cooling: str | None = None,
         tol: float = 1e-3,
         class_weight: dict[Any, float] | str | None = None,
         warm_start: bool = False,
@@ -139,6 +150,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.subproblem = subproblem
+        self.order = order
         self.cooling = cooling
         self.tol = tol
         self.class_weight = class_weight

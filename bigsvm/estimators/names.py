@@ -20,7 +20,7 @@ USED_IN = {
     "multiclass": WITH_CLASSES,
     "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
     "selection": ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
-    **dict.fromkeys(("subproblem", "cooling", "fit_intercept"), ("crammer-singer",)),
+    **dict.fromkeys(("subproblem", "order", "cooling", "fit_intercept"), ("crammer-singer",)),
     **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), BALLS),
 }
 """Formulations that use each parameter that not all of them have."""

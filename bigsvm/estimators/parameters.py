@@ -15,7 +15,7 @@ from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
-from bigsvm.duals.simplex import Cooling, RowSolver
+from bigsvm.duals.simplex import Cooling, Order, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.names import BALLS, CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
 from bigsvm.files import local_path
@@ -38,7 +38,10 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("seed", "max_iter"), _WHOLE),
     **dict.fromkeys(("threads", "kernel_rows"), ((Integral, _NONE), "a whole number or None")),
     **dict.fromkeys(
-        ("formulation", "loss", "selection", "solver", "working_set", "multiclass", "subproblem"),
+        (
+            *("formulation", "loss", "selection", "solver", "working_set", "multiclass"),
+            *("subproblem", "order"),
+        ),
         _WORD,
     ),
     "cooling": ((str, _NONE), "a word or None"),
@@ -82,7 +85,8 @@ class TrainingParameters:
     certify: bool = True
     fit_intercept: bool = False
     subproblem: str = "exact"
-    cooling: str | None = "log"
+    order: str = "auto"
+    cooling: str | None = None
     kernel: str | Kernel = "rbf"
     degree: int = 3
     gamma: float | str = "scale"
@@ -123,13 +127,13 @@ class TrainingParameters:
         SelectionRule.from_name(self.selection)
         Solver.from_name(self.solver)
         RowSolver.from_name(self.subproblem)
-        Cooling.from_name(self.cooling)
         check_sampling(self.sampling)
         parse_bytes(self.memory)
         if self.working_set not in WORKING_SETS:
             raise ParameterError(
                 f"working_set is {self.working_set!r}; it must be one of {', '.join(WORKING_SETS)}"
             )
+        self._check_order()
         self._check_disk_cache()
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
@@ -203,6 +207,20 @@ class TrainingParameters:
                     raise ParameterError(
                         f"class_weight of {label!r} is {weight!r}; it must be a number"
                     )
+
+    def _check_order(self) -> None:
+        """Refuse an order of rows that no run would follow."""
+        order, cooling = Order.from_name(self.order), Cooling.from_name(self.cooling)
+        if order is not Order.AUTO and self.working_set != "all":
+            raise ParameterError(
+                f"order={self.order!r} is one of all rows together; leave it out, or give "
+                "working_set='all' too"
+            )
+        if cooling is not Cooling.NONE and order is not Order.ACTIVE:
+            raise ParameterError(
+                f"cooling={self.cooling!r} lowers the level of order='active'; leave it out, or "
+                "give order='active' and working_set='all' too"
+            )
 
     def _check_disk_cache(self) -> None:
         """Refuse a disk cache that no run would use."""

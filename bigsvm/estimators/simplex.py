@@ -12,7 +12,7 @@ import numpy as np
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.row_steps import watched_bytes
-from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
+from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.memory import hold_and_plan
 from bigsvm.estimators.problem import check_every_class, find_classes
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 ROW_BYTES = 12
 """Of a row, beside what any run has: its class, and its place in the order of training."""
+ORDER_BYTES = 32
+"""Of a row in one of the paper's orders: its place in a pass, and what is made when it is dealt."""
 
 
 def train_crammer_singer(
@@ -88,6 +90,7 @@ def train_crammer_singer(
         source = training_matrix(source)
     scaler = source.scaler  # before the run, so that a damaged one does not come out at its end
     resident = ROW_BYTES * n + watched_bytes(k)
+    resident += 0 if parameters.order == "auto" else ORDER_BYTES * n
     resident += 0 if problem.sample_weight is None else problem.sample_weight.nbytes
     resident += 0 if start is None else 8 * n * k
     source, plan = hold_and_plan(parameters, source, resident_bytes=resident, n_outputs=k)
@@ -106,7 +109,7 @@ def train_crammer_singer(
         chosen=problem.chosen(),
         class_weights=class_weight,
         # The label of each row is known by its place among these.
-        others={"classes": repr(classes)},
+        others={"classes": repr(classes), **_recorded_order(parameters)},
     )
     begin = None if start is None else _alpha_of(start, problem, classes)
     order = _order(source, problem, parameters)
@@ -116,7 +119,11 @@ def train_crammer_singer(
         dealt = problem.take(order)
         begin = None if begin is None else begin[order]
     dual = SimplexDual(
-        dealt, RowSolver.from_name(parameters.subproblem), Cooling.from_name(parameters.cooling)
+        dealt,
+        RowSolver.from_name(parameters.subproblem),
+        Order.from_name(parameters.order),
+        Cooling.from_name(parameters.cooling),
+        parameters.seed,
     )
     with (
         Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
@@ -173,6 +180,16 @@ def make_crammer_singer(parameters: TrainingParameters, classes: Classes) -> Cra
         fit_intercept=bool(parameters.fit_intercept),
         sample_weight=weights,
     )
+
+
+def _recorded_order(parameters: TrainingParameters) -> dict[str, str]:
+    """Say in which of the paper's orders rows are taken, as a run goes on in the same one."""
+    if parameters.order == "auto":
+        return {}
+    cools = Cooling.from_name(parameters.cooling) is not Cooling.NONE
+    cooled = f", cooled by {parameters.cooling}" if cools else ""
+    seed = f", seed {parameters.seed}" if parameters.order == "random" else ""
+    return {"order": f"{parameters.order}{cooled}{seed}"}
 
 
 def _order(

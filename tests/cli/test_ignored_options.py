@@ -20,7 +20,8 @@ COMMANDS = typer.main.get_command(app).commands
 CHANGES = {
     "loss": "squared_hinge", "c": "7", "nu": "0.3", "epsilon": "0.3", "solver": "cvm",
     "sampling": "7", "ball_tol": "0.3", "certify": None, "subproblem": "fixed-point",
-    "cooling": "none", "fit_intercept": None, "gamma": "2", "kernel": "linear", "degree": "2",
+    "order": "worst", "cooling": "log", "fit_intercept": None, "gamma": "2", "kernel": "linear",
+    "degree": "2",
     "coef0": "0.7", "tol": "0.5", "class_weight": "balanced", "multiclass": "ovr",
     "calibration": "sigmoid", "selection": "mvp", "working_set": "all", "seed": "5",
     "memory": "9MB", "max_iter": "1", "disk_cache": "9MB", "cache_dir": "cache",

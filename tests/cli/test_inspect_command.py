@@ -44,6 +44,10 @@ def folder(tmp_path_factory):
             ("--subproblem", "fixed-point", "--cooling", "none", "--class-weight", "3:2"),
             {"subproblem": "fixed_point", "cooling": None, "class_weight": {3: 2}},
         ),
+        (
+            ("--order", "active", "--cooling", "log", "--working-set", "all"),
+            {"order": "active", "cooling": "log", "working_set": "all"},
+        ),
     ],
 )
 def test_it_is_the_estimators_model(folder, tmp_path, given, parameters):
@@ -89,7 +93,16 @@ def test_libsvm_has_no_such_models(folder, tmp_path):
         ((*FORMULATION, "--nu", "0.2"), "--nu is for"),
         ((*FORMULATION, "--selection", "hmg"), "--selection is for"),
         ((*FORMULATION, "--calibration", "sigmoid"), "crammer-singer has no probabilities"),
-        (("--cooling", "exp"), "--cooling is for crammer-singer"),
+        (("--cooling", "log"), "--cooling is for crammer-singer"),
+        (("--order", "worst"), "--order is for crammer-singer"),
+        (
+            (*FORMULATION, "--order", "worst"),
+            "is one of all rows together; leave it out, or give --working-set all too",
+        ),
+        (
+            (*FORMULATION, "--working-set", "all", "--cooling", "log"),
+            "leave it out, or give --order active and --working-set all too",
+        ),
         (("--subproblem", "exact"), "--subproblem is for crammer-singer"),
         (("--fit-intercept",), "--fit-intercept is for crammer-singer"),
     ],

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from bigsvm.core import simplex, smo
 
 METHODS = {"exact": simplex.EXACT, "fixed_point": simplex.FIXED_POINT}
-COOLINGS = {
-    "none": simplex.NO_COOLING,
-    "log": simplex.LOG,
-    "exp": simplex.EXP,
-    "linear": simplex.LINEAR,
+ORDERS = {
+    "auto": (simplex.AUTO, simplex.NO_COOLING),
+    "worst": (simplex.WORST, simplex.NO_COOLING),
+    "active": (simplex.ACTIVE, simplex.NO_COOLING),
+    "cooled": (simplex.ACTIVE, simplex.LOG),
+    "sequential": (simplex.SEQUENTIAL, simplex.NO_COOLING),
+    "random": (simplex.RANDOM, simplex.NO_COOLING),
 }
 
 
@@ -75,14 +77,24 @@ def one_row(k, seed, *, bound=2.0, diagonal=0.7):
     return alpha, gradient, label, state
 
 
-def run(state, K, *, slots=None, method=simplex.EXACT, cooling=simplex.LOG, tol=1e-9, steps=10**6):
+def run(
+    state, K, *, slots=None, method=simplex.EXACT, order="auto", tol=1e-9, steps=10**6
+):  # fmt: skip
     m = K.shape[1]
     rows = np.zeros((len(K), smo.row_width(m)), np.float32)
     rows[:, :m] = K
     slots = np.arange(m, dtype=np.int32) if slots is None else slots
     used = np.zeros(len(K), np.int64)
     return simplex.run(
-        state, rows, slots, used, method=method, cooling=cooling, tol=tol, max_steps=steps
+        state,
+        rows,
+        slots,
+        used,
+        method=method,
+        tol=tol,
+        max_steps=steps,
+        order=ORDERS[order][0],
+        cooling=ORDERS[order][1],
     )
 
 
@@ -92,7 +104,7 @@ def test_both_solve_a_row_to_the_same_feasible_optimum(k, seed):
     found = []
     for method in METHODS.values():
         alpha, gradient, label, state = one_row(k, seed)
-        run(state, np.array([[0.7]]), method=method, cooling=simplex.NO_COOLING, steps=1)
+        run(state, np.array([[0.7]]), method=method, steps=1)
         after = state.alpha[:, 0].copy()
         upper = 2.0 * np.eye(k)[label]
         assert (after <= upper).all()
@@ -151,16 +163,18 @@ def problem(n=30, k=4, seed=0, C=3.0):
     return K.astype(np.float64), label, bounds, np.eye(k)[label]
 
 
-def begin(K, label, bounds, gradient, alpha=None):
+def begin(K, label, bounds, gradient, alpha=None, *, order="auto"):
     alpha = np.zeros_like(gradient) if alpha is None else alpha
-    return simplex.make_state(alpha, gradient, bounds, label, np.diag(K).copy())
+    return simplex.make_state(
+        alpha, gradient, bounds, label, np.diag(K).copy(), order=ORDERS[order][0]
+    )
 
 
-@pytest.mark.parametrize("cooling", COOLINGS)
-def test_reaches_the_optimum_of_the_definition(method, cooling):
+@pytest.mark.parametrize("order", ORDERS)
+def test_reaches_the_optimum_of_the_definition(method, order):
     K, label, bounds, gradient = problem()
-    state = begin(K, label, bounds, gradient)
-    status, row = run(state, K, method=method, cooling=COOLINGS[cooling], tol=1e-7)
+    state = begin(K, label, bounds, gradient, order=order)
+    status, row = run(state, K, method=method, order=order, tol=1e-7)
     assert (status, row) == (simplex.CONVERGED, -1)
     alpha = state.alpha[:, :30].T
     np.testing.assert_allclose(state.gradient[:, :30].T, gradient - K @ alpha, atol=1e-10)
@@ -187,64 +201,124 @@ def test_each_step_raises_the_objective(method):
     assert state.counters[0] == 60
 
 
-def test_rows_with_a_coefficient_come_first():
-    """Others only once none of these violates by the level or their share; the worst of them."""
+def steps_by_definition(K, label, bounds, order, *, tol, steps):
+    """Rows solved for, one after the other, and alpha after them: sections 4 to 6 of the paper.
+
+    Rows in turn that are passed over, as their ψ is 0, are listed too.
+    """
+    n, k = len(label), label.max() + 1
+    alpha, chosen, halvings = np.zeros((n, k)), [], 0
+    while len(chosen) < steps:
+        gradient = np.eye(k)[label] - K @ alpha
+        psi = naive.multiclass_violations(gradient, label, bounds, alpha)
+        if order == "sequential":
+            p = len(chosen) % n
+        else:
+            level = tol
+            if order == "cooled":
+                level = max(tol, 0.999 * 0.5**halvings / math.log10(len(chosen) + 10))
+            has = alpha.any(axis=1)
+            if order == "worst":
+                kind = psi
+            elif (psi[has] > level).any():
+                kind = np.where(has, psi, -1)
+            else:
+                kind = np.where(has, -1, psi)
+            p = int(kind.argmax())
+            if kind[p] <= level:
+                if level == tol:
+                    break
+                halvings += 1
+                continue
+        chosen.append(p)
+        if psi[p] > 0:
+            upper = bounds[p] * np.eye(k)[label[p]]
+            d = upper - alpha[p] - gradient[p] / K[p, p]
+            theta = simplex.threshold(d, np.empty(k), bounds[p], simplex.EXACT)
+            alpha[p] = upper + np.minimum(theta, d) - d
+            alpha[p, np.abs(alpha[p]) < 1e-12] = 0.0
+    return chosen, alpha
+
+
+@pytest.mark.parametrize("order", ["worst", "active", "cooled", "sequential"])
+def test_rows_are_solved_for_in_the_order_of_the_paper(order):
+    """The same rows, each of which moves alpha, and the same alpha."""
+    K, label, bounds, gradient = problem()
+    expected, alpha = steps_by_definition(K, label, bounds, order, tol=1e-3, steps=150)
+    state, chosen = begin(K, label, bounds, gradient, order=order), []
+    for _ in expected:
+        before = state.alpha.copy()
+        assert run(state, K, order=order, tol=1e-3, steps=1)[0] == simplex.STEPS_SPENT
+        moved = np.flatnonzero((state.alpha != before).any(axis=0))
+        chosen.append(int(moved[0]) if len(moved) else -1)
+    visited = [(c, e) for c, e in zip(chosen, expected, strict=True) if c >= 0]
+    assert all(c == e for c, e in visited)
+    assert len(visited) == len(expected) or order == "sequential"
+    assert len(visited) > 60
+    np.testing.assert_allclose(state.alpha[:, :30].T, alpha, atol=1e-9)
+
+
+def test_of_rows_with_a_coefficient_first_others_wait_for_their_share_only():
+    """In the package's own order; the worst of them."""
     K, label, bounds, gradient = problem()
     state = begin(K, label, bounds, gradient)
     others = 0
     for _ in range(80):
-        active, psi = state.active.copy(), state.violation.copy()
-        height = simplex.level(state, simplex.LOG, 1e-9)
-        halved, before = int(state.counters[2]), state.alpha.copy()
-        run(state, K, cooling=simplex.LOG, steps=1)
+        active, psi, before = state.active.copy(), state.violation.copy(), state.alpha.copy()
+        run(state, K, steps=1)
         [p] = np.flatnonzero((state.alpha != before).any(axis=0))
-        if state.counters[2] == halved:
-            assert psi[p] > height
         kind = active if active[p] else ~active
         assert psi[p] == psi[kind].max()
         if not active[p]:
             others += 1
-            assert not (psi[active] > max(height, simplex.SHARE * psi[p])).any()
+            assert not (psi[active] > simplex.SHARE * psi[p]).any()
     assert 10 < others < 40
 
 
-def test_without_cooling_it_takes_about_as_many_steps():
-    """Once the level is low, all with a coefficient were solved to it for each that got one."""
+def test_rows_that_wait_for_all_others_take_far_more_steps_unless_the_level_is_cooled():
+    """All with a coefficient are solved to the tolerance for each row that gets one."""
     K, label, bounds, gradient = problem(200)
     steps = {}
-    for cooling in (simplex.NO_COOLING, simplex.LOG, simplex.EXP, simplex.LINEAR):
-        state = begin(K, label, bounds, gradient)
-        run(state, K, cooling=cooling, tol=1e-5)
-        steps[cooling] = state.counters[0]
-    assert max(steps.values()) < 2 * min(steps.values())
+    for order in ("auto", "worst", "active", "cooled"):
+        state = begin(K, label, bounds, gradient, order=order)
+        run(state, K, order=order, tol=1e-3)
+        steps[order] = state.counters[0]
+    assert steps["cooled"] < 2 * min(steps["auto"], steps["worst"])
+    assert steps["active"] > 4 * steps["cooled"]
 
 
-def test_levels_fall_by_their_formulas_and_are_halved():
+def test_the_level_falls_by_its_formula_and_is_halved():
     state = begin(*problem())
-    formulas = {
-        simplex.LOG: lambda t: 1 / math.log10(t + 10),
-        simplex.EXP: lambda t: math.exp(-t),
-        simplex.LINEAR: lambda t: 1 / (t + 1),
-    }
     for t in (0, 1, 5, 90):
         for halved in (0, 1, 4):
             state.counters[0], state.counters[2] = t, halved
-            for cooling, formula in formulas.items():
-                expected = max(1e-9, 0.999 * 0.5**halved * formula(t))
-                assert simplex.level(state, cooling, 1e-9) == pytest.approx(expected)
+            expected = max(1e-9, 0.999 * 0.5**halved / math.log10(t + 10))
+            assert simplex.level(state, simplex.LOG, 1e-9) == pytest.approx(expected)
             assert simplex.level(state, simplex.NO_COOLING, 1e-9) == 1e-9
 
 
-def test_a_missing_row_is_named_and_nothing_has_changed(method):
+def test_rows_in_turn_that_cannot_move_any_more_are_said_after_a_pass():
+    gradient = np.array([[1.0, 0.0], [1e-9, 0.0]])
+    alpha = np.array([[0.0, 0.0], [-1e12, 1e12]])
+    state = simplex.make_state(
+        alpha, gradient, np.array([1.0, 1e13]), np.array([0, 1]), np.ones(2),
+        order=simplex.SEQUENTIAL,
+    )  # fmt: skip
+    assert run(state, np.eye(2), order="sequential", tol=1e-12)[0] == simplex.STALLED
+    assert state.counters.tolist()[::2] == [4, 1]  # the first row has moved, and then no row
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_missing_row_is_named_and_nothing_has_changed(method, order):
     K, label, bounds, gradient = problem()
-    whole = begin(K, label, bounds, gradient)
-    run(whole, K, method=method, tol=1e-5)
-    state = begin(K, label, bounds, gradient)
+    whole = begin(K, label, bounds, gradient, order=order)
+    run(whole, K, method=method, order=order, tol=1e-5)
+    state = begin(K, label, bounds, gradient, order=order)
     slots = np.full(30, -1, np.int32)
     missed = []
     while True:
         before = state.alpha.copy(), state.gradient.copy(), state.counters[0]
-        status, row = run(state, K, slots=slots, method=method, tol=1e-5, steps=1)
+        status, row = run(state, K, slots=slots, method=method, order=order, tol=1e-5, steps=1)
         if status == simplex.CONVERGED:
             break
         if status == simplex.NEED_ROW:
@@ -266,8 +340,8 @@ def test_used_rows_are_stamped():
     rows[:, :30] = K
     used = np.zeros(30, np.int64)
     simplex.run(
-        state, rows, np.arange(30, dtype=np.int32), used, method=simplex.EXACT,
-        cooling=simplex.LOG, tol=1e-9, max_steps=5,
+        state, rows, np.arange(30, dtype=np.int32), used,
+        method=simplex.EXACT, tol=1e-9, max_steps=5,
     )  # fmt: skip
     assert sorted(used[used > 0]) == sorted(set(used[used > 0]))
     assert used.max() == state.counters[1]
@@ -286,15 +360,17 @@ def test_any_number_of_rows(size):
     assert not state.alpha[:, size:].any()
 
 
-def test_a_state_made_again_goes_on_to_the_same_bits(method):
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_state_made_again_goes_on_to_the_same_bits(method, order):
     K, label, bounds, gradient = problem()
-    whole = begin(K, label, bounds, gradient)
-    run(whole, K, method=method, tol=1e-6)
-    state = begin(K, label, bounds, gradient)
-    while run(state, K, method=method, tol=1e-6, steps=7)[0] == simplex.STEPS_SPENT:
+    whole = begin(K, label, bounds, gradient, order=order)
+    run(whole, K, method=method, order=order, tol=1e-6)
+    state = begin(K, label, bounds, gradient, order=order)
+    while run(state, K, method=method, order=order, tol=1e-6, steps=7)[0] == simplex.STEPS_SPENT:
         again = begin(
-            K, label, bounds, state.gradient[:, :30].T.copy(), state.alpha[:, :30].T.copy()
-        )
+            K, label, bounds, state.gradient[:, :30].T.copy(), state.alpha[:, :30].T.copy(),
+            order=order,
+        )  # fmt: skip
         again.counters[:] = state.counters
         state = again
     np.testing.assert_array_equal(state.alpha, whole.alpha)
@@ -311,8 +387,8 @@ def test_what_cannot_move_any_more_is_said():
 
 def test_violations_are_named_where_they_are_above_the_level():
     K, label, bounds, gradient = problem()
-    state = begin(K, label, bounds, gradient)
-    run(state, K, tol=1e-3, steps=40)
+    state = begin(K, label, bounds, gradient, order="cooled")
+    run(state, K, order="cooled", tol=1e-3, steps=40)
     score, quiet = np.empty(30, np.float32), np.empty(30, np.bool_)
     simplex.violations(state, simplex.NO_COOLING, score, quiet)
     alpha = state.alpha[:, :30].T
@@ -350,17 +426,14 @@ def assert_is_current(state, K, label, bounds, gradient):
     np.testing.assert_allclose(state.violation[: len(K)], psi, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("cooling", COOLINGS)
-def test_watching_some_rows_leads_to_the_optimum_of_watching_all(
-    large, method, cooling, monkeypatch
-):
+def test_watching_some_rows_leads_to_the_optimum_of_watching_all(large, method, monkeypatch):
     K, label, bounds, gradient = large
     found = []
     for most in (simplex.BLOCK, len(K)):
         monkeypatch.setattr(simplex, "WATCHED", most)
         state = begin(K, label, bounds, gradient)
         assert len(state.some.places) == (most if most < len(K) else 0)
-        status, row = run(state, K, method=method, cooling=COOLINGS[cooling], tol=1e-5)
+        status, row = run(state, K, method=method, tol=1e-5)
         assert (status, row) == (simplex.CONVERGED, -1)
         assert_is_current(state, K, label, bounds, gradient)
         assert naive_violations(state, K, label, bounds, gradient)[0].max() <= 1.001e-5
@@ -368,6 +441,12 @@ def test_watching_some_rows_leads_to_the_optimum_of_watching_all(
         np.testing.assert_array_equal(state.active[: len(K)], alpha.any(axis=1))
         found.append(naive.multiclass_objectives(K, label, 4, bounds, alpha)[0])
     assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("order", sorted(ORDERS.keys() - {"auto"}))
+def test_the_paper_s_orders_look_at_all_rows(large, order):
+    assert not len(begin(*large, order=order).some.places)
+    assert len(begin(*large).some.places)
 
 
 def test_rows_of_largest_violation_are_watched(large):

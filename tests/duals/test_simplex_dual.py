@@ -7,7 +7,7 @@ import pytest
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import simplex
 from bigsvm.duals import row_steps
-from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual, Violations
+from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual, Violations
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import RBF
@@ -194,9 +194,17 @@ def tiles():
         yield tiles
 
 
-def sub_problem(point, tiles, *, slots=N, solver="exact", cooling="log", **options):
+def sub_problem(
+    point, tiles, *, slots=N, solver="exact", order="auto", cooling=None, seed=0, **options
+):
     problem, X, _, alpha, outputs = point
-    dual = SimplexDual(problem, RowSolver.from_name(solver), Cooling.from_name(cooling))
+    dual = SimplexDual(
+        problem,
+        RowSolver.from_name(solver),
+        Order.from_name(order),
+        Cooling.from_name(cooling),
+        seed,
+    )
     start = options.pop("start", (alpha, gradient_of(problem, outputs)))
     return SubProblem(
         dual, tiles, X, np.arange(N), *start, buffer=RowBuffer(4096 * slots), **options
@@ -308,11 +316,68 @@ def test_the_next_most_violating_rows_are_fetched_together(point, tiles):
     psi, _ = scores_of(point[0], point[3], point[4])
     wanted, quiet = work._most_wanted(17, 0.0)
     assert wanted[0] == 17
-    # Those above the first level: the others may never be wanted.
-    expected = [i for i in np.argsort(-psi) if psi[i] > 0.999 and i != 17]
-    assert 5 < len(wanted) < np.count_nonzero(psi > 0)
+    expected = [i for i in np.argsort(-psi) if psi[i] > 0 and i != 17]
+    assert len(wanted) > 5
     assert wanted[1:].tolist() == expected[: len(wanted) - 1]
     np.testing.assert_array_equal(quiet, psi <= 0)
+    # With a level, those above it: the others may never be wanted.
+    work = sub_problem(point, tiles, order="active", cooling="log")
+    wanted, _ = work._most_wanted(17, 0.0)
+    above = [i for i in expected if psi[i] > 0.999]
+    assert 5 < len(above) < len(expected)
+    assert wanted[1:].tolist() == above[: len(wanted) - 1]
+
+
+@pytest.mark.parametrize("order", ["sequential", "random"])
+def test_of_rows_in_turn_the_next_are_fetched_together(point, tiles, order):
+    work = sub_problem(point, tiles, order=order, slots=40, steps=N - 3)
+    psi, _ = scores_of(point[0], point[3], point[4])
+    turn = np.arange(N)
+    if order == "random":
+        assert work._taken._deal() == 3
+        turn = np.random.default_rng((0, 0)).permutation(N)
+    ahead = [i for i in np.roll(turn, 3) if psi[i] > 0]
+    wanted, _ = work._most_wanted(ahead[0], 1e-3)
+    assert len(wanted) > 5
+    assert wanted.tolist() == ahead[: len(wanted)]
+
+
+def test_random_orders_have_each_row_once_a_pass_and_differ_by_pass_and_seed(point, tiles):
+    passes = []
+    for seed in (0, 1):
+        work = sub_problem(point, tiles, order="random", seed=seed)
+        for lap in (0, 1):
+            work._taken.state.counters[0] = lap * N
+            assert work._taken._deal() == N
+            passes.append(work._taken.state.turn.tolist())
+    assert all(sorted(order) == list(range(N)) for order in passes)
+    assert len(set(map(tuple, passes))) == 4
+
+
+PAPERS_ORDERS = [
+    ("worst", None), ("active", None), ("active", "log"), ("sequential", None), ("random", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("order", "cooling"), PAPERS_ORDERS)
+def test_an_order_of_the_paper_ends_at_the_optimum_without_climbs(
+    point, tiles, climbs, order, cooling
+):
+    problem = point[0]
+    work = sub_problem(point, tiles, order=order, cooling=cooling)
+    while work.advance(tol=1e-4, max_steps=300) is Progress.STEPS_SPENT:
+        pass
+    assert work.gap <= 1e-4
+    assert work.steps > 50
+    assert not climbs
+    plain = sub_problem(point, tiles)
+    plain.advance(tol=1e-6, max_steps=10**6)
+    bounds = problem.bounds(slice(None))
+    objectives = [
+        naive.multiclass_objectives(point[2], problem.label, K_CLASSES, bounds, one.alpha)[0]
+        for one in (work, plain)
+    ]
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-4)
 
 
 # -- names and refusals --------------------------------------------------------------------------
@@ -322,13 +387,20 @@ def test_names_have_the_core_s_numbers():
     assert {s.name: int(s) for s in RowSolver} == {
         "EXACT": simplex.EXACT, "FIXED_POINT": simplex.FIXED_POINT,
     }  # fmt: skip
-    numbers = (simplex.NO_COOLING, simplex.LOG, simplex.EXP, simplex.LINEAR)
-    assert [int(Cooling.from_name(name)) for name in (None, "log", "exp", "linear")] == [*numbers]
+    numbers = (simplex.NO_COOLING, simplex.LOG)
+    assert [int(Cooling.from_name(name)) for name in (None, "log")] == [*numbers]
+    assert {order.name: int(order) for order in Order} == {
+        name: getattr(simplex, name) for name in ("AUTO", "WORST", "ACTIVE", "SEQUENTIAL", "RANDOM")
+    }
     assert RowSolver.from_name("fixed_point") is RowSolver.FIXED_POINT
     with pytest.raises(ParameterError, match="subproblem is 'sorted'; it must be exact or"):
         RowSolver.from_name("sorted")
-    with pytest.raises(ParameterError, match="cooling is 'slow'; it must be log, exp, linear or"):
+    with pytest.raises(ParameterError, match="cooling is 'slow'; it must be log or None"):
         Cooling.from_name("slow")
+    with pytest.raises(
+        ParameterError, match="order is 'best'; it must be auto, worst, active, seq"
+    ):
+        Order.from_name("best")
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])

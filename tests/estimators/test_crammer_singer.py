@@ -262,8 +262,9 @@ def test_rows_in_random_order_keep_their_numbers(form):
         {"working_set": "all"},
         {"working_set": "all", "disk_cache": "1MB", "memory": "2MB", "fit_intercept": True},
         {"subproblem": "fixed_point", "cooling": None},
-        {"cooling": "exp"},
-        {"cooling": "linear"},
+        {"working_set": "all", "order": "active", "cooling": "log"},
+        {"working_set": "all", "order": "worst", "memory": "3MB"},
+        {"working_set": "all", "order": "random", "random_state": 5},
         {"memory": "3MB"},
         {"n_jobs": 1, "random_state": 5},
     ],
@@ -339,10 +340,34 @@ def test_a_checkpoint_is_gone_on_from_and_one_of_another_problem_refused(tmp_pat
     ):
         with pytest.raises(CheckpointError, match=named):
             CrammerSingerSVC(**{**saved, **other}).fit(X, labels)
-    # How rows are solved for, and in which order, is not the problem's.
-    resumed = CrammerSingerSVC(subproblem="fixed_point", cooling="exp", **saved).fit(X, y)
+    # How rows are solved for is not the problem's.
+    resumed = CrammerSingerSVC(subproblem="fixed_point", **saved).fit(X, y)
     assert resumed.converged_
     assert resumed.n_iter_ > 100
+    assert resumed.objective_ == pytest.approx(whole.objective_, rel=1e-4)
+
+
+def test_a_run_in_an_order_of_the_paper_goes_on_in_the_same_one(tmp_path):
+    X, y = clouds(300)
+    shape = {"C": 2.0, "gamma": GAMMA, "working_set": "all"}
+    given = {"order": "random", "random_state": 4}
+    whole = CrammerSingerSVC(**shape, **given).fit(X, y)
+    saved = {**shape, "checkpoint": tmp_path / "run"}
+    with pytest.warns(ConvergenceWarning, match="the limit of steps was reached"):
+        CrammerSingerSVC(max_iter=1000, **saved, **given).fit(X, y)
+    for other, recorded in (
+        ({"order": "random", "random_state": 5}, "random, seed 5"),
+        ({"order": "active"}, "active"),
+        ({"order": "active", "cooling": "log"}, "active, cooled by log"),
+        ({}, "None"),
+    ):
+        with pytest.raises(
+            CheckpointError, match=rf"order \(checkpoint: random, seed 4, now: {recorded}\)"
+        ):
+            CrammerSingerSVC(**saved, **other).fit(X, y)
+    resumed = CrammerSingerSVC(**saved, **given).fit(X, y)
+    assert resumed.converged_
+    assert resumed.n_iter_ > 1000
     assert resumed.objective_ == pytest.approx(whole.objective_, rel=1e-4)
 
 
@@ -409,6 +434,18 @@ def test_the_plan_counts_what_a_sweep_adds_up_for_all_functions():
     ("options", "message"),
     [
         ({"subproblem": "guess"}, "subproblem is 'guess'"),
+        (
+            {"order": "best"},
+            "order is 'best'; it must be auto, worst, active, sequential or random",
+        ),
+        ({"order": 3}, "order is 3; it must be a word"),
+        ({"order": "worst"}, "order='worst' is one of all rows together; leave it out, or"),
+        ({"cooling": "log"}, "cooling='log' lowers the level of order='active'; leave it"),
+        (
+            {"cooling": "log", "order": "worst", "working_set": "all"},
+            "cooling='log' lowers the level of order='active'; leave it out, or give order=",
+        ),
+        ({"cooling": "exp"}, "cooling is 'exp'; it must be log or None"),
         ({"cooling": "ice"}, "cooling is 'ice'"),
         ({"cooling": 3}, "cooling is 3; it must be a word or None"),
         ({"subproblem": None}, "subproblem is None; it must be a word"),

@@ -7,7 +7,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
-from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
+from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
@@ -36,7 +36,7 @@ def classes_of_blobs(n=600, k=4, d=5, seed=0, overlap=1.0):
 
 
 def multiclass(
-    X, label, *, C=1.0, subproblem="exact", cooling="log", sample_weight=None,
+    X, label, *, C=1.0, subproblem="exact", order="auto", cooling=None, sample_weight=None,
     fit_intercept=False, **options,
 ):  # fmt: skip
     """A run of Crammer and Singer's problem, in the same circumstances."""
@@ -44,9 +44,15 @@ def multiclass(
         label=label, n_classes=int(label.max()) + 1, C=C, sample_weight=sample_weight,
         fit_intercept=fit_intercept,
     )  # fmt: skip
-    solver, schedule = RowSolver.from_name(subproblem), Cooling.from_name(cooling)
-    dual = SimplexDual(formulation, solver, schedule)
-    return decomposition(X, None, dual=dual, offset=formulation.offset, **options)
+    dual = SimplexDual(
+        formulation,
+        RowSolver.from_name(subproblem),
+        Order.from_name(order),
+        Cooling.from_name(cooling),
+        options.get("seed", 0),
+    )
+    whole = options.pop("whole", order != "auto")
+    return decomposition(X, None, dual=dual, offset=formulation.offset, whole=whole, **options)
 
 
 def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="auto", **options):

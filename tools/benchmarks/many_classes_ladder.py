@@ -7,8 +7,7 @@ are given up after --give-up seconds. Each has what those above it have:
 1 in turn      the paper's baseline: rows one after the other, again and again. It goes round a
                fixed number of times there; here until no row violates by more than the tolerance
 2 worst first  the row that violates most, of all: "uses KKT conditions for selecting an example"
-3 active set   rows with a coefficient first, and the others when these violate by less than a share
-               of what they do; the paper's wait until none of these violates at all
+3 active set   rows with a coefficient first, and the others when none of these violates
 3 + cooling    and the tolerance lowered step by step, by the paper's logarithm
 4 + cache      kernel rows are kept, as many as --memory holds, the least recently used replaced;
                before, 16 are, and of dense rows a dozen are computed in the time of one
@@ -17,15 +16,12 @@ are given up after --give-up seconds. Each has what those above it have:
 These are what the paper compares; then come switches of ours, each a change of ``5 + sparse``:
 
 exact          the variables of a row from a sorted list instead of the fixed point
-exponential, linear, no cooling
-               the other ways to lower the tolerance
+by shares      rows without a coefficient wait only until the others' ψ is a share of theirs
 parts of rows  working sets of parts of the rows instead of all rows at once, by the exact solver:
                what `CrammerSingerSVC` does by itself
 
-The package has switches for cooling, for the cache (``memory``), for sparse rows, for the solver
-and for working sets. It has none for the first two: it never takes rows in turn, and always those
-with a coefficient first. They are made here of its step for a single row, on a kernel row computed
-for that step alone by NumPy. The paper's fastest version has two more improvements that it does not
+The first two are made here of the package's step for a single row, on a kernel row computed for
+that step alone by NumPy. The paper's fastest version has two more improvements that it does not
 tell of.
 
 A step is a row solved for. In 1 and 2 each computes a kernel row; later, rows that one call
@@ -50,7 +46,7 @@ from timed_fits import UNHALVED, gamma_of, say
 from bigsvm.budget import FEWEST_ROWS, parse_bytes, plan_training
 from bigsvm.core import simplex
 from bigsvm.data.sources import as_row_source
-from bigsvm.duals.simplex import Cooling, CrammerSinger, RowSolver, SimplexDual
+from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
@@ -72,6 +68,7 @@ class Version(NamedTuple):
     ----------
     choice : {"in turn", "worst", "package"}
         Of the row of a step; the first two are `OneRow`, which has none of the others.
+    order : Order
     cooling : Cooling
     cached, sparse : bool
     solver : RowSolver
@@ -80,6 +77,7 @@ class Version(NamedTuple):
     """
 
     choice: str = "package"
+    order: Order = Order.ACTIVE
     cooling: Cooling = Cooling.LOG
     cached: bool = True
     sparse: bool = True
@@ -97,10 +95,10 @@ PAPER = {
 }
 OURS = {
     "exact": Version(solver=RowSolver.EXACT),
-    "exponential": Version(cooling=Cooling.EXP),
-    "linear": Version(cooling=Cooling.LINEAR),
-    "no cooling": Version(cooling=Cooling.NONE),
-    "parts of rows": Version(solver=RowSolver.EXACT, whole=False),
+    "by shares": Version(order=Order.AUTO, cooling=Cooling.NONE),
+    "parts of rows": Version(
+        order=Order.AUTO, cooling=Cooling.NONE, solver=RowSolver.EXACT, whole=False
+    ),
 }
 VERSIONS = PAPER | OURS
 LAST = "5 + sparse"
@@ -118,7 +116,7 @@ class Digits(NamedTuple):
         """Give the problem, with a version's switches."""
         n_classes = int(self.label.max()) + 1
         problem = CrammerSinger(label=self.label, n_classes=n_classes, C=self.C)
-        return SimplexDual(problem, version.solver, version.cooling)
+        return SimplexDual(problem, version.solver, version.order, version.cooling)
 
 
 class Run(NamedTuple):
@@ -190,7 +188,7 @@ class OneRow:
         alone[0, 0] = 1.0
         simplex.run(
             state, alone, np.zeros(1, np.int32), np.zeros(1, np.int64),
-            method=simplex.FIXED_POINT, cooling=simplex.NO_COOLING, tol=0.0, max_steps=1,
+            method=simplex.FIXED_POINT, tol=0.0, max_steps=1,
         )  # fmt: skip
         change = state.alpha[:, 0] - self.alpha[p]
         moved = np.flatnonzero(change)
