@@ -62,7 +62,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
     cooling : {"log"} or None
         Whether the level of ``order="active"`` comes down to `tol` with the number of steps t, as
         0.999 / log₁₀(t + 10) (section 6), or is `tol` from the start. The other two schedules of
-        the paper, exponential and linear, are at a tolerance of 1e-3 after 7 and 999 steps, and
+        the paper, exponential and linear, are at a tolerance of 1e-3 after 7 and 998 steps, and
         therefore no options.
     tol : float, default 1e-3
         Largest violation ψ of any row at which training has converged, in units of the margin: ε of

@@ -277,7 +277,7 @@ def test_of_rows_with_a_coefficient_first_others_wait_for_their_share_only():
 
 def test_rows_that_wait_for_all_others_take_far_more_steps_unless_the_level_is_cooled():
     """All with a coefficient are solved to the tolerance for each row that gets one."""
-    K, label, bounds, gradient = problem(200)
+    K, label, bounds, gradient = problem(40)
     steps = {}
     for order in ("auto", "worst", "active", "cooled"):
         state = begin(K, label, bounds, gradient, order=order)
@@ -312,13 +312,13 @@ def test_rows_in_turn_that_cannot_move_any_more_are_said_after_a_pass():
 def test_a_missing_row_is_named_and_nothing_has_changed(method, order):
     K, label, bounds, gradient = problem()
     whole = begin(K, label, bounds, gradient, order=order)
-    run(whole, K, method=method, order=order, tol=1e-5)
+    run(whole, K, method=method, order=order, tol=1e-3)
     state = begin(K, label, bounds, gradient, order=order)
     slots = np.full(30, -1, np.int32)
     missed = []
     while True:
         before = state.alpha.copy(), state.gradient.copy(), state.counters[0]
-        status, row = run(state, K, slots=slots, method=method, order=order, tol=1e-5, steps=1)
+        status, row = run(state, K, slots=slots, method=method, order=order, tol=1e-3, steps=1)
         if status == simplex.CONVERGED:
             break
         if status == simplex.NEED_ROW:
@@ -364,9 +364,9 @@ def test_any_number_of_rows(size):
 def test_a_state_made_again_goes_on_to_the_same_bits(method, order):
     K, label, bounds, gradient = problem()
     whole = begin(K, label, bounds, gradient, order=order)
-    run(whole, K, method=method, order=order, tol=1e-6)
+    run(whole, K, method=method, order=order, tol=1e-3)
     state = begin(K, label, bounds, gradient, order=order)
-    while run(state, K, method=method, order=order, tol=1e-6, steps=7)[0] == simplex.STEPS_SPENT:
+    while run(state, K, method=method, order=order, tol=1e-3, steps=7)[0] == simplex.STEPS_SPENT:
         again = begin(
             K, label, bounds, state.gradient[:, :30].T.copy(), state.alpha[:, :30].T.copy(),
             order=order,
