@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 PAPER_TOL = 1e-3
 TOLERANCES = (0.1, 0.01, 0.001, 0.0001)
-COARSE_C, COARSE_TIMES, FINER = (1.0, 8.0, 64.0), (0.5, 2.0, 8.0, 32.0), (0.5, 2.0)
+COARSE_C, COARSE_TIMES, FINER = (1.0, 8.0), (0.5, 2.0, 8.0), (0.5, 2.0)
 """C, and gamma times the average squared distance; then factors of the gamma that was chosen."""
 SMALL = ("vowel", "glass")
 GIVEN = {"usps": (8.0, 2.0), "mnist-5000": (8.0, 4.0), "letter": (8.0, 16.0), "mnist": (8.0, 4.0)}
@@ -341,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--ladder-tol", type=float, default=0.01)
     parser.add_argument("--most-steps", type=int, default=MOST_STEPS)
-    parser.add_argument("--validated", type=int, default=2000, help="rows of cross-validations")
+    parser.add_argument("--validated", type=int, default=1000, help="rows of cross-validations")
     parser.add_argument("--validation-tol", type=float, default=0.01)
     parser.add_argument("--shown", type=int, default=6, help="rows of each set, of doubt")
     options = parser.parse_args(arguments)
