@@ -1,9 +1,9 @@
-"""The tools are scripts, not a package: their folders go on the path as Python puts a script's."""
+"""The tools are run from the root of the repository, some of them by their paths."""
 
 import sys
 from pathlib import Path
 
-TOOLS = Path(__file__).parents[2] / "tools"
-for folder in (TOOLS, TOOLS / "benchmarks"):
+ROOT = Path(__file__).parents[2]
+for folder in (ROOT, ROOT / "tools", ROOT / "tools" / "benchmarks"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -2,11 +2,12 @@
 
 import gzip
 
-import data_sets
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import synthetic
+
+from tools.benchmarks import data as data_sets
+from tools.benchmarks import synthetic
 
 
 def test_data_folder_is_the_named_one_or_none(tmp_path, monkeypatch):
@@ -20,7 +21,7 @@ def test_data_folder_is_the_named_one_or_none(tmp_path, monkeypatch):
 def toy(tmp_path, monkeypatch):
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
     (tmp_path / "d.libsvm.gz").write_bytes(gzip.compress(b"3 1:1\n7 2:5\n3 1:2\n"))
-    return data_sets.DataSet("d", 5, 1.0, 1.0, frozenset({7.0}))
+    return data_sets.DataSet("d", 5, 1.0, 1.0, (7.0,))
 
 
 def test_data_set_is_read_with_its_width_and_two_classes(toy, tmp_path):
@@ -69,6 +70,24 @@ def test_a_made_problem_is_the_same_each_time_and_begins_a_larger_one(family, mo
         np.testing.assert_array_equal(fewer_x, x[:n_rows])
         np.testing.assert_array_equal(fewer_y, y[:n_rows])
         np.testing.assert_array_equal(data_sets.load(data, None, n_rows=n_rows)[0], fewer_x)
+
+
+def test_labels_stay_as_they_are_where_no_class_is_the_positive_one(toy, tmp_path):
+    x, y = data_sets.load(toy._replace(n_columns=0, positive=()), tmp_path)
+    assert x.shape == (3, 2)
+    assert y.tolist() == [3.0, 7.0, 3.0]
+    np.testing.assert_array_equal(data_sets.even_and_odd(np.array([7.0, 3, 9, 3])), [1, 0, 0, 0])
+
+
+def test_rows_of_crowded_have_an_area_and_a_kind_beside_waves():
+    x, y = synthetic.make("crowded", 500, 50)
+    waves, areas, kinds = np.split(x, [10, 14], axis=1)
+    assert waves.min() >= 0.25
+    assert waves.max() <= 0.75
+    for field in (areas, kinds):
+        np.testing.assert_array_equal(np.sort(field, axis=1)[:, -1], 1)
+        np.testing.assert_array_equal(field.sum(axis=1), 1)
+    assert np.mean(y > 0) == pytest.approx(0.5, abs=0.2)
 
 
 @pytest.mark.parametrize(("family", "positive"), [("few", 0.16), ("many", 0.5)])

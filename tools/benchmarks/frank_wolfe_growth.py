@@ -13,9 +13,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common import machine, median_range, noise, round_ratios, table
+from common import exponent, machine, median_range, noise, round_ratios, table
 from frank_wolfe_speed import LIBCVM, ball, in_turns, libcvm, seconds_of
-from growth import exponent
 from timed_fits import UNHALVED, Fit, first_empty_sample_ends, gamma_of, is_there, read
 
 if TYPE_CHECKING:

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import (
     Check,
+    fit_once,
+    installed,
     machine,
     median_range,
     megabytes,
@@ -37,7 +39,6 @@ from common import (
     verdicts,
 )
 from many_classes_common import METHODS, is_there
-from peers import fit_once, installed
 from timed_fits import say
 
 if TYPE_CHECKING:

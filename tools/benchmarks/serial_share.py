@@ -29,9 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from common import Check, machine, median_range, run_checked, table, verdicts
+from common import Check, fit_once, machine, median_range, run_checked, table, verdicts
 from data_sets import data_set, is_skipped
-from peers import fit_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from common import (
     Check,
     Finished,
+    fit_once,
     machine,
     median_range,
     megabytes,
@@ -45,7 +46,6 @@ from common import (
     verdicts,
 )
 from data_sets import DATA_SETS, data_set, is_skipped
-from peers import fit_once
 
 from bigsvm.budget import HELD_SHARE, parse_bytes
 from bigsvm.errors import ParameterError

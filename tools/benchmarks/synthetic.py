@@ -1,4 +1,4 @@
-"""Three families of problems made from a seed, for sizes that no file here has.
+"""Families of problems made from a seed, for sizes that no file here has.
 
 Rows lie on a smooth surface of few dimensions, as those of most real data do: latent coordinates z,
 a column sin(z·a + b) for each of d random a and b. Which class a row has is the sign of a wavy
@@ -13,9 +13,11 @@ crowded
        become support vectors, nearly all of them at a bound. 10 columns are waves as above; 40 are
        0 or 1 and say which of 4 areas and of 36 kinds a row is of. A cluster has one area and one
        kind, which a few of its rows do not have
+smooth 20 columns and targets, which are a smooth function of some columns and noise; a hundredth of
+       the rows are far from the others. Rows of another number of them are other rows
 
-Rows are made in blocks, each from its own seed: the rows of a small problem are the first of a
-larger one.
+Rows of the others are made in blocks, each from its own seed: the rows of a small problem are the
+first of a larger one.
 """
 
 from __future__ import annotations
@@ -97,7 +99,9 @@ FAMILIES = {
 def make(
     family: str, n_rows: int, n_columns: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Rows (n_rows, n_columns) float32 and labels (n_rows,) of ±1."""
+    """Rows (n_rows, n_columns) float32, and labels (n_rows,) of ±1 or targets."""
+    if family == "smooth":
+        return smooth(n_rows, n_columns)
     random = np.random.default_rng(SEED)
     block_of = (
         crowded(random, n_columns)
@@ -113,6 +117,16 @@ def make(
         x[part] = rows[: part.stop - start]
         y[part] = np.where(decision[: part.stop - start] > 0, 1.0, -1.0)
     return x, y
+
+
+def smooth(n_rows: int, n_columns: int) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Make rows (n, d) and targets (n,) of ``smooth``."""
+    random = np.random.default_rng(SEED)
+    rows = random.standard_normal((n_rows, n_columns), dtype=np.float32)
+    rows[:, 5:] *= 0.3
+    rows[random.random(n_rows) < 0.01] *= 4
+    targets = np.sin(rows[:, 0]) + 0.5 * rows[:, 1] * rows[:, 2]
+    return rows, targets + 0.2 * random.standard_normal(n_rows)
 
 
 def waves(f: Family, random: np.random.Generator, n_columns: int) -> Block:

@@ -1,0 +1,1 @@
+"""Benchmarks, generated attacks and checks of this repository; not part of the package bigsvm."""

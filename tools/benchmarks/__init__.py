@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m tools.benchmarks SUITE``; `suites` says how to add one."""

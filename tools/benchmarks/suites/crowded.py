@@ -1,0 +1,126 @@
+"""Overlapping classes: evaluations, steps and memory where a third of the rows are support vectors.
+
+    python -m tools.benchmarks crowded [--sizes 50000 100000 200000 400000] [--base CHECKOUT]
+
+The family is ``crowded`` of `synthetic.py`, each size the first rows of the next. A scope of it has
+many times as many violating rows as a working set holds. Our rows are CSR, those of a store in
+memory or, with --rows streamed, read from it at every pass. With --base another checkout takes
+turns; scikit-learn-intelex, where it is installed, joins in at sizes up to --peer-rows. Floors,
+sets and steps are counts and repeat exactly; CPU seconds are medians over --repeats.
+
+Limits, of this checkout:
+
+converged  at every size
+floors     at most 3.0 at every size, and the most no more than 15 % above the least
+memory     the peak is at most the budget, 40 bytes a row, the interpreter with a tiny problem, and
+           the rows where they are in memory
+base       at most 0.6 of its evaluations from 200 000 rows on; it takes 1.4 times the CPU seconds
+           at least, and twice from 200 000 rows on
+sklearnex  takes five times the seconds at least
+"""
+
+from __future__ import annotations
+
+from tools.benchmarks.bench import BASE, TINY_ROWS, Suite
+from tools.benchmarks.data import made
+from tools.benchmarks.results import (
+    Limit,
+    Results,
+    Row,
+    at_least,
+    at_most,
+    case_of,
+    fact,
+    last,
+    memory_limit,
+    most_megabytes,
+    must,
+    spread,
+    who,
+)
+
+FAMILY, OURS, PEER = "crowded", "this", "sklearnex"
+MOST_FLOORS, MOST_GROWTH = 3.0, 1.15
+LARGE = 200_000
+"""Rows from which on the stricter limits against the base hold."""
+MOST_OF_EVALUATIONS, LEAST_CPU, LEAST_CPU_LARGE, LEAST_OF_PEER = 0.6, 1.4, 2.0, 5.0
+
+
+def support_share(row: Row) -> str:
+    return f"{row.last('n_support') / row.case.facts['n_rows']:.1%}"
+
+
+def certificate_share(row: Row) -> str:
+    """Share of the run's seconds; '-' of code that does not tell its phases apart."""
+    phases = row.last("seconds_by_phase", None)
+    return f"{phases['certificate'] / sum(phases.values()):.1%}" if phases else "-"
+
+
+def limits(results: Results) -> list[Limit]:
+    """Hold this checkout's runs against the limits."""
+    from bigsvm.budget import parse_bytes
+
+    found, budget, ours = [], parse_bytes(results.options.memory), results.rows(OURS)
+    most, least = {"shown": "≤ {:.2f}"}, {"shown": "≥ {:.2f}"}
+    for row in ours:
+        n = row.case.facts["n_rows"]
+        converged = all(row.values("converged"))
+        found.append(must(f"converged, {n} rows", converged, True, converged))
+        floors = row.median("evaluations_in_floors")
+        found.append(at_most(f"floors, {n} rows", floors, limit=MOST_FLOORS, **most))
+        limit = memory_limit(budget, n_rows=n, interpreter=results.interpreter)
+        limit += row.case.facts["row_bytes csr"] * (results.options.rows == "memory")
+        peak = max(row.values("peak_rss")) / 1e6
+        found.append(at_most(f"peak RSS, MB, {n} rows", peak, limit=limit / 1e6, **most))
+        base, peer = row.of(BASE), row.of(PEER)
+        if base.runs and n >= LARGE:
+            share = row.ratio(BASE, "n_kernel_evaluations")
+            name = f"evaluations ÷ base, {n} rows"
+            found.append(at_most(name, share, limit=MOST_OF_EVALUATIONS, **most))
+        if base.runs:
+            limit = LEAST_CPU_LARGE if n >= LARGE else LEAST_CPU
+            ratio = base.ratio(OURS, "cpu_seconds")
+            found.append(at_least(f"base ÷ CPU seconds, {n} rows", ratio, limit=limit, **least))
+        if peer.runs:
+            name = f"sklearnex ÷ seconds, {n} rows"
+            found.append(at_least(name, peer.ratio(OURS), limit=LEAST_OF_PEER, **least))
+    floors = [row.median("evaluations_in_floors") or 0.0 for row in ours]
+    found.append(
+        at_most("most floors ÷ least", max(floors) / min(floors), limit=MOST_GROWTH, **most)
+    )
+    return found
+
+
+SUITE = Suite(
+    cases=lambda options: [case_of(made(FAMILY, n)) for n in options.sizes],
+    sizes=tuple(50_000 << k for k in range(4)),
+    contestants=(OURS, PEER),
+    takes_part=lambda who, case, options: who != PEER or case.data.n_made <= options.peer_rows,
+    columns=(
+        ("rows", fact("n_rows")),
+        ("who", who),
+        ("SVs", support_share),
+        ("floors", last("evaluations_in_floors", "{:.2f}")),
+        ("evaluations, million", spread("n_kernel_evaluations", digits=0, scale=1e-6)),
+        ("sets", last("n_working_sets")),
+        ("steps", last("n_iter")),
+        ("CPU seconds", spread("cpu_seconds")),
+        ("certificate", certificate_share),
+        ("seconds", spread("seconds")),
+        ("peak RSS MB", most_megabytes),
+        ("objective", last("objective", "{:.9g}")),
+        ("converged", last("converged")),
+    ),
+    limits=limits,
+    layout="csr",
+    peer_layout="dense",
+    repeats=1,
+    threads=1,
+    memory="1GB",
+    interpreter=case_of(made(FAMILY, TINY_ROWS)),
+    base=True,
+    more=(
+        ("--rows", {"choices": ("memory", "streamed"), "default": "memory"}),
+        ("--peer-rows", {"type": int, "default": 50_000, "metavar": "ROWS"}),
+    ),
+)
