@@ -1,0 +1,199 @@
+"""What suites measure by functions of their own, at tiny sizes; and small runs of whole suites."""
+
+import gzip
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from command_line import libsvm_text, two_clouds
+
+from bigsvm.core import smo
+from bigsvm.team import Team
+from tools.benchmarks import __main__ as command
+from tools.benchmarks import contestants
+from tools.benchmarks.data import made
+from tools.benchmarks.suites import at_size, conversion, pair_steps, parity, parse, serial_share
+from tools.benchmarks.suites.serial_share import Call, Ledger
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """Rows made up under the names of real ones."""
+    X, y = two_clouds(150)
+    X += 3  # with the origin among the rows a linear function of one class is 0 everywhere
+    for name, target in (("heart_scale", y), ("mpg.scale", X[:, 0] ** 2 + X[:, 1])):
+        with gzip.open(tmp_path / f"{name}.libsvm.gz", "wt") as file:
+            file.write(libsvm_text(X, target))
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
+    return tmp_path
+
+
+# Pair steps.
+
+
+def test_the_problem_of_pair_steps_is_a_kernel_matrix_of_two_classes():
+    labels, rows = pair_steps.make_problem(1100)
+    width = len(pair_steps.fresh_state(labels).alpha)
+    assert rows.shape == (1100, width)
+    K = rows[:, :1100]
+    np.testing.assert_array_equal(np.diag(K), 1)
+    np.testing.assert_allclose(K, K.T, rtol=1e-5)
+    assert not rows[:, 1100:].any()
+    assert np.linalg.eigvalsh(K[:100, :100].astype(float)).min() > -1e-5
+    assert set(labels) == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("rule", list(pair_steps.RULES))
+def test_time_is_per_variable_and_step(rule, monkeypatch):
+    clock = iter([10.0, 11.0])
+    monkeypatch.setattr(pair_steps, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    job = {"who": rule, "parameters": {"size": 50, "steps": 4}}
+    assert pair_steps.take_steps(job)["nanoseconds"] == pytest.approx(1e9 / (4 * 50))
+    assert hasattr(smo, pair_steps.RULES[rule])
+
+
+# The serial share.
+
+
+@pytest.mark.parametrize(("n_threads", "longest"), [(1, 10.0), (2, 6.0), (3, 5.0), (8, 4.0)])
+def test_each_part_goes_to_the_first_thread_that_is_free(n_threads, longest):
+    assert Call([1.0, 2.0, 3.0, 4.0], n_threads).longest == longest
+
+
+def test_parts_within_a_part_are_not_counted_for_themselves():
+    ledger, done = Ledger(), []
+
+    def outer(part):
+        ledger.share_out(None, lambda inner: done.append((part, inner)), ["a", "b"], 1)
+
+    ledger.share_out(None, outer, [1, 2, 3], 7)
+    assert done == [(part, inner) for part in (1, 2, 3) for inner in "ab"]
+    (call,) = ledger.calls
+    assert (len(call.seconds), call.n_threads) == (3, 8)
+
+
+@pytest.mark.parametrize("who", list(serial_share.THREADS))
+def test_the_seconds_of_a_fit_are_divided(who, tmp_path):
+    contestants.prepare(
+        {"data": list(made("few", 3000)), "folder": str(tmp_path), "labels": "",
+         "layouts": ["dense"], "distances": False, "stores": False}
+    )  # fmt: skip
+    job = {"who": who, "name": "few-3000", "folder": str(tmp_path), "layout": "dense",
+           "parameters": {"C": 32.0, "gamma": 2.0}}  # fmt: skip
+    team = Team.share_out
+    found = serial_share.fit(job)
+    assert Team.share_out is team
+    assert found["n_kernel_evaluations"] > 0
+    assert 0 < found["steps"] < found["serial"] < 100
+    shared = found["seconds"] * (1 - found["serial"] / 100)
+    saved = found["seconds"] - found["elapsed"]
+    assert saved == pytest.approx(shared - shared / found["busy"])
+    assert (found["busy"] > 1) == (who == serial_share.SIMULATED)
+
+
+# Parity.
+
+
+def test_every_formulation_and_kernel_is_compared(folder):
+    verdicts = {}
+    for who in parity.SUITE.contestants:
+        case = SimpleNamespace(name="heart_scale")
+        name = "heart_scale" if parity.SUITE.takes_part(who, case, None) else "mpg.scale"
+        if who.split()[1] not in ("rbf", "linear"):
+            continue
+        line = parity.compare({"who": who, "name": name, "parameters": {"tol": 1e-5}})
+        verdicts[who] = line["verdict"]
+        assert line["has_nu"] == (who.split()[0] in ("nu-svc", "nu-svr", "one-class"))
+        json.dumps(line)
+    assert set(verdicts.values()) == {"holds"}
+    assert len(verdicts) == 10
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "holds"),
+        ({"values": 2e-3}, "does not hold"),
+        ({"labels": 1}, "does not hold"),
+        ({"nu_fails": True, "peer_gap": 400.0}, "does not hold"),
+        ({"objective": 2e-4, "peer_gap": 400.0}, "theirs is not at tol"),
+        ({"objective": 2e-4, "peer_gap": 400.0, "gap": 101.0}, "does not hold"),
+    ],
+)
+def test_the_gaps_decide_whose_model_is_wrong(changed, verdict):
+    line = {"objective": 0.0, "values": 0.0, "labels": 0, "nu_fails": False, "gap": 1.0}
+    assert parity.verdict({**line, "peer_gap": 1.0, **changed}) == verdict
+
+
+# Text.
+
+
+@pytest.mark.parametrize("name", conversion.FILES)
+def test_files_to_convert_are_text_that_is_read(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(conversion, "ROWS", 20)
+    job = {"name": name, "folder": str(tmp_path), "parameters": {"megabytes": 0.001}}
+    found = conversion.convert(job | {"who": conversion.PEER})
+    assert found["megabytes"] == (tmp_path / f"{name}.libsvm").stat().st_size / 1e6 > 0
+    if name == "ten":
+        assert len((tmp_path / "ten.libsvm").read_text().splitlines()) == 10
+        ours = conversion.convert(job | {"who": conversion.OURS, "checkout": None})
+        assert len(ours["fingerprint"]) > 8
+        assert (tmp_path / "ten.zarr").is_dir()
+
+
+@pytest.mark.parametrize("name", [*parse.MADE, "a9a"])
+def test_readers_agree_on_every_kind_of_file(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
+    (tmp_path / "a9a.libsvm.gz").write_bytes(gzip.compress(b"1 1:0.5 123:2\n-1 7:1\n"))
+    monkeypatch.setattr(parse, "kept_memory", lambda: SimpleNamespace(malloc_trim=trimmed.append))
+    trimmed = []
+    for who in parse.READERS:
+        given = {"megabytes": 0.01, "fresh": who == parse.PEER}
+        job = {"name": name, "who": who, "folder": str(tmp_path), "parameters": given}
+        assert parse.read(job)["rate"] > 0
+    assert trimmed == [0]
+
+
+def test_readers_that_disagree_end_the_benchmark(tmp_path, monkeypatch):
+    path = tmp_path / "text"
+    path.write_text("1 1:1\n")
+    monkeypatch.setattr(parse, "read_chunks", lambda *_: 2)
+    with pytest.raises(SystemExit, match="disagree"):
+        parse.check(path, 1, 1)
+
+
+# Whole suites.
+
+
+def test_regression_and_one_class_hold_at_a_small_size(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
+    assert command.main(["at_size", "--sizes", "6000", "--memory", "30MB"]) == 0
+    printed = capsys.readouterr()
+    assert "skipped cpusmall" in printed.err
+    lines = [line for line in printed.out.splitlines() if line.startswith("| made-6000")]
+    assert [line.split()[2] for line in lines[:2]] == ["eps-svr", "one-class"]
+    assert sum("holds" in line for line in lines) == 6
+    monkeypatch.setattr(at_size, "MOST_SWEEPS", 0)
+    assert command.main(["at_size", "--sizes", "3000", "--memory", "30MB"]) == 1
+    assert "does not hold" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suite", ["small_problems", "unscaled"])
+def test_small_problems_are_fitted_by_all_and_compared(suite, folder, capsys):
+    given = [suite, "--data", "heart_scale", "none", "--repeats", "1"]
+    assert command.main([*given, "--contestants", "bigsvm", "sklearn"]) == 0
+    printed = capsys.readouterr()
+    assert "skipped none" in printed.err
+    lines = [line for line in printed.out.splitlines() if line.startswith("| heart_scale")]
+    assert len(lines) == {"small_problems": 4, "unscaled": 3}[suite]
+    assert "geometric mean" in printed.out
+    if suite == "unscaled":
+        assert all("converged" in line for line in lines)
+        accuracies = [line.split("|")[-2].split() for line in lines]
+        assert all(float(ours) == pytest.approx(float(peer), abs=1) for ours, peer in accuracies)
