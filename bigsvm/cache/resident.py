@@ -123,7 +123,7 @@ class ComputedRows:
     n_hits = 0
 
     def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, columns: Columns) -> None:
-        self._tiles, self._rows, self._columns = tiles, rows_at(rows), columns
+        self._tiles, self._rows, self.columns = tiles, rows_at(rows), columns
 
     def fetch(
         self,
@@ -133,7 +133,7 @@ class ComputedRows:
     ) -> None:
         """Compute the rows in one product."""
         base, places = self._rows
-        self._tiles.evaluate(RowsAt(base, places[variables]), self._columns, rows, slots=slots)
+        self._tiles.evaluate(RowsAt(base, places[variables]), self.columns, rows, slots=slots)
 
     def offer(
         self,
@@ -313,6 +313,37 @@ class KernelRowCache:
         self.slots[missing] = slots
         self.used[slots] = stamp
         self.n_misses += len(missing)
+
+    def carry_over(self, narrow: KernelRowCache, kept: NDArray[np.bool_], *, stamp: int) -> None:
+        """Move rows to a cache of fewer variables in the same buffer, and give this one up.
+
+        Parameters
+        ----------
+        narrow : KernelRowCache
+            Empty, of as many variables as are kept.
+        kept : (n_variables,) bool
+        stamp : int
+            The present use stamp; later ones of `narrow` begin at 1.
+        """
+        columns, place = np.flatnonzero(kept), np.cumsum(kept) - 1
+        slot = 0
+        # A row's new place ends before the old place of the next one: rows move in order.
+        for old in np.flatnonzero(self._owner[: self._n_filled] >= 0).tolist():
+            owner = int(self._owner[old])
+            if kept[owner] and slot < narrow.n_slots:
+                narrow._adopt(slot, int(place[owner]), self.rows[old, columns])
+                narrow.used[slot] = self.used[old] - stamp
+                slot += 1
+        self.slots.fill(-1)
+        self._n_filled = 0
+
+    def _adopt(self, slot: int, variable: int, row: NDArray[np.float32]) -> None:
+        """Take over the row of a variable, (m,), in the next slot that was never filled."""
+        self.rows[slot, : self.n_variables] = row
+        self.rows[slot, self.n_variables :] = 0
+        self.slots[variable], self._owner[slot] = slot, variable
+        self._ever[variable] = True
+        self._n_filled = slot + 1
 
     def close(self) -> None:
         """Offer all rows to the tier below, which may outlive this one, and close it."""

@@ -207,6 +207,14 @@ def command(
             "--working-set", help="Parts of the rows, or all at once (kernel rows on demand)."
         ),
     ] = WorkingSet.AUTO,
+    shrinking: Annotated[
+        bool | None,
+        typer.Option(
+            "--shrinking/--no-shrinking",
+            help="With --working-set all: leave rows that stay at a bound out until the end is "
+            "near. By default yes, but for a --disk-cache.",
+        ),
+    ] = None,
     threads: Threads = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the samples training starts from.")] = 0,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
@@ -264,6 +272,7 @@ def command(
         "calibration": None if calibration is None else calibration.value,
         "selection": selection.value,
         "working_set": working_set.value,
+        "shrinking": shrinking,
         "disk_cache": disk_cache,
         "seed": seed,
         "memory": memory,

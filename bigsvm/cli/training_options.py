@@ -131,6 +131,7 @@ PARAMETERS = {
     "calibration": "calibration",
     "selection": "selection",
     "working_set": "working_set",
+    "shrinking": "shrinking",
     "disk_cache": "disk_cache",
     "seed": "seed",
     "memory": "memory",
@@ -182,6 +183,11 @@ def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> Non
     if is_given(context, "selection") and not parameters.get("certify", True):
         raise ParameterError(
             "--selection is for pair steps, and with --no-certify there are none; leave it out"
+        )
+    if is_given(context, "shrinking") and parameters.get("working_set", "auto") != "all":
+        raise ParameterError(
+            "--shrinking is for --working-set all, and other runs always leave out rows that need "
+            "not move; give that too, or leave it out"
         )
     has_rows_on_disk = str(parameters.get("disk_cache", 0)) != "0"
     check_text_options(context, run.source, *(() if has_rows_on_disk else ("cache_dir",)))

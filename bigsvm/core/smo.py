@@ -367,6 +367,29 @@ def violations(s: PairState, score: F4, quiet: NDArray[np.bool_]) -> None:
             score[row] = max(score[row], worst)
 
 
+@njit(cache=True, nogil=True)
+def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
+    """Tell which rows may be left out, (m,): all their variables are pushed against a bound.
+
+    By the rule of libsvm-2.2.txt, section 4, in each group: a variable that may only rise has a
+    gradient of at most the least of those that may fall, one that may only fall has at least the
+    largest of those that may rise. A variable that cannot move is settled.
+    """
+    settled[:] = True
+    segment, used = s.layout[0], s.up_best.shape[0] * BLOCK
+    least, most = np.inf, -np.inf
+    for start in range(0, used, segment):
+        if start == 0 or s.layout[1] > 1:
+            i, j = _exact_extremes_of(s, start // segment)
+            most = s.gradient[i] if i >= 0 else -np.inf
+            least = s.gradient[j] if j >= 0 else np.inf
+        for row in range(settled.shape[0]):
+            t = start + row
+            rises, falls = s.alpha[t] < s.upper[t], s.alpha[t] > s.lower[t]
+            settled[row] &= not (rises & (falls | (s.gradient[t] > least)))
+            settled[row] &= not (falls & (s.gradient[t] < most))
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
     """Find j of largest (g_i − g_j)² / η, the first of equals; −1 where nobody in low is below."""

@@ -7,7 +7,7 @@ may still fall.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +17,7 @@ from bigsvm.core import smo
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.feasible import fill as fill_up
 from bigsvm.duals.optimality import Extremes, Optimality
-from bigsvm.duals.pair_steps import PairSteps, is_last_pair
+from bigsvm.duals.pair_steps import PairSteps, is_last_of_kept, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, pick
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError, ParameterError
@@ -134,10 +134,17 @@ class BoxDual(Dual[Optimality]):
     ----------
     formulation : Formulation
     rule : SelectionRule
+    shrinking : bool
+        Whether it `shrinks`.
     """
 
     formulation: Formulation
     rule: SelectionRule = SelectionRule.SECOND_ORDER
+    shrinking: bool = field(default=False, kw_only=True)
+
+    @property
+    def shrinks(self) -> bool:
+        return self.shrinking
 
     def _parts(
         self,
@@ -354,7 +361,11 @@ class BoxDual(Dual[Optimality]):
     def knows_last(
         self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
     ) -> bool:
-        return sets is None and is_last_pair(self.formulation, last, size)
+        if sets is not None:
+            return False
+        if self.shrinking and len(last) > 2:
+            return is_last_of_kept(self.formulation, last, size)
+        return is_last_pair(self.formulation, last, size)
 
     def begin(
         self,

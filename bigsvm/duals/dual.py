@@ -104,6 +104,14 @@ class Steps(ABC):
     def last(self) -> NDArray[np.int64]:
         """What must be known besides to go on to the same bits: two integers or more."""
 
+    def settled(self) -> NDArray[np.bool_]:
+        """Rows that may be left out for now, (m,); only asked for where the dual `shrinks`."""
+        raise NotImplementedError
+
+    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """`last` where only the rows `kept`, (m,) bool, remain."""
+        raise NotImplementedError
+
     @abstractmethod
     def advance(
         self,
@@ -189,6 +197,11 @@ class Dual(ABC, Generic[At]):
     """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 
     formulation: Problem
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether rows that are settled leave a working set; see `bigsvm.duals.shrinking`."""
+        return False
 
     @property
     def columns(self) -> Sequence[Dual[Any]]:

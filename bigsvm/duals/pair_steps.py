@@ -36,6 +36,36 @@ def is_last_pair(formulation: Formulation, pair: NDArray[np.int64], size: int) -
     return bool(known.all() and (formulation.n_groups == 1 or segment[0] == segment[1]))
 
 
+WORD_BITS = 64
+"""Rows of one integer of `with_kept`."""
+
+
+def with_kept(pair: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Append a bit for each row, whether it is kept, to a pair: (2 + words,) int64."""
+    padded = np.zeros(-(-len(kept) // WORD_BITS) * WORD_BITS, np.bool_)
+    padded[: len(kept)] = kept
+    words = np.packbits(padded, bitorder="little").view("<i8").astype(np.int64)
+    return np.concatenate([pair, words])
+
+
+def kept_of(last: NDArray[np.int64] | None, size: int) -> NDArray[np.bool_]:
+    """Read which rows are kept, (size,) bool; all where `last` is a pair alone."""
+    if last is None or len(last) == 2:
+        return np.ones(size, np.bool_)
+    bits = np.unpackbits(last[2:].astype("<i8").view(np.uint8), bitorder="little")
+    return bits[:size].astype(np.bool_)
+
+
+def is_last_of_kept(formulation: Formulation, last: NDArray[np.int64], size: int) -> bool:
+    """Whether `last` is a pair and the rows kept of a working set of `size` rows, some of them."""
+    if len(last) != 2 + -(-size // WORD_BITS):
+        return False
+    kept = kept_of(last, size)
+    if not np.array_equal(with_kept(last[:2], kept), last) or kept.all():
+        return False
+    return bool(kept.any()) and is_last_pair(formulation, last[:2], int(kept.sum()))
+
+
 class PairSteps(Steps):
     """The state of pair steps, laid out for `bigsvm.core.smo`.
 
@@ -123,6 +153,22 @@ class PairSteps(Steps):
     def last(self) -> NDArray[np.int64]:
         """The last pair, (2,)."""
         return self.state.pair.copy()
+
+    def settled(self) -> NDArray[np.bool_]:
+        """As `bigsvm.core.smo.settle`."""
+        settled = np.empty(self._size, np.bool_)
+        smo.settle(self.state, settled)
+        return settled
+
+    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the last pair, (2,), by numbers among the rows kept; −1 if one is not kept."""
+        pair = self.state.pair
+        segment, place = np.divmod(pair, int(self.state.layout[0]))
+        all_kept = np.pad(kept, (0, self.n_slack), constant_values=True)
+        if (pair < 0).any() or not all_kept[place].all():
+            return np.full(2, -1, np.int64)
+        length = -(-int(all_kept.sum()) // smo.BLOCK) * smo.BLOCK
+        return segment * length + np.cumsum(all_kept)[place] - 1
 
     def advance(
         self,

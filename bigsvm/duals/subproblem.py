@@ -114,20 +114,20 @@ class SubProblem:
         self._origin = origin or (alpha.copy(), gradient.copy())
         self._spare = spare
         rows = rows_at(rows)
-        self.columns = Columns.of_rows_like(tiles, rows)
+        columns = Columns.of_rows_like(tiles, rows)
         self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
-        diagonal = tiles.values.diagonal(self.columns)
+        diagonal = tiles.values.diagonal(columns)
         self._taken = dual.begin(
             alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
         )
-        self._computed = ComputedRows(tiles, rows, self.columns)
+        self._computed = ComputedRows(tiles, rows, columns)
         self._climb_values = buffer.n_shared // CLIMB_SHARE
         self._alone = buffer.alone
         below = tier(self._computed)
         n_slack = self._taken.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
-        one_by_one = self.columns.sparse_partners and first_slots is None and one_function
+        one_by_one = columns.sparse_partners and first_slots is None and one_function
         self.cache = KernelRowCache(
             WithSlack(below, self.size) if n_slack else below,
             n_variables=n_all,
@@ -140,6 +140,27 @@ class SubProblem:
     def close(self) -> None:
         """Hand the kernel rows to whatever keeps them."""
         self.cache.close()
+
+    def bring_up_to_date(self, look: Callable[[], None]) -> None:
+        """Have alpha and gradient of all rows belong together, which they always do here."""
+
+    def settled(self) -> NDArray[np.bool_]:
+        """Rows that may be left out for now; see `Steps.settled`."""
+        return self._taken.settled()
+
+    def let_go(self) -> None:
+        """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
+        base, places = self._rows
+        self._computed.columns = Columns.of_rows_like(self._tiles, RowsAt(base, places[:0]))
+
+    def hand_over(self, narrow: SubProblem, kept: NDArray[np.bool_]) -> None:
+        """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
+        all_kept = np.pad(kept, (0, self._taken.n_slack), constant_values=True)
+        self.cache.carry_over(narrow.cache, all_kept, stamp=self._taken.stamp)
+
+    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """`last` of a sub-problem of the rows kept."""
+        return self._taken.last_among(kept)
 
     @property
     def alpha(self) -> NDArray[np.float64]:
@@ -188,7 +209,7 @@ class SubProblem:
         `look` is called before rows are computed; where it raises, the slice is not done.
         """
         self._climb(tol, look)
-        cache, due = self.cache, self._next_leap()
+        cache, due = self.cache, self.next_leap()
         goal = self.steps + max_steps
         while True:
             if self.steps == due:
@@ -224,7 +245,7 @@ class SubProblem:
             change = self._taken.climb(places, gram, tol=tol)
             self._taken.follow(change, self._rows_of(places, look))
 
-    def _next_leap(self) -> int:
+    def next_leap(self) -> int:
         """How many steps there are when another way is tried next; see `Steps.leap`.
 
         It hangs on nothing else, so that whoever goes on from before it leaps, and nobody who goes

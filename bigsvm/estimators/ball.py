@@ -50,7 +50,10 @@ def ball_dual(
         diagonal = float(tiles.values.diagonal(columns).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
     lack_of = None if parameters.working_set == "all" else lacking
-    return BallDual(formulation, rule, Solver.from_name(parameters.solver), largest, lack_of)
+    return BallDual(
+        formulation, rule, Solver.from_name(parameters.solver), largest, lack_of,
+        shrinking=parameters.shrinks,
+    )  # fmt: skip
 
 
 def mean_distance(

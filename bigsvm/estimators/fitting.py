@@ -29,6 +29,7 @@ from bigsvm.estimators.running import (
     limits_of,
     open_checkpoint,
     provenance_of,
+    recorded_rules,
 )
 from bigsvm.estimators.simplex import train_crammer_singer
 from bigsvm.estimators.variables import Variables, make_variables
@@ -139,7 +140,9 @@ def _train(
         block_bytes=plan.block_bytes,
         interrupted=hooks.interrupted,
     )
-    fingerprint = _fingerprint(source, formulation, kernel, held_out=held_out is not None)
+    fingerprint = _fingerprint(
+        source, formulation, kernel, parameters, held_out=held_out is not None
+    )
     # From here on rows have the order they are trained in.
     variables = make_variables(source, formulation, merge=not whole)
     begin = None
@@ -249,7 +252,12 @@ def _model(
 
 
 def _fingerprint(
-    source: RowSource, formulation: Formulation, kernel: Kernel, *, held_out: bool
+    source: RowSource,
+    formulation: Formulation,
+    kernel: Kernel,
+    parameters: TrainingParameters,
+    *,
+    held_out: bool,
 ) -> dict[str, str]:
     """List what a checkpoint must agree with, readable where a person will compare."""
     return fingerprint_of(
@@ -260,5 +268,8 @@ def _fingerprint(
         chosen=formulation.chosen(),
         class_weights=getattr(formulation, "class_weight", None),
         # Either method has the same rows held out.
-        others={"calibration": "sigmoid or isotonic"} if held_out else {},
+        others={
+            **recorded_rules(parameters),
+            **({"calibration": "sigmoid or isotonic"} if held_out else {}),
+        },
     )

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 IGNORED: dict[str, tuple[tuple[Any, ...], str]] = {
     "cache_size": ((200,), "memory, the bytes of all arrays together"),
-    "shrinking": ((True,), "nothing, as it changes no result"),
     "verbose": ((False,), "certificate_, or the progress of the command bigsvm train"),
     "probability": ((False, "deprecated"), "calibration='sigmoid'"),
 }

@@ -109,6 +109,7 @@ class L2SVC(Classifier):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        shrinking: bool | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -136,6 +137,7 @@ class L2SVC(Classifier):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.shrinking = shrinking
         self.memory = memory
         self.disk_cache = disk_cache
         self.cache_dir = cache_dir

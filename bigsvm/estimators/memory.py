@@ -11,6 +11,7 @@ from bigsvm.budget import (
     plan_training,
 )
 from bigsvm.data.held import hold
+from bigsvm.duals.shrinking import STATE_BYTES
 from bigsvm.training.sweep import VALUES_AT_ONCE
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def make_plan(
         # What a sweep adds to some rows, and their values with that, until these are replaced.
         resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
     resident_bytes += source.kept_bytes
+    if parameters.shrinks:
+        resident_bytes += STATE_BYTES * n_rows
     plan = plan_training(
         parse_bytes(parameters.memory),
         n_rows=n_rows,

@@ -19,7 +19,10 @@ USED_IN = {
     "class_weight": CLASSIFIERS,
     "multiclass": WITH_CLASSES,
     "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
-    "selection": ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
+    **dict.fromkeys(
+        ("selection", "shrinking"),
+        ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
+    ),
     **dict.fromkeys(("subproblem", "order", "cooling", "fit_intercept"), ("crammer-singer",)),
     **dict.fromkeys(("solver", "sampling", "ball_tol", "certify"), BALLS),
 }

@@ -116,7 +116,7 @@ class OneClassSVM(OutlierDetector):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
-        shrinking: bool = True,
+        shrinking: bool | None = None,
         cache_size: float = 200,
         verbose: bool = False,
     ) -> None:
@@ -210,6 +210,7 @@ class L2OneClassSVM(OutlierDetector):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        shrinking: bool | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -232,6 +233,7 @@ class L2OneClassSVM(OutlierDetector):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.shrinking = shrinking
         self.memory = memory
         self.disk_cache = disk_cache
         self.cache_dir = cache_dir

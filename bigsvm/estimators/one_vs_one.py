@@ -25,6 +25,7 @@ from bigsvm.estimators.running import (
     limits_of,
     open_checkpoint,
     provenance_of,
+    recorded_rules,
 )
 from bigsvm.estimators.variables import make_variables
 from bigsvm.tiles import KernelTiles
@@ -97,7 +98,7 @@ def train_one_vs_one(
         per_row=(problem.codes, problem.weights),
         chosen=problem.chosen,
         class_weights=[float(weight) for weight in problem.class_weight],
-        others={"classes": f"{len(rows)}, one against one"},
+        others={"classes": f"{len(rows)}, one against one", **recorded_rules(parameters)},
     )
     del problem.codes  # 4 bytes a row that the budget does not count
     with (

@@ -17,7 +17,14 @@ from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.formulations import check_epsilon, check_nu
 from bigsvm.duals.simplex import Cooling, Order, RowSolver
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.names import BALLS, CLASSIFIERS, FORMULATIONS, REDUCTIONS, WITH_CLASSES
+from bigsvm.estimators.names import (
+    BALLS,
+    CLASSIFIERS,
+    FORMULATIONS,
+    REDUCTIONS,
+    USED_IN,
+    WITH_CLASSES,
+)
 from bigsvm.files import local_path
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import default_threads
@@ -45,6 +52,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
         _WORD,
     ),
     "cooling": ((str, _NONE), "a word or None"),
+    "shrinking": ((bool, np.bool_, _NONE), "True, False or None"),
     "sampling": ((Real, str), "a number of rows, a share of them, or 'all'"),
     **dict.fromkeys(("certify", "fit_intercept"), ((bool, np.bool_), "True or False")),
     **dict.fromkeys(("memory", "disk_cache"), _SIZE),
@@ -97,6 +105,7 @@ class TrainingParameters:
     calibration: str | None = None
     selection: str = "auto"
     working_set: str = "auto"
+    shrinking: bool | None = None
     seed: int = 0
     memory: int | str = "1GB"
     kernel_rows: int | None = None
@@ -135,6 +144,7 @@ class TrainingParameters:
             )
         self._check_order()
         self._check_disk_cache()
+        self._check_shrinking()
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
             ("loss", self.loss, LOSSES),
@@ -228,7 +238,8 @@ class TrainingParameters:
             return
         if self.working_set != "all":
             raise ParameterError(
-                "disk_cache keeps the kernel rows of working_set='all'; give that too, or leave "
+                "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
+                "short, and computed again in less time than a disk takes: give that too, or leave "
                 "disk_cache out"
             )
         if self.formulation in BALLS and not self.certify:
@@ -236,6 +247,39 @@ class TrainingParameters:
                 "disk_cache keeps kernel rows that sweeps ask for, and without a certificate "
                 "there are none; leave disk_cache out"
             )
+
+    def _check_shrinking(self) -> None:
+        """Refuse a word on shrinking that no run would look at."""
+        if self.shrinking is None:
+            return
+        if self.working_set != "all":
+            if self.shrinking:
+                return  # scikit-learn's default, which all other runs do
+            raise ParameterError(
+                "shrinking=False is for working_set='all': other runs always leave out rows that "
+                "need not move; give that too, or leave shrinking out"
+            )
+        if self.formulation not in USED_IN["shrinking"]:
+            raise ParameterError(
+                f"shrinking is for pair steps, and {self.formulation} has none; leave it out"
+            )
+        if self.formulation in BALLS and not self.certify:
+            raise ParameterError(
+                "shrinking is for pair steps, and without a certificate there are none; leave it "
+                "out"
+            )
+        if self.shrinking and self.disk_cache_bytes():
+            raise ParameterError(
+                "shrinking makes kernel rows shorter, and disk_cache keeps whole ones; leave one "
+                "of them out"
+            )
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether settled rows leave the working set of all rows."""
+        if self.working_set != "all" or self.disk_cache_bytes():
+            return False
+        return True if self.shrinking is None else self.shrinking
 
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""

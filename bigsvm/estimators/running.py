@@ -156,7 +156,7 @@ class Trainer:
         rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
         if isinstance(formulation, BallFormulation):
             return ball_dual(source, formulation, self._tiles, parameters, rule)
-        return BoxDual(formulation, rule)
+        return BoxDual(formulation, rule, shrinking=parameters.shrinks)
 
     def exact_outputs(
         self, source: RowSource, beta: NDArray[np.float64], plan: TrainingPlan
@@ -321,6 +321,11 @@ def open_checkpoint(
     if parameters.checkpoint is None:
         return nullcontext()
     return Checkpoint(parameters.checkpoint, fingerprint)
+
+
+def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
+    """List rules that a checkpoint must agree with: with others it goes on to other bits."""
+    return {"shrinking": "True"} if parameters.shrinks else {}
 
 
 def fingerprint_of(

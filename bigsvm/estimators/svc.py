@@ -63,6 +63,11 @@ class SVC(Classifier):
         ``"auto"`` works on parts of the rows, chosen anew as training goes on. ``"all"`` takes pair
         steps over all rows at once, with kernel rows on demand: the papers' own algorithm. All rows
         have to fit in `memory`, and the kernel rows get the rest of it.
+    shrinking : bool or None
+        Whether rows whose variables are pushed against a bound leave the pair steps of
+        ``working_set="all"`` and their kernel rows, until the end is near. None is True there, and
+        False with a `disk_cache`, which keeps whole rows. Other runs always leave out rows that
+        need not move: False is refused there.
     memory : int or str, default "1GB"
         Bytes that all arrays of training together may take.
     disk_cache : int or str, default 0
@@ -88,7 +93,7 @@ class SVC(Classifier):
     random_state : int, numpy.random.RandomState or None
         Seed of the random samples training starts from, and of the choice among more violating rows
         than a working set holds; None is 0, so that a fit is repeatable.
-    shrinking, probability, cache_size, verbose
+    probability, cache_size, verbose
         Accepted for compatibility with scikit-learn and ignored; values other than its defaults
         cause a warning that names what to use instead.
 
@@ -157,7 +162,7 @@ class SVC(Classifier):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
-        shrinking: bool = True,
+        shrinking: bool | None = None,
         probability: bool | str = False,
         cache_size: float = 200,
         verbose: bool = False,
@@ -269,7 +274,7 @@ class NuSVC(Classifier):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
-        shrinking: bool = True,
+        shrinking: bool | None = None,
         probability: bool | str = False,
         cache_size: float = 200,
         verbose: bool = False,

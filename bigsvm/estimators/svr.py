@@ -108,7 +108,7 @@ class SVR(Regressor):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
-        shrinking: bool = True,
+        shrinking: bool | None = None,
         cache_size: float = 200,
         verbose: bool = False,
     ) -> None:
@@ -209,7 +209,7 @@ class NuSVR(Regressor):
         max_time: float | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
-        shrinking: bool = True,
+        shrinking: bool | None = None,
         cache_size: float = 200,
         verbose: bool = False,
     ) -> None:

@@ -7,10 +7,11 @@ followed by a small sweep over the active rows alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from bigsvm.duals.shrinking import ShrinkingProblem
 from bigsvm.duals.subproblem import SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.tiles.functions import weighted_rows
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.choice import Choice
     from bigsvm.training.working_rows import Gathered
+
+Made = TypeVar("Made")
 
 
 class WorkingSet(NamedTuple):
@@ -106,7 +109,7 @@ class ActiveRows:
         first_slots: Callable[[int], int | None],
         room: Room,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem | ColumnProblems:
+    ) -> SubProblem | ShrinkingProblem | ColumnProblems:
         """Make the sub-problem of a working set, or go on with it.
 
         Parameters
@@ -120,6 +123,10 @@ class ActiveRows:
         given
             Its further arguments.
         """
+        if self.dual.shrinks:
+            return self._made(
+                ShrinkingProblem, working, alpha, gradient, first_slots=first_slots, **given
+            )
         return self.of_rows(working, alpha, gradient, first_slots=first_slots, **given)
 
     def of_rows(
@@ -127,14 +134,24 @@ class ActiveRows:
         working: NDArray[np.int64],
         alpha: NDArray[np.float64],
         gradient: NDArray[np.float64],
-        *,
-        first_slots: Callable[[int], int | None],
-        tiles: KernelTiles | None = None,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
+        return self._made(SubProblem, working, alpha, gradient, **given)
+
+    def _made(
+        self,
+        kind: Callable[..., Made],
+        working: NDArray[np.int64],
+        alpha: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        *,
+        first_slots: Callable[[int], int | None],
+        tiles: KernelTiles | None = None,
+        **given: Any,  # noqa: ANN401
+    ) -> Made:
         begin = self._start(working, 0.0)
-        return SubProblem(
+        return kind(
             self.dual, tiles or self.tiles, self.rows.at(working), self.indices[working],
             alpha, gradient, first_slots=first_slots(len(working)),
             origin=(begin.alpha, begin.gradient), **given,

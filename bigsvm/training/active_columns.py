@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from bigsvm.duals.column_problems import Room
     from bigsvm.duals.dual import Standing
+    from bigsvm.duals.shrinking import ShrinkingProblem
     from bigsvm.duals.subproblem import SubProblem
     from bigsvm.training.choice import Choice
 
@@ -68,7 +69,7 @@ class ActiveColumns(ActiveRows):
         first_slots: Callable[[int], int | None],
         room: Room,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem | ColumnProblems:
+    ) -> SubProblem | ShrinkingProblem | ColumnProblems:
         """Make one sub-problem of all functions, or one of each."""
         if self.is_all(working, alpha):
             # Each function needs rows of its own: all that fit are of use from the first.

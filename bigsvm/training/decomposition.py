@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.column_problems import ColumnProblems
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.duals.shrinking import ShrinkingProblem
     from bigsvm.duals.subproblem import SubProblem
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
@@ -393,7 +394,23 @@ class Decomposition:
         self.listener(events.TierChosen(tier.decision.reason))
         return tier
 
-    def _advance(self, problem: SubProblem | ColumnProblems) -> Progress:
+    def _advance(self, problem: SubProblem | ShrinkingProblem | ColumnProblems) -> Progress:
+        progress = self._take_steps(problem)
+        # Steps may be spent while rows are left out, whose gradient others are told by.
+        problem.bring_up_to_date(self._watch.look)
+        self._note(problem)
+        return progress
+
+    def _note(self, problem: SubProblem | ShrinkingProblem | ColumnProblems) -> None:
+        """Take the sub-problem as far as it has got into the state."""
+        self.state = self.state._replace(
+            working_alpha=problem.alpha.copy(),
+            working_gradient=problem.gradient.copy(),
+            pair=problem.last,
+        )
+        self.count.sub_steps = problem.steps
+
+    def _take_steps(self, problem: SubProblem | ShrinkingProblem | ColumnProblems) -> Progress:
         count = self.count
         misses, reads, seconds = 0, 0, problem.row_seconds
         progress = Progress.STEPS_SPENT
@@ -411,12 +428,7 @@ class Decomposition:
             count.row_misses += problem.n_misses - misses
             count.row_reads += problem.n_reads - reads
             misses, reads, seconds = problem.n_misses, problem.n_reads, problem.row_seconds
-            self.state = self.state._replace(
-                working_alpha=problem.alpha.copy(),
-                working_gradient=problem.gradient.copy(),
-                pair=problem.last,
-            )
-            count.sub_steps = problem.steps
+            self._note(problem)
             self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
             if progress is Progress.STEPS_SPENT:
                 if self._was_slow():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 import numpy as np
 
 from bigsvm.duals.ball import BallDual
+from bigsvm.duals.pair_steps import WORD_BITS
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
         "working": sizes.most_rows * max(1, sizes.columns if by_columns else 1),
         "core": sizes.most_rows,
         "parts": sizes.most_rows,
-        "last": max(2, 4 * sizes.columns),
+        "last": max(2 + -(-sizes.most_rows // WORD_BITS), 4 * sizes.columns),
     }
     for name, (size,) in ((name, known[name]) for name in most if name in known):
         if size > most[name]:

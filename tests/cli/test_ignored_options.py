@@ -24,14 +24,19 @@ CHANGES = {
     "degree": "2",
     "coef0": "0.7", "tol": "0.5", "class_weight": "balanced", "multiclass": "ovr",
     "calibration": "sigmoid", "selection": "mvp", "working_set": "all", "seed": "5",
-    "memory": "9MB", "max_iter": "1", "disk_cache": "9MB", "cache_dir": "cache",
+    "shrinking": None, "memory": "9MB", "max_iter": "1", "disk_cache": "9MB", "cache_dir": "cache",
     "checkpoint_every": "1s", "zero_based": "yes",
 }  # fmt: skip
 """Another value of each option of `train` that may change a model."""
 LIMITS = {"threads", "max_time", "formulation"}
 """Threads and a time limit apply to every run; the test loops over the formulation."""
-SPELLED = {"certify": "--no-certify", "fit_intercept": "--fit-intercept", "c": "--C"}
-AT_SIZE = ("seed", "working_set", "selection")
+SPELLED = {
+    "certify": "--no-certify",
+    "shrinking": "--no-shrinking",
+    "fit_intercept": "--fit-intercept",
+    "c": "--C",
+}
+AT_SIZE = ("seed", "working_set", "selection", "shrinking")
 """They matter where rows do not all fit, and are looked at there."""
 STORES = {"eps-svr": "values", "nu-svr": "values", "crammer-singer": "three"}
 
@@ -158,6 +163,17 @@ def test_options_for_rows_that_do_not_all_fit(large, formulation):
              "l2-svc", "--no-certify"),
             "leave --disk-cache out",
         ),
+        (("train", "S", "m", "--shrinking"), "--shrinking is for --working-set all"),
+        (("train", "S", "m", "--no-shrinking"), "--shrinking is for --working-set all"),
+        (
+            ("train", "S", "m", "--shrinking", "--working-set", "all", "--disk-cache", "9MB"),
+            "--disk-cache keeps whole ones; leave one",
+        ),
+        (
+            ("train", "S", "m", "--no-shrinking", "--working-set", "all", "--formulation",
+             "l2-svc", "--no-certify"),
+            "without a certificate there are none",
+        ),
         (("train", "S", "m", "--checkpoint-every", "5s"), "name a --checkpoint"),
         (("train", "S", "m", "--zero-based", "no"), "--zero-based is for LIBSVM text, and"),
         (("train", "S", "m", "--cache-dir", "c"), "--cache-dir is for LIBSVM text, and"),
@@ -194,6 +210,19 @@ def test_python_refuses_room_for_kernel_rows_that_nobody_keeps(rows, estimator):
     with pytest.raises(ParameterError, match="disk_cache keeps the kernel rows of working_set="):
         estimator(disk_cache="1MB").fit(*rows)
     estimator(disk_cache=0).fit(*rows)
+
+
+@pytest.mark.fault("dropped-parameters")
+def test_python_refuses_shrinking_that_no_run_looks_at(rows):
+    X, y = rows
+    with pytest.raises(ParameterError, match="shrinking=False is for working_set='all'"):
+        bigsvm.SVC(shrinking=False).fit(X, y)
+    with pytest.raises(ParameterError, match="disk_cache keeps whole ones"):
+        bigsvm.SVC(shrinking=True, working_set="all", disk_cache="9MB").fit(X, y)
+    many = np.arange(len(X)) % 3
+    with pytest.raises(ParameterError, match="kernel rows that all functions share"):
+        bigsvm.SVC(shrinking=True, working_set="all", multiclass="ovr").fit(X, many)
+    bigsvm.SVC(shrinking=True).fit(X, y)  # scikit-learn's default
 
 
 def test_python_is_as_silent_as_scikit_learn(rows):

@@ -96,6 +96,7 @@ def train(
     selection: str = "auto",
     C: float | None = None,
     disk: Disk | None = None,
+    shrinking: bool = False,
 ) -> Run:
     """Train over all rows at once with memory for `kernel_rows` kernel rows."""
     calibration = calibrate()["seconds"]
@@ -105,6 +106,7 @@ def train(
         tol=TOL,
         selection=selection,
         working_set="all",
+        shrinking=shrinking,
         memory=MEMORY,
         kernel_rows=kernel_rows,
         disk_cache=disk.n_bytes if disk else 0,

@@ -1,0 +1,223 @@
+"""Shrinking: the same optimum, fewer kernel values, and the same bits after any interruption."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from interruption import StopAt
+
+from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.formulations import (
+    CSVC,
+    EpsilonSVR,
+    NuSVC,
+    NuSVR,
+    OneClass,
+    SquaredHingeSVC,
+)
+from bigsvm.duals.pair_steps import kept_of, with_kept
+from bigsvm.duals.shrinking import ShrinkingProblem
+from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits
+
+from .problems import blobs, decomposition, gram
+
+
+def target(X):
+    noise = np.random.default_rng(1).standard_normal(len(X))
+    return np.sin(2 * X[:, 0].astype(np.float64)) + 0.1 * X[:, 1] + 0.3 * noise
+
+
+FORMULATIONS = {
+    "c-svc": lambda X, y: CSVC(sign=y, C=300.0),
+    "squared": lambda X, y: SquaredHingeSVC(sign=y, C=100.0),
+    "nu-svc": lambda X, y: NuSVC(sign=y, nu=0.3),
+    "one-class": lambda X, y: OneClass(n_rows=len(y), nu=0.3),
+    "eps-svr": lambda X, y: EpsilonSVR(target=target(X), C=10.0, epsilon=0.1),
+    "nu-svr": lambda X, y: NuSVR(target=target(X), C=3.0, nu=0.4),
+}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """Look for settled rows so often that small problems have some."""
+    monkeypatch.setattr("bigsvm.duals.shrinking.PERIOD", 64)
+
+
+def run(kind, *, shrinking, n=700, rule="hmg", slots=100, **options):
+    X, y = blobs(n, overlap=0.7)
+    formulation = FORMULATIONS[kind](X, y)
+    dual = BoxDual(formulation, SelectionRule.from_name(rule), shrinking=shrinking)
+    return decomposition(
+        X, y, dual=dual, whole=True, working_set=n, slots=slots, gamma=0.3, **options
+    )
+
+
+def same_bits(result, reference):
+    for name in ("support", "alpha", "thresholds"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(reference, name))
+    assert result.certificate.objective == reference.certificate.objective
+    assert result.certificate.gap == reference.certificate.gap
+
+
+def exact_gap(kind, result, n=700):
+    """The KKT gap of a point by its definition, in float64, over all rows."""
+    X, y = blobs(n, overlap=0.7)
+    formulation = FORMULATIONS[kind](X, y)
+    alpha = formulation.zeros(n)
+    alpha[result.support] = result.alpha
+    outputs = gram(X, 0.3) @ formulation.per_output(alpha)
+    everything = np.arange(n)
+    gaps = []
+    for group in range(formulation.n_groups):
+        up, low = [-np.inf], [np.inf]
+        for (box, ridge, own), a in formulation.with_alpha(alpha, everything):
+            if own == group:
+                gradient = box.linear - outputs - ridge * a
+                up.append(gradient[a < box.upper].max(initial=-np.inf))
+                low.append(gradient[a > box.lower].min(initial=np.inf))
+        gaps.append(max(up) - min(low))
+    return max(gaps)
+
+
+@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+@pytest.mark.parametrize("kind", FORMULATIONS)
+def test_the_optimum_is_the_same(kind, rule, monkeypatch):
+    sizes = []
+    shrink = ShrinkingProblem._shrink
+
+    def noted(self):
+        shrink(self)
+        sizes.append(self.size)
+
+    monkeypatch.setattr(ShrinkingProblem, "_shrink", noted)
+    shrunk = run(kind, shrinking=True, rule=rule).run()
+    whole = run(kind, shrinking=False, rule=rule).run()
+    assert shrunk.certificate.converged
+    assert exact_gap(kind, shrunk) <= 1.001e-3
+    assert shrunk.certificate.objective == pytest.approx(whole.certificate.objective, rel=1e-5)
+    # A ridge leaves no variable at its upper bound, so there is less to leave out.
+    assert min(sizes) < (0.95 if kind == "squared" else 0.8) * 700
+
+
+def test_rows_left_out_cost_no_kernel_values():
+    shrunk, whole = (
+        run("c-svc", shrinking=shrinking, slots=20).run().certificate for shrinking in (True, False)
+    )
+    assert shrunk.n_kernel_evaluations < 0.7 * whole.n_kernel_evaluations
+
+
+@pytest.mark.parametrize("slots", [20, 700])
+def test_memory_and_threads_change_no_bit(slots):
+    reference = run("c-svc", shrinking=True, slots=60).run()
+    same_bits(run("c-svc", shrinking=True, slots=slots, threads=2).run(), reference)
+
+
+@pytest.mark.parametrize("kind", FORMULATIONS)
+@pytest.mark.parametrize("rule", ["second-order", "hmg"])
+def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, monkeypatch):
+    monkeypatch.setattr("bigsvm.duals.shrinking.VALUES_AT_ONCE", 1 << 12)
+    monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)  # steps between two saves
+    tol = 1e-3 if kind == "c-svc" else 1e-5
+    options = {"shrinking": True, "rule": rule, "n": 400, "tol": tol}
+    watch = StopAt(-1)
+    undisturbed = run(kind, limits=Limits(interrupted=watch), **options).run()
+    assert undisturbed.certificate.converged
+    left_out = False
+    for first in range(1, watch.count, max(3, watch.count // 8)):
+        for moment in (first, 2, 7, -1):
+            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
+                limits = Limits(interrupted=StopAt(moment))
+                one = run(kind, checkpoint=checkpoint, limits=limits, **options)
+                result = one.run()
+                left_out |= len(one.state.pair) > 2
+            if result.certificate.converged:
+                break
+            assert result.certificate.stop_reason is StopReason.INTERRUPTED
+        same_bits(result, undisturbed)
+    assert left_out, "no run was stopped while rows were left out"
+
+
+@pytest.mark.parametrize("max_iter", [0, 100, 1000, 3000])
+def test_out_of_steps_the_gap_is_that_of_all_rows(max_iter):
+    result = run("c-svc", shrinking=True, limits=Limits(max_iter=max_iter)).run()
+    assert result.certificate.n_iter <= max_iter
+    if not result.certificate.converged:
+        assert result.certificate.stop_reason is StopReason.MAX_ITER
+        assert result.certificate.gap == pytest.approx(exact_gap("c-svc", result), rel=1e-3)
+
+
+def test_a_checkpoint_whose_rows_left_out_make_no_sense_is_refused():
+    dual = run("c-svc", shrinking=True).dual
+    kept = np.ones(700, np.bool_)
+    kept[:100] = False
+    last = with_kept(np.array([0, 599]), kept)
+    np.testing.assert_array_equal(kept_of(last, 700), kept)
+    assert dual.knows_last(last, 700)
+    assert not dual.knows_last(last, 900)
+    assert not dual.knows_last(with_kept(np.array([0, 650]), kept), 700)
+    assert not dual.knows_last(with_kept(np.array([0, 1]), np.zeros(700, np.bool_)), 700)
+    last[-1] = -1  # bits of rows that are not there
+    assert not dual.knows_last(last, 700)
+    assert not run("c-svc", shrinking=False).dual.knows_last(with_kept(last[:2], kept), 700)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
+    """A real process, `kill -9` at random times, each after it has saved something new."""
+    code = textwrap.dedent(
+        """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import numpy as np
+        import bigsvm.duals.shrinking, bigsvm.training.watch
+        bigsvm.duals.shrinking.PERIOD, bigsvm.training.watch.REFRESH = 64, 96
+        from training.test_shrinking import run
+        from bigsvm.training.checkpoint import Checkpoint
+        with Checkpoint(sys.argv[2], {}) as checkpoint:
+            print("started", flush=True)
+            result = run(
+                "c-svc", shrinking=True, n=2500, checkpoint=checkpoint, checkpoint_every=0.05
+            ).run()
+        np.savez(sys.argv[3], support=result.support, alpha=result.alpha,
+                 thresholds=result.thresholds, gap=result.certificate.gap)
+        """
+    )
+    tests = str(Path(__file__).parents[1])
+
+    def start(name):
+        paths = [tests, str(tmp_path / name), str(tmp_path / f"{name}.npz")]
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *paths], stdout=subprocess.PIPE, text=True
+        )
+        process.stdout.readline()
+        process.stdout.close()
+        return process
+
+    def newest():
+        return max((path.name for path in (tmp_path / "killed").glob("generation-*")), default="")
+
+    assert start("whole").wait() == 0
+    rng, kills = np.random.default_rng(), 0
+    while kills < 4:
+        before = newest()
+        process = start("killed")
+        while newest() == before and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.1))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert kills >= 2
+    assert start("killed").wait() == 0
+    with np.load(tmp_path / "whole.npz") as a, np.load(tmp_path / "killed.npz") as b:
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name])
