@@ -215,6 +215,14 @@ def command(
             "near. By default yes, but for a --disk-cache.",
         ),
     ] = None,
+    rows_at_once: Annotated[
+        int | None,
+        typer.Option(
+            "--rows-at-once",
+            help="With --working-set all: most kernel rows that are computed together. By default "
+            "as many as pays.",
+        ),
+    ] = None,
     threads: Threads = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the samples training starts from.")] = 0,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
@@ -273,6 +281,7 @@ def command(
         "selection": selection.value,
         "working_set": working_set.value,
         "shrinking": shrinking,
+        "rows_at_once": rows_at_once,
         "disk_cache": disk_cache,
         "seed": seed,
         "memory": memory,

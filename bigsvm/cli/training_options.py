@@ -132,6 +132,7 @@ PARAMETERS = {
     "selection": "selection",
     "working_set": "working_set",
     "shrinking": "shrinking",
+    "rows_at_once": "rows_at_once",
     "disk_cache": "disk_cache",
     "seed": "seed",
     "memory": "memory",

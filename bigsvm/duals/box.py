@@ -136,11 +136,14 @@ class BoxDual(Dual[Optimality]):
     rule : SelectionRule
     shrinking : bool
         Whether it `shrinks`.
+    rows_at_once : int or None
+        As `Dual` has it.
     """
 
     formulation: Formulation
     rule: SelectionRule = SelectionRule.SECOND_ORDER
     shrinking: bool = field(default=False, kw_only=True)
+    rows_at_once: int | None = field(default=None, kw_only=True)
 
     @property
     def shrinks(self) -> bool:

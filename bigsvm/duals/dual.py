@@ -197,6 +197,8 @@ class Dual(ABC, Generic[At]):
     """Active rows are solved to this share of tol, so that their own gap leaves others room."""
 
     formulation: Problem
+    rows_at_once: int | None = None
+    """Most kernel rows of a working set that are fetched together; None is as many as pays."""
 
     @property
     def shrinks(self) -> bool:

@@ -113,6 +113,7 @@ class SubProblem:
         self.size, self.row_seconds = len(working_set), 0.0
         self._origin = origin or (alpha.copy(), gradient.copy())
         self._spare = spare
+        self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
         rows = rows_at(rows)
         columns = Columns.of_rows_like(tiles, rows)
         self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
@@ -304,7 +305,8 @@ class SubProblem:
         n_all = self.size + self._taken.n_slack
         score, quiet = np.empty(n_all, np.float32), np.empty(n_all, np.bool_)
         self._taken.violations(score, quiet)
-        wanted = np.empty(min(BATCH, self.cache.largest_batch(quiet)), np.int64)
+        most = min(self._rows_at_once, self.cache.largest_batch(quiet))
+        wanted = np.empty(most, np.int64)
         at_least = LEAST_BATCH if len(wanted) == BATCH else 0
         count = row_choice.most_wanted(score, self.cache.slots, row, 0.5 * tol, at_least, wanted)
         return wanted[:count], quiet

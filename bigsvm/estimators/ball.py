@@ -52,7 +52,7 @@ def ball_dual(
     lack_of = None if parameters.working_set == "all" else lacking
     return BallDual(
         formulation, rule, Solver.from_name(parameters.solver), largest, lack_of,
-        shrinking=parameters.shrinks,
+        shrinking=parameters.shrinks, rows_at_once=parameters.rows_at_once,
     )  # fmt: skip
 
 

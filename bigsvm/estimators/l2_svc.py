@@ -109,6 +109,7 @@ class L2SVC(Classifier):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        rows_at_once: int | None = None,
         shrinking: bool | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
@@ -137,6 +138,7 @@ class L2SVC(Classifier):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.rows_at_once = rows_at_once
         self.shrinking = shrinking
         self.memory = memory
         self.disk_cache = disk_cache

@@ -20,7 +20,7 @@ USED_IN = {
     "multiclass": WITH_CLASSES,
     "tol": ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr", "crammer-singer"),
     **dict.fromkeys(
-        ("selection", "shrinking"),
+        ("selection", "shrinking", "rows_at_once"),
         ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
     ),
     **dict.fromkeys(("subproblem", "order", "cooling", "fit_intercept"), ("crammer-singer",)),

@@ -107,6 +107,7 @@ class OneClassSVM(OutlierDetector):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        rows_at_once: int | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -129,6 +130,7 @@ class OneClassSVM(OutlierDetector):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.rows_at_once = rows_at_once
         self.memory = memory
         self.disk_cache = disk_cache
         self.cache_dir = cache_dir
@@ -210,6 +212,7 @@ class L2OneClassSVM(OutlierDetector):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        rows_at_once: int | None = None,
         shrinking: bool | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
@@ -233,6 +236,7 @@ class L2OneClassSVM(OutlierDetector):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.rows_at_once = rows_at_once
         self.shrinking = shrinking
         self.memory = memory
         self.disk_cache = disk_cache

@@ -117,11 +117,12 @@ def train_one_vs_rest(
             "certify is False, but one against the rest is trained without a sampled search, and "
             "so always certified; leave it out"
         )
-    if parameters.shrinking:
-        raise ParameterError(
-            "shrinking is True, but one against the rest has kernel rows that all functions share; "
-            "leave it out, or give multiclass='ovo'"
-        )
+    for name in ("shrinking", "rows_at_once"):
+        if getattr(parameters, name):
+            raise ParameterError(
+                f"{name} is {getattr(parameters, name)!r}, but one against the rest has kernel "
+                "rows that all functions share; leave it out, or give multiclass='ovo'"
+            )
     problem = make_columns(parameters, classes)
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.cache.resident import BATCH
 from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
@@ -43,7 +44,9 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("C", "nu", "epsilon", "degree", "coef0", "tol", "ball_tol"), _NUMBER),
     **dict.fromkeys(("checkpoint_every", "max_seconds"), _NUMBER),
     **dict.fromkeys(("seed", "max_iter"), _WHOLE),
-    **dict.fromkeys(("threads", "kernel_rows"), ((Integral, _NONE), "a whole number or None")),
+    **dict.fromkeys(
+        ("threads", "kernel_rows", "rows_at_once"), ((Integral, _NONE), "a whole number or None")
+    ),
     **dict.fromkeys(
         (
             *("formulation", "loss", "selection", "solver", "working_set", "multiclass"),
@@ -106,6 +109,7 @@ class TrainingParameters:
     selection: str = "auto"
     working_set: str = "auto"
     shrinking: bool | None = None
+    rows_at_once: int | None = None
     seed: int = 0
     memory: int | str = "1GB"
     kernel_rows: int | None = None
@@ -145,6 +149,7 @@ class TrainingParameters:
         self._check_order()
         self._check_disk_cache()
         self._check_shrinking()
+        self._check_rows_at_once()
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
             ("loss", self.loss, LOSSES),
@@ -272,6 +277,29 @@ class TrainingParameters:
             raise ParameterError(
                 "shrinking makes kernel rows shorter, and disk_cache keeps whole ones; leave one "
                 "of them out"
+            )
+
+    def _check_rows_at_once(self) -> None:
+        """Refuse a number of kernel rows that no run would look at."""
+        if self.rows_at_once is None:
+            return
+        if not 1 <= self.rows_at_once <= BATCH:
+            raise ParameterError(
+                f"rows_at_once is {self.rows_at_once!r}; it must be from 1 to {BATCH}"
+            )
+        if self.working_set != "all":
+            raise ParameterError(
+                "rows_at_once is for the kernel rows of working_set='all'; give that too, or leave "
+                "rows_at_once out"
+            )
+        if self.formulation not in USED_IN["rows_at_once"]:
+            raise ParameterError(
+                f"rows_at_once is for pair steps, and {self.formulation} has none; leave it out"
+            )
+        if self.formulation in BALLS and not self.certify:
+            raise ParameterError(
+                "rows_at_once is for pair steps, and without a certificate there are none; leave "
+                "it out"
             )
 
     @property

@@ -156,7 +156,9 @@ class Trainer:
         rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
         if isinstance(formulation, BallFormulation):
             return ball_dual(source, formulation, self._tiles, parameters, rule)
-        return BoxDual(formulation, rule, shrinking=parameters.shrinks)
+        return BoxDual(
+            formulation, rule, shrinking=parameters.shrinks, rows_at_once=parameters.rows_at_once
+        )
 
     def exact_outputs(
         self, source: RowSource, beta: NDArray[np.float64], plan: TrainingPlan

@@ -99,6 +99,7 @@ class SVR(Regressor):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        rows_at_once: int | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -122,6 +123,7 @@ class SVR(Regressor):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.rows_at_once = rows_at_once
         self.memory = memory
         self.disk_cache = disk_cache
         self.cache_dir = cache_dir
@@ -200,6 +202,7 @@ class NuSVR(Regressor):
         warm_start: bool = False,
         selection: str = "auto",
         working_set: str = "auto",
+        rows_at_once: int | None = None,
         memory: int | str = "1GB",
         disk_cache: int | str = 0,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -223,6 +226,7 @@ class NuSVR(Regressor):
         self.warm_start = warm_start
         self.selection = selection
         self.working_set = working_set
+        self.rows_at_once = rows_at_once
         self.memory = memory
         self.disk_cache = disk_cache
         self.cache_dir = cache_dir

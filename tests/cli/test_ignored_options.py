@@ -24,7 +24,8 @@ CHANGES = {
     "degree": "2",
     "coef0": "0.7", "tol": "0.5", "class_weight": "balanced", "multiclass": "ovr",
     "calibration": "sigmoid", "selection": "mvp", "working_set": "all", "seed": "5",
-    "shrinking": None, "memory": "9MB", "max_iter": "1", "disk_cache": "9MB", "cache_dir": "cache",
+    "shrinking": None, "rows_at_once": "1", "memory": "9MB", "max_iter": "1",
+    "disk_cache": "9MB", "cache_dir": "cache",
     "checkpoint_every": "1s", "zero_based": "yes",
 }  # fmt: skip
 """Another value of each option of `train` that may change a model."""
@@ -36,7 +37,7 @@ SPELLED = {
     "fit_intercept": "--fit-intercept",
     "c": "--C",
 }
-AT_SIZE = ("seed", "working_set", "selection", "shrinking")
+AT_SIZE = ("seed", "working_set", "selection", "shrinking", "rows_at_once")
 """They matter where rows do not all fit, and are looked at there."""
 STORES = {"eps-svr": "values", "nu-svr": "values", "crammer-singer": "three"}
 
@@ -165,6 +166,7 @@ def test_options_for_rows_that_do_not_all_fit(large, formulation):
         ),
         (("train", "S", "m", "--shrinking"), "--shrinking is for --working-set all"),
         (("train", "S", "m", "--no-shrinking"), "--shrinking is for --working-set all"),
+        (("train", "S", "m", "--rows-at-once", "1"), "kernel rows of --working-set all"),
         (
             ("train", "S", "m", "--shrinking", "--working-set", "all", "--disk-cache", "9MB"),
             "--disk-cache keeps whole ones; leave one",

@@ -17,6 +17,7 @@ from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
+from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
@@ -489,6 +490,17 @@ def test_hmg_asks_for_no_more_than_a_row_in_a_step(problem):
     )
     assert hmg.row_misses <= hmg.n_iter
     assert hmg.row_misses < second.row_misses
+
+
+def test_hmg_asks_for_no_more_than_a_dense_row_in_a_step_where_that_is_asked_for(problem):
+    X, y = problem
+    found = {}
+    for rows_at_once in (1, None):
+        dual = BoxDual(CSVC(sign=y, C=100.0), SelectionRule.HMG, rows_at_once=rows_at_once)
+        found[rows_at_once] = whole(X, y, dual=dual, slots=32).run()
+    assert_same_bits(found[1], found[None])
+    one, many = (found[key].certificate for key in (1, None))
+    assert one.row_misses <= one.n_iter < many.row_misses
 
 
 def test_rows_on_disk_change_no_bit_and_serve_another_c(problem, tmp_path, monkeypatch):
