@@ -26,8 +26,9 @@ from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import ENDS, SampledSearch
+from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
+from bigsvm.training.search import ENDS
 from bigsvm.training.state import Limits
 from bigsvm.training.working_rows import WorkingRows
 

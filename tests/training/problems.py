@@ -11,8 +11,9 @@ from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, Simpl
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import ENDS, SampledSearch
+from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
+from bigsvm.training.search import ENDS
 from bigsvm.training.state import Limits
 
 

@@ -17,8 +17,9 @@ from bigsvm.data.write import write_store
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.training import events, frank_wolfe
 from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training.frank_wolfe import SampledSearch, largest_core, sample_size
+from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
+from bigsvm.training.search import largest_core, sample_size
 from bigsvm.training.state import Limits
 
 from .problems import Ball, blobs, dense_alpha, gram

@@ -25,7 +25,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from timed_fits import UNHALVED, Parts, gamma_of, is_there, read, say
 
 from bigsvm.core import ball, smo
-from bigsvm.training.frank_wolfe import FIRST_POINTS
+from bigsvm.training.search import FIRST_POINTS
 
 if TYPE_CHECKING:
     import argparse
