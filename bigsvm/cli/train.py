@@ -33,6 +33,7 @@ from bigsvm.cli.training_options import (
     PARAMETERS,
     CalibrationMethod,
     CoolingName,
+    FirstPointsName,
     FormulationName,
     KernelName,
     Loss,
@@ -80,7 +81,8 @@ def command(
     loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
     solver: Annotated[
         SolverName,
-        typer.Option("--solver", help="Of balls (l2-…): steps of the search in samples."),
+        FirstPointsName,
+        typer.Option("--solver", help="Of balls (l2-…): how the ball is found from samples."),
     ] = SolverName.PAIRWISE,
     sampling: Annotated[
         str,
@@ -90,6 +92,21 @@ def command(
             help="Of balls (l2-…): rows of a sample.",
         ),
     ] = "60",
+    empty_samples: Annotated[
+        int,
+        typer.Option(
+            "--empty-samples",
+            help="Of balls, with --solver fw, mfw and cvm: samples in a row without a row outside "
+            "the ball that end the search.",
+        ),
+    ] = 1,
+    first_points: Annotated[
+        FirstPointsName,
+        typer.Option(
+            "--first-points",
+            help="Of balls (l2-…): the first ball is that of 20 random rows, or of a pair.",
+        ),
+    ] = FirstPointsName.RANDOM,
     ball_tol: Annotated[
         float,
         typer.Option("--ball-tol", help="Of balls (l2-…): found within this share of the radius."),
@@ -261,6 +278,8 @@ def command(
         "loss": loss.value,
         "solver": solver.value,
         "sampling": parse_sampling(sampling),
+        "empty_samples": empty_samples,
+        "first_points": first_points.value,
         "ball_tol": ball_tol,
         "certify": certify,
         "subproblem": subproblem.value,

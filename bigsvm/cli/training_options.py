@@ -44,12 +44,19 @@ class Loss(StrEnum):
 
 
 class SolverName(StrEnum):
-    """How l2-svc and l2-one-class find their ball among the points of a core set."""
+    """How l2-svc and l2-one-class find their ball from samples."""
 
     PAIRWISE = "pairwise"
     MFW = "mfw"
     FW = "fw"
     CVM = "cvm"
+
+
+class FirstPointsName(StrEnum):
+    """The points of the first ball of l2-svc and l2-one-class."""
+
+    RANDOM = "random"
+    PAIR = "pair"
 
 
 class Multiclass(StrEnum):
@@ -115,6 +122,8 @@ PARAMETERS = {
     "epsilon": "epsilon",
     "solver": "solver",
     "sampling": "sampling",
+    "empty_samples": "empty_samples",
+    "first_points": "first_points",
     "ball_tol": "ball_tol",
     "certify": "certify",
     "subproblem": "subproblem",

@@ -98,7 +98,7 @@ PAIRS_TOL = 0.1
 
 
 class Solver(StrEnum):
-    """How the ball is found among the points of a core set."""
+    """How a sampled search goes on; see `bigsvm.training.searches`."""
 
     CVM = "cvm"
     FRANK_WOLFE = "fw"
@@ -435,12 +435,9 @@ class BallDual(BoxDual):
         used: NDArray[np.int64],
         tol: float,
         max_steps: int,
-    ) -> int:
-        """Take the solver's steps on a core set, from rows of K̃; returns why they ended."""
-        if self.solver in (Solver.FRANK_WOLFE, Solver.MODIFIED_FRANK_WOLFE):
-            away = self.solver is Solver.MODIFIED_FRANK_WOLFE
-            return ball.run(_points(state), rows, slots, used, away, tol, max_steps)[0]
-        return smo.run(state, rows, slots, used, smo.SECOND_ORDER, tol, max_steps)[0]
+    ) -> tuple[int, int]:
+        """Take pair steps on a core set, from rows of K̃; returns what `smo.run` does."""
+        return smo.run(state, rows, slots, used, smo.SECOND_ORDER, tol, max_steps)
 
 
 def _points(state: smo.PairState) -> ball.Points:

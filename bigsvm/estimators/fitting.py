@@ -125,7 +125,6 @@ def _train(
     classes, formulation = make_problem(parameters, source.n_rows, labels, sample_weight)
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
-    whole = parameters.working_set == "all"
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
     # Before the run, so that a damaged one does not come out at its end.
@@ -144,7 +143,7 @@ def _train(
         source, formulation, kernel, parameters, held_out=held_out is not None
     )
     # From here on rows have the order they are trained in.
-    variables = make_variables(source, formulation, merge=not whole)
+    variables = make_variables(source, formulation, merge=parameters.merges_rows)
     begin = None
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))

@@ -26,19 +26,24 @@ class L2SVC(Classifier):
         Penalty of the loss; > 0. Twice the C of LIBLINEAR's squared hinge, and of ``SVC(loss=
         "squared_hinge")``, whose bias is not penalised.
     solver : {"pairwise", "mfw", "fw", "cvm"}
-        Steps of the search on the points it has found, the core set. ``"fw"`` is Frank-Wolfe's,
-        towards the farthest point; ``"mfw"`` modified Frank-Wolfe, which also goes away from the
-        nearest one; ``"pairwise"`` moves weight from a near point to a far one; ``"cvm"`` solves
-        the core set exactly after each change.
+        How the ball is found from samples; see the table below.
     sampling : int, float or "all", default 60
         Rows of a sample: with 60, the farthest of them is among the farthest 5 % of all with
         probability 0.95. A float up to 1 is a share of all rows. Fewer are faster and find less.
+    empty_samples : int, default 1
+        Samples without a row outside the ball, one after the other, that end the search of
+        ``"fw"``, ``"mfw"`` and ``"cvm"``; the first one ends it in the paper. More take longer and
+        find more.
+    first_points : {"random", "pair"}
+        The first ball is that of 20 random rows, with one of each class at least, or of a random
+        row and the row of a sample that is the farthest from it.
     ball_tol : float, default 1e-6
         ε: the ball is found when (1 + ε) times its radius encloses all points.
     certify : bool, default True
-        Whether full sweeps prove that. If False, training ends when half of the samples has no
-        point outside the ball, and the model is not certified: `stop_reason_` is ``"sampled"``. A
-        search that fills its memory before that continues as certified training.
+        Whether full sweeps prove that. If False, training ends with the search, and the model is
+        not certified: `stop_reason_` is ``"sampled"``. A search that fills its memory before that
+        continues as certified training. With ``"fw"``, ``"mfw"`` and ``"cvm"`` the search alone
+        takes the rows as they are: it does not merge equal rows.
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
         As `SVC` has it.
     degree : int, default 3
@@ -77,6 +82,27 @@ class L2SVC(Classifier):
         As `SVC` has them.
     n_features_in_ : int
 
+    Notes
+    -----
+    What a search does with its samples (numbers are those of frank-wolfe.txt):
+
+    =============  =================================  ==========================  ================
+    solver         of each sample                     then                        ends at
+    =============  =================================  ==========================  ================
+    ``"fw"``       the farthest row                   one step towards it         an empty sample
+                                                      (algorithm 2)
+    ``"mfw"``      the farthest row                   one step towards it, or     an empty sample
+                                                      away from the nearest
+                                                      point (algorithm 3)
+    ``"cvm"``      the farthest row joins             the core set is solved      an empty sample
+                                                      again (algorithm 1)
+    ``"pairwise"`` up to 4 of the farthest rows of    pair steps on the core      half of 16 to 64
+                   16 to 64 samples join together     set                         samples empty
+    =============  =================================  ==========================  ================
+
+    A sample is empty if it has no row outside the ball. The first three are the paper's; the last
+    one is not in it. It is the default because it finds more support vectors before it ends.
+
     Examples
     --------
     >>> import bigsvm
@@ -95,6 +121,8 @@ class L2SVC(Classifier):
         *,
         solver: str = "pairwise",
         sampling: float | str = 60,
+        empty_samples: int = 1,
+        first_points: str = "random",
         ball_tol: float = 1e-6,
         certify: bool = True,
         kernel: str | Kernel = "rbf",
@@ -124,6 +152,8 @@ class L2SVC(Classifier):
         self.C = C
         self.solver = solver
         self.sampling = sampling
+        self.empty_samples = empty_samples
+        self.first_points = first_points
         self.ball_tol = ball_tol
         self.certify = certify
         self.kernel = kernel

@@ -161,7 +161,7 @@ class L2OneClassSVM(OutlierDetector):
     ----------
     C : float, default 1.0
         Penalty of the loss; > 0. The larger, the fewer rows are outside.
-    solver, sampling, ball_tol, certify
+    solver, sampling, empty_samples, first_points, ball_tol, certify
         As `L2SVC` has them.
     kernel, degree, gamma, coef0, warm_start, selection, working_set, memory, disk_cache, cache_dir,
     checkpoint, checkpoint_every, max_iter, max_time, n_jobs, random_state
@@ -203,6 +203,8 @@ class L2OneClassSVM(OutlierDetector):
         *,
         solver: str = "pairwise",
         sampling: float | str = 60,
+        empty_samples: int = 1,
+        first_points: str = "random",
         ball_tol: float = 1e-6,
         certify: bool = True,
         kernel: str | Kernel = "rbf",
@@ -227,6 +229,8 @@ class L2OneClassSVM(OutlierDetector):
         self.C = C
         self.solver = solver
         self.sampling = sampling
+        self.empty_samples = empty_samples
+        self.first_points = first_points
         self.ball_tol = ball_tol
         self.certify = certify
         self.kernel = kernel

@@ -221,7 +221,7 @@ class PairTrainer:
         self, trainer: Trainer, problem: Pairs, budget: Budget, parameters: TrainingParameters
     ) -> None:
         self._trainer, self._problem, self._budget = trainer, problem, budget
-        self._merge = parameters.working_set != "all"
+        self._merge = parameters.merges_rows
 
     def __call__(
         self,

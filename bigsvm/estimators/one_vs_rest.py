@@ -152,7 +152,7 @@ def train_one_vs_rest(
         class_weights=problem.class_weight,
         others={"classes": f"{problem.n_outputs}, one against the rest"},
     )
-    variables = make_variables(source, problem, merge=parameters.working_set != "all")
+    variables = make_variables(source, problem, merge=parameters.merges_rows)
     with (
         Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
         open_checkpoint(parameters, fingerprint) as checkpoint,

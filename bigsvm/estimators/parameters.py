@@ -30,6 +30,7 @@ from bigsvm.files import local_path
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import default_threads
 from bigsvm.training import events
+from bigsvm.training.search import FirstPoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,14 +44,14 @@ _NONE = type(None)
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(("C", "nu", "epsilon", "degree", "coef0", "tol", "ball_tol"), _NUMBER),
     **dict.fromkeys(("checkpoint_every", "max_seconds"), _NUMBER),
-    **dict.fromkeys(("seed", "max_iter"), _WHOLE),
+    **dict.fromkeys(("seed", "max_iter", "empty_samples"), _WHOLE),
     **dict.fromkeys(
         ("threads", "kernel_rows", "rows_at_once"), ((Integral, _NONE), "a whole number or None")
     ),
     **dict.fromkeys(
         (
             *("formulation", "loss", "selection", "solver", "working_set", "multiclass"),
-            *("subproblem", "order"),
+            *("subproblem", "order", "first_points"),
         ),
         _WORD,
     ),
@@ -92,6 +93,8 @@ class TrainingParameters:
     epsilon: float = 0.1
     solver: str = "pairwise"
     sampling: float | str = 60
+    empty_samples: int = 1
+    first_points: str = "random"
     ball_tol: float = 1e-6
     certify: bool = True
     fit_intercept: bool = False
@@ -141,6 +144,8 @@ class TrainingParameters:
         Solver.from_name(self.solver)
         RowSolver.from_name(self.subproblem)
         check_sampling(self.sampling)
+        FirstPoints.from_name(self.first_points)
+        self._check_empty_samples()
         parse_bytes(self.memory)
         if self.working_set not in WORKING_SETS:
             raise ParameterError(
@@ -198,6 +203,19 @@ class TrainingParameters:
         """Whether rows are those of a kernel matrix."""
         return takes_kernel_matrix(self.kernel)
 
+    @property
+    def merges_rows(self) -> bool:
+        """Whether equal rows may become one variable.
+
+        Not if all kernel rows are those of one working set, nor in a search alone that takes a step
+        for each sample: its cost does not depend on the number of rows, and its end depends on how
+        often equal rows are drawn.
+        """
+        steps_only = (
+            self.formulation in BALLS and not self.certify and self.solver != Solver.PAIRWISE
+        )
+        return self.working_set != "all" and not steps_only
+
     @functools.cached_property
     def n_threads(self) -> int:
         """Number of threads, constant for a whole run; `default_threads` if none was given."""
@@ -235,6 +253,17 @@ class TrainingParameters:
             raise ParameterError(
                 f"cooling={self.cooling!r} lowers the level of order='active'; leave it out, or "
                 "give order='active' and working_set='all' too"
+            )
+
+    def _check_empty_samples(self) -> None:
+        """Refuse a number of empty samples that means nothing."""
+        if self.empty_samples < 1:
+            raise ParameterError(f"empty_samples is {self.empty_samples!r}; it must be at least 1")
+        if self.empty_samples > 1 and self.solver == Solver.PAIRWISE:
+            raise ParameterError(
+                f"empty_samples is {self.empty_samples}, but solver='pairwise' ends when a share "
+                "of many samples is empty; choose the solver 'mfw', 'fw' or 'cvm', or leave "
+                "empty_samples out"
             )
 
     def _check_disk_cache(self) -> None:

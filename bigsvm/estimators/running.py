@@ -26,9 +26,9 @@ from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
-from bigsvm.training.search import ENDS
+from bigsvm.training.search import ENDS, FirstPoints, Search
+from bigsvm.training.searches import search_of
 from bigsvm.training.state import Limits
 from bigsvm.training.working_rows import WorkingRows
 
@@ -130,11 +130,13 @@ class Trainer:
         if (
             isinstance(dual, BallDual)
             and start is None
-            and SampledSearch.is_next(saver, dual, source.n_rows)
+            and Search.is_next(saver, dual, source.n_rows)
         ):
-            search = SampledSearch(
+            search = search_of(dual.solver)(
                 source, dual, self._tiles, plan,
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,
+                empty_samples=parameters.empty_samples,
+                first_points=FirstPoints.from_name(parameters.first_points),
                 certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
             )  # fmt: skip
             reason = search.run()

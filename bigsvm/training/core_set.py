@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,6 @@ import scipy.sparse as sp
 
 from bigsvm.core import smo
 from bigsvm.data.rows import rows_at
-from bigsvm.duals.ball import Solver
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
@@ -139,11 +137,8 @@ class CoreSet:
             self._rows = [sp.csr_array(joined) if self._is_sparse else joined]
         return self._rows[0]
 
-    def advance(self, *, tol: float, max_steps: int, exactly: bool = False) -> int:
-        """Take steps among the points until the ball is within tol; returns how many.
-
-        `exactly` by pair steps, whatever the solver.
-        """
+    def advance(self, *, tol: float, max_steps: int) -> int:
+        """Take pair steps until the ball of the points is within tol; returns how many."""
         if not max_steps:
             return 0
         p = len(self)
@@ -153,8 +148,7 @@ class CoreSet:
         )  # fmt: skip
         slots = np.full(max(p, state.alpha.shape[0]), -1, np.int32)
         slots[:p] = np.arange(p)
-        dual = replace(self._dual, solver=Solver.CVM) if exactly else self._dual
-        dual.advance_on_simplex(
+        self._dual.advance_on_simplex(
             state, self._gram, slots, np.zeros(len(self._gram), np.int64), tol, max_steps
         )
         self.weights, self.gradient = state.alpha[:p].copy(), state.gradient[:p].copy()

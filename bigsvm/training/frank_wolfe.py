@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.data.blocks import stack_rows
-from bigsvm.duals.ball import Solver
 from bigsvm.training.choice import MANY_TOGETHER
 from bigsvm.training.core_set import CoreSet
 from bigsvm.training.result import StopReason
@@ -24,6 +23,7 @@ from bigsvm.training.search import Search, largest_core
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.budget import TrainingPlan
     from bigsvm.data.random_rows import RandomRows
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.tiles import KernelTiles
@@ -39,8 +39,7 @@ against 5-9 of mnist, C 64, 4.6, 2.1 and 2.2 s, 98.35, 98.37 and 98.19 %; w8a, C
 of a sample: of 4 rows, all and two, mnist, C 50, 3.4 and 3.0 s, 97.4 and 97.3 %."""
 STEPS_PER_POINT = 4
 """Most steps of a round for each point that joined, and for each sample with a point of the core
-set outside, each a thousandth of what looking for it took;
-CVM solves the core set exactly."""
+set outside, each a thousandth of what looking for it took."""
 EMPTY, EMPTY_ALONE = 0.25, 0.5
 """Share of a round's samples without a point outside that ends the search, if sweeps follow and if
 none do: with 60 rows, about 2 and 1 % of all rows may be outside then. The first such sample, where
@@ -94,24 +93,22 @@ class SampledSearch(Search):
 
     core: CoreSet
 
-    def _most_points(self) -> int:
-        return largest_core(self._plan)
+    def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
+        return largest_core(plan)
 
-    def _make_core(self, tiles: KernelTiles, capacity: int) -> CoreSet:
+    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> CoreSet:
         return CoreSet(self._dual, tiles, capacity=capacity, is_sparse=self._source.is_sparse)
 
     @property
     def _enough(self) -> float:
         return EMPTY if self._certify else EMPTY_ALONE
 
-    def _begin(self) -> None:
-        """Make the exact ball of some random rows, of each class one at least."""
-        chosen = self._first_rows()
-        self.core.add(chosen, self._source.take(chosen, look=self.watch.look))
-        self.core.weights[:] = 1.0 / len(chosen)
+    def _begin(self, rows: RandomRows) -> None:
+        self.core.add(*self._first_rows(rows))
+        self.core.weights[:] = 1.0 / len(self.core)
         self.core.recompute()
         self.count.n_iter += self.core.advance(
-            tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left()), exactly=True
+            tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
         )
 
     def _round(self, rows: RandomRows) -> StopReason | None:
@@ -153,9 +150,8 @@ class SampledSearch(Search):
         return StopReason.MAX_ITER if self.watch.steps_left() == 0 else None
 
     def _step(self, n_points: int, goal: float) -> None:
-        """Take the solver's steps for points of the core set that are outside."""
-        core, exact = self.core, self._dual.solver is Solver.CVM
-        steps = MOST_STEPS if exact else STEPS_PER_POINT * n_points
+        """Take steps for points of the core set that are outside."""
+        core, steps = self.core, STEPS_PER_POINT * n_points
         self.count.n_iter += core.advance(tol=goal, max_steps=min(steps, self.watch.steps_left()))
         if len(core) >= RECOMPUTED_EVERY * self.count.core_exact:
             self.count.drift = max(self.count.drift, core.recompute())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from bigsvm.core.smo import row_width
 from bigsvm.data.random_rows import random_rows, room_for
-from bigsvm.errors import MemoryBudgetError
+from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.saved import RunContent
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.random_rows import RandomRows
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
@@ -42,15 +44,45 @@ ENDS = (StopReason.SAMPLED, StopReason.CORE_FULL)
 """Of a search that was not stopped from outside: nothing more would come of it."""
 
 
+class FirstPoints(StrEnum):
+    """The points of the initial ball (frank-wolfe.txt, section 3)."""
+
+    RANDOM = "random"
+    PAIR = "pair"
+
+    @classmethod
+    def from_name(cls, name: str) -> FirstPoints:
+        """Read a name.
+
+        Raises
+        ------
+        ParameterError
+        """
+        try:
+            return cls(name)
+        except ValueError:
+            known = ", ".join(cls)
+            raise ParameterError(f"first_points is {name!r}; it must be one of {known}") from None
+
+
 class Core(Protocol):
     """The core set of a search: points with weights a on the unit simplex, and ``g = −K̃a``."""
 
-    indices: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    gradient: NDArray[np.float64]
     capacity: int
 
     def __len__(self) -> int: ...
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """Rows of the training set, (p,)."""
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """a, (p,)."""
+
+    @property
+    def gradient(self) -> NDArray[np.float64]:
+        """g, (p,)."""
 
     @property
     def energy(self) -> float:
@@ -98,6 +130,10 @@ class Search(ABC):
     seed : int
     limits, checkpoint, checkpoint_every, listener, saver
         As `Decomposition` has them.
+    empty_samples : int
+        Samples without a point outside, one after the other, that end a search that takes a step
+        for each sample.
+    first_points : FirstPoints
 
     Attributes
     ----------
@@ -124,20 +160,24 @@ class Search(ABC):
         checkpoint_every: float = 60.0,
         listener: events.Listener = events.ignore,
         saver: Saver | None = None,
+        empty_samples: int = 1,
+        first_points: FirstPoints = FirstPoints.RANDOM,
     ) -> None:
-        self._source, self._dual, self._plan = source, dual, plan
+        self._source, self._dual, self._tiles, self._plan = source, dual, tiles, plan
         self._tol, self._listener = ball_tol, listener
         self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
         self._sample = sample_size(sampling, source.n_rows)
         self._seed, self._certify = seed, certify
-        capacity, self._room = self._most_points(), 0
+        self._empty_samples, self._first_points = empty_samples, first_points
+        of_core = self._plan_of_core(plan)
+        capacity, self._room = self._most_points(of_core, tiles), 0
         in_order = self._sample >= source.n_rows
         if source.row_alignment > 1 and not (source.is_shuffled or in_order):
-            capacity, self._room = share_with_drawn(capacity, plan, source)
+            capacity, self._room = share_with_drawn(capacity, of_core, source)
         if certify:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
-        self.core = self._make_core(tiles, capacity)
+        self.core = self._make_core(of_core, tiles, capacity)
         saved = self._saver.latest(RunContent(dual, source.n_rows))
         self.count = Counters(phase=Phase.SEARCH)
         if saved is not None:
@@ -153,17 +193,21 @@ class Search(ABC):
         self.watch = Watch(self.count, source=source, tiles=tiles, limits=limits)
         self._gap = np.inf
 
+    def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
+        """Give what of a plan is left to the core set and the rows drawn for it."""
+        return plan
+
     @abstractmethod
-    def _most_points(self) -> int:
+    def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
         """Most points of a core set in this memory."""
 
     @abstractmethod
-    def _make_core(self, tiles: KernelTiles, capacity: int) -> Core:
+    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> Core:
         """Make an empty core set."""
 
     @abstractmethod
-    def _begin(self) -> None:
-        """Make the initial ball."""
+    def _begin(self, rows: RandomRows) -> None:
+        """Make the exact ball of the first points."""
 
     @abstractmethod
     def _round(self, rows: RandomRows) -> StopReason | None:
@@ -194,7 +238,7 @@ class Search(ABC):
         )
         try:
             if not len(self.core):
-                self._begin()
+                self._begin(rows)
             while (reason := self._round(rows)) is None:
                 self.watch.look()
                 if self._saver.is_due():
@@ -213,9 +257,12 @@ class Search(ABC):
     def save(self) -> None:
         """Write a generation of the checkpoint."""
         self.watch.account()
+        self._saver.save(*self._state())
+
+    def _state(self) -> tuple[SearchState, Counters]:
+        """Give the state that a run goes on from."""
         core = self.core
-        state = SearchState(core.indices, core.weights, core.gradient, core.parts)
-        self._saver.save(state, self.count)
+        return SearchState(core.indices, core.weights, core.gradient, core.parts), self.count
 
     def alpha(self) -> NDArray[np.float64]:
         """(n,) float64: the signed dual's α = y a / R, of which margins are 1."""
@@ -244,17 +291,44 @@ class Search(ABC):
         """Frank-Wolfe gap at which a point is no longer outside."""
         return self._dual.goal_on_simplex(self._tol, self.core.energy)
 
-    def _first_rows(self) -> NDArray[np.int64]:
-        """Choose random rows that have a variable, ascending, of each class one at least."""
-        formulation, n = self._dual.formulation, self._source.n_rows
-        rng = np.random.default_rng(self._seed)
+    def _first_rows(self, rows: RandomRows) -> tuple[NDArray[np.int64], Rows]:
+        """Choose the first points, (q,) ascending, and read them."""
+        rng, source = np.random.default_rng(self._seed), self._source
+        if self._first_points is FirstPoints.PAIR:
+            return self._pair(rng, rows)
+        formulation, n = self._dual.formulation, source.n_rows
         weighted = formulation.movable_by_class()
         chosen = rng.integers(0, n, min(FIRST_POINTS, n))
         chosen = chosen[formulation.has_variable(chosen)]
-        for rows in weighted:
-            if not rows[chosen].any() and rows.any():
-                chosen = np.append(chosen, rng.choice(np.flatnonzero(rows)))
-        return np.unique(chosen)
+        for of_class in weighted:
+            if not of_class[chosen].any() and of_class.any():
+                chosen = np.append(chosen, rng.choice(np.flatnonzero(of_class)))
+        chosen = np.unique(chosen)
+        return chosen, source.take(chosen, look=self.watch.look)
+
+    def _pair(self, rng: np.random.Generator, rows: RandomRows) -> tuple[NDArray[np.int64], Rows]:
+        """Choose a random row, and the row of a sample that is the farthest from it."""
+        formulation, source = self._dual.formulation, self._source
+        movable = np.logical_or.reduce(formulation.movable_by_class())
+        a = rng.choice(np.flatnonzero(movable), 1)
+        first = source.take(a, look=self.watch.look)
+        columns = Columns(self._tiles, first, sparse_partners=source.is_sparse)
+        sign, best, farthest = formulation.signs(a), a, -np.inf
+        for indices, part in rows.draw(self._sample):
+            own = Columns(self._tiles, part, sparse_partners=source.is_sparse)
+            (segment,) = formulation.segments(indices)
+            values = np.zeros(len(indices))
+            self._tiles.multiply(part, columns, sign, values)
+            apart = (
+                self._tiles.values.diagonal(own) + segment.ridge - 2 * segment.box.linear * values
+            )
+            apart[~formulation.has_variable(indices) | (indices == a)] = -np.inf
+            k = int(np.argmax(apart))
+            if apart[k] > farthest:
+                best, farthest = indices[[k]], apart[k]
+        self.count.rows_drawn += self._sample
+        pair = np.unique(np.concatenate([a, best]))
+        return pair, source.take(pair, look=self.watch.look)
 
     def _tell(self) -> None:
         squared = self._dual.squared_radius(self.core.energy)

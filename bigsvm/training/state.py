@@ -167,9 +167,10 @@ class Counters:
     up to the last complete sweep. `certificate_seconds`, `sweep_seconds`, `row_seconds` and
     `step_seconds` are what phases took, see `bigsvm.training.result`. Of a sampled search:
     `rows_drawn`, the size `core_exact` at which the core set's gradient was last computed from
-    scratch, and the most it was off, `drift`, in units of R. `gap` and `objective` are of the last
-    complete sweep. The best ones, of certified outputs where a certificate was tried, and
-    `fruitless` tell a run that has stalled; `judged` sweeps are in it.
+    scratch, and the most it was off, `drift`, in units of R; `empty_samples` without a point
+    outside since the last step. `gap` and `objective` are of the last complete sweep. The best
+    ones, of certified outputs where a certificate was tried, and `fruitless` tell a run that has
+    stalled; `judged` sweeps are in it.
     """
 
     phase: Phase = Phase.FILL
@@ -181,6 +182,7 @@ class Counters:
     together: bool = False
     rows_drawn: int = 0
     core_exact: int = 1
+    empty_samples: int = 0
     drift: float = 0.0
     sub_steps: int = 0
     sub_tol: float = 0.0

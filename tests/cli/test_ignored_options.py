@@ -19,7 +19,8 @@ from bigsvm.models import KernelExpansion
 COMMANDS = typer.main.get_command(app).commands
 CHANGES = {
     "loss": "squared_hinge", "c": "7", "nu": "0.3", "epsilon": "0.3", "solver": "cvm",
-    "sampling": "7", "ball_tol": "0.3", "certify": None, "subproblem": "fixed-point",
+    "sampling": "7", "empty_samples": "3", "first_points": "pair", "ball_tol": "0.3",
+    "certify": None, "subproblem": "fixed-point",
     "order": "worst", "cooling": "log", "fit_intercept": None, "gamma": "2", "kernel": "linear",
     "degree": "2",
     "coef0": "0.7", "tol": "0.5", "class_weight": "balanced", "multiclass": "ovr",

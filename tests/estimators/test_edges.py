@@ -387,6 +387,8 @@ WRONG_KINDS = {
     "tol": [None, "1e-3"],
     "solver": [None, 3],
     "sampling": [None, [60]],
+    "empty_samples": [None, 1.5],
+    "first_points": [None, 3],
     "ball_tol": [None, "1e-6"],
     "certify": [None, 1, "yes"],
     "kernel": [None, 3, len, bigsvm.kernels.RBF],

@@ -227,8 +227,9 @@ def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling, tmp
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = bigsvm.L2OneClassSVM(
-            C=10, gamma=1.0, solver=solver, sampling=sampling, certify=False
-        ).fit(moons)
+            C=10, gamma=1.0, solver=solver, sampling=sampling, certify=False,
+            ball_tol=1e-6 if solver in ("pairwise", "cvm") else 1e-2,  # single steps are many
+        ).fit(moons)  # fmt: skip
     assert model.stop_reason_ == "sampled"
     assert model.gap_ is None
     K, alpha = rbf_kernel(moons, gamma=1.0), alpha_of(model, moons)

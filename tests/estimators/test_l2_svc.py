@@ -163,8 +163,10 @@ def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling):
     X, y = moons
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = bigsvm.L2SVC(C=10, gamma=1.0, solver=solver, sampling=sampling, certify=False)
-        model.fit(X, y)
+        model = bigsvm.L2SVC(
+            C=10, gamma=1.0, solver=solver, sampling=sampling, certify=False,
+            ball_tol=1e-6 if solver in ("pairwise", "cvm") else 1e-2,  # single steps are many
+        ).fit(X, y)  # fmt: skip
     assert model.stop_reason_ == "sampled"
     assert not model.converged_
     assert model.gap_ is None

@@ -11,9 +11,9 @@ from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, Simpl
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.decomposition import Decomposition
-from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
-from bigsvm.training.search import ENDS
+from bigsvm.training.search import ENDS, Search
+from bigsvm.training.searches import search_of
 from bigsvm.training.state import Limits
 
 
@@ -148,7 +148,7 @@ class Ball:
         )
 
     def search(self, *, limits=None, checkpoint=None, tiles=None, certify=False, **options):
-        return SampledSearch(
+        return search_of(self.dual.solver)(
             self.source, self.dual, tiles or self.tiles(), self.plan, **self._search,
             certify=certify, limits=limits or Limits(), checkpoint=checkpoint, **options,
         )  # fmt: skip
@@ -157,7 +157,7 @@ class Ball:
         """Search and certify; go on where the checkpoint ends."""
         given = {"limits": limits or Limits(), "checkpoint": checkpoint, **options}
         tiles, begin = self.tiles(), {}
-        if checkpoint is None or SampledSearch.is_next(checkpoint, self.dual, self.source.n_rows):
+        if checkpoint is None or Search.is_next(checkpoint, self.dual, self.source.n_rows):
             search = self.search(tiles=tiles, certify=certify, **given)
             reason = search.run()
             if reason is not StopReason.CORE_FULL and not (certify and reason in ENDS):

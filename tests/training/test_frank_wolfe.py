@@ -90,7 +90,7 @@ def test_certified_it_is_the_optimum(problem, optimum, solver, sampling):
 def test_of_samples_of_all_rows_it_ends_within_the_tolerance(problem, solver, form):
     """No sweep has said so; the definition does, of the rows outside the core set."""
     X, y = problem
-    tol = 1e-6
+    tol = 1e-6 if solver in ("pairwise", "cvm") else 1e-2  # single steps are many
     ball = Ball(form(X), y, solver=solver, sampling="all", ball_tol=tol)
     search = ball.search()
     result = search.result(search.run())
@@ -145,7 +145,7 @@ def test_rows_without_weight_never_join(problem, solver):
     rng = np.random.default_rng(3)
     weights = rng.choice([0.0, 0.0, 1.0, 2.0, 1e-310], 600)
     ball = Ball(X, y, solver=solver, sample_weight=weights, sampling="all", ball_tol=1e-6)
-    search = ball.search()
+    search = ball.search(certify=solver == "fw")
     assert search.run() is StopReason.SAMPLED
     assert (weights[search.core.indices] >= 1).all()
     result = ball.train()
@@ -224,7 +224,7 @@ def test_of_one_class_rows_without_weight_never_join(problem, solver):
     X, _ = problem
     weights = np.random.default_rng(3).choice([0.0, 0.0, 1.0, 2.0, 1e-310], 600)
     ball = Ball(X, None, solver=solver, sample_weight=weights, sampling="all", ball_tol=1e-6)
-    search = ball.search()
+    search = ball.search(certify=solver == "fw")
     assert search.run() is StopReason.SAMPLED
     assert (weights[search.core.indices] >= 1).all()
     result, there = ball.train(), weights >= 1

@@ -1,0 +1,329 @@
+"""Frank-Wolfe as it is written: each iteration draws a sample, and takes one step for it.
+
+    minimise R(a) = aᵀK̃a    Σ a = 1, a ≥ 0
+
+Each iteration looks at the next sample of rows and finds the farthest of them from the centre,
+i* = argmin (K̃a)_i. If it is outside the ball, one step with exact line search follows: towards i*,
+or for modified Frank-Wolfe away from the nearest point with weight, j* = argmax (K̃a)_j, if that
+promises more (frank-wolfe.txt, algorithms 2 and 3). No part of an iteration depends on the number
+of rows of the training set: it costs sample × points for the farthest row, and points for the step.
+
+Samples come in blocks with the kernel values of all points with their rows. If the farthest row is
+no point yet, it becomes one; its kernel values with the rest of the block are needed then. Kernel
+rows among the points are in slots; the row that was used least recently makes room for another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+    Bools: TypeAlias = NDArray[np.bool_]
+    F8: TypeAlias = NDArray[np.float64]
+    I4: TypeAlias = NDArray[np.int32]
+    I8: TypeAlias = NDArray[np.int64]
+
+SPENT, STEPS_SPENT, EMPTY, FULL, NEED_VALUES, NEED_ROW, JOINED = 0, 1, 2, 3, 4, 5, 6
+"""Why `run` returns: no sample is left; no step is left; enough samples in a row had no point
+outside; there is no room for another point; kernel values of a row with the block are needed; the
+kernel row of a point is needed; a point has joined (without steps, for whoever solves the core set
+exactly)."""
+POINTS, STEPS, SAMPLE, EMPTY_SAMPLES, FARTHEST, CLOCK, N_COUNTERS = range(7)
+"""Places in the counters: points; steps so far; the sample of the block that is next; samples
+without a point outside since the last step; the row of the block that was found farthest, before
+its kernel values were there, or -1; the last stamp of a kernel row."""
+
+
+class Points(NamedTuple):
+    """The points, in the first places of arrays of `width`; changed in place.
+
+    Attributes
+    ----------
+    row : (width,) int64
+        Row of the training set.
+    weights, gradient : (width,) float64
+        a, and ``g = −K̃a``.
+    signs, ridge, diagonal : (width,) float64
+        y, the ridge, and K̃_ii with its ridge.
+    slots : (width,) int32
+        Slot of the point's kernel row, or −1.
+    """
+
+    row: I8
+    weights: F8
+    gradient: F8
+    signs: F8
+    ridge: F8
+    diagonal: F8
+    slots: I4
+
+
+class KernelRows(NamedTuple):
+    """Kernel rows of K̃ among the points, without its ridge.
+
+    Attributes
+    ----------
+    values : (n_slots, width) float
+    owner : (n_slots,) int32
+        The point that the row in a slot is of, or −1.
+    used : (n_slots,) int64
+        Stamp of the last use.
+    """
+
+    values: Floats
+    owner: I4
+    used: I8
+
+
+class Samples(NamedTuple):
+    """A block of samples, one after the other, of `size` rows each.
+
+    Attributes
+    ----------
+    row : (m,) int64
+    signs, ridge : (m,) float64
+    movable : (m,) bool
+        Whether a row may be a point.
+    point : (m,) int32
+        The point that the row is, or −1.
+    values : (≥ points, m) float
+        Kernel values, without signs, of each point with the rows of the block.
+    fresh : (k, m) float
+        Kernel values of some rows of the block, no points yet, with all rows of it.
+    fresh_of : (m,) int32
+        Where in `fresh` those of a row of the block are, or −1.
+    """
+
+    row: I8
+    signs: F8
+    ridge: F8
+    movable: Bools
+    point: I4
+    values: Floats
+    fresh: Floats
+    fresh_of: I4
+
+
+@njit(cache=True, nogil=True)
+def _energy(points: Points, n_points: int) -> float:
+    total = 0.0
+    for t in range(n_points):
+        total -= points.weights[t] * points.gradient[t]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def products_of(
+    points: Points, samples: Samples, span: tuple[int, int, int], own: bool, out: F8
+) -> None:
+    """Compute ``(K̃a)_i`` of some rows of the block; infinity of one that may not be a point.
+
+    Parameters
+    ----------
+    points, samples
+    span : tuple of int
+        Points, the first row, and one past the last.
+    own : bool
+        Whether rows that are points have a value; infinity otherwise.
+    out : (≥ rows,) float64
+    """
+    n_points, first, stop = span
+    out[:] = 0.0
+    for t in range(n_points):
+        if points.weights[t] > 0.0:
+            weight = points.weights[t] * points.signs[t]
+            for k in range(stop - first):
+                out[k] += weight * samples.values[t, first + k]
+    for k in range(stop - first):
+        r = first + k
+        if not samples.movable[r]:
+            out[k] = np.inf
+        elif samples.point[r] >= 0:
+            out[k] = -points.gradient[samples.point[r]] if own else np.inf
+        else:
+            out[k] *= samples.signs[r]
+
+
+@njit(cache=True, nogil=True)
+def give_slot(points: Points, kept: KernelRows, counters: I8, t: int) -> int:
+    """Give point t a slot: a free one, or that used least recently; the caller fills it."""
+    slot = 0
+    for s in range(kept.owner.shape[0]):
+        if kept.owner[s] < 0:
+            slot = s
+            break
+        if kept.used[s] < kept.used[slot]:
+            slot = s
+    if kept.owner[slot] >= 0:
+        points.slots[kept.owner[slot]] = -1
+    counters[CLOCK] += 1
+    kept.used[slot] = counters[CLOCK]
+    kept.owner[slot], points.slots[t] = t, slot
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def _join(
+    points: Points, kept: KernelRows, samples: Samples, counters: I8, r: int, product: float
+) -> int:
+    """Make row r of the block a point; returns its number."""
+    p = int(counters[POINTS])
+    c = samples.fresh_of[r]
+    samples.values[p, :] = samples.fresh[c, :]
+    sign = samples.signs[r]
+    points.row[p], points.weights[p], points.gradient[p] = samples.row[r], 0.0, -product
+    points.signs[p], points.ridge[p] = sign, samples.ridge[r]
+    own = samples.fresh[c, r]
+    points.diagonal[p] = own + samples.ridge[r]
+    slot = give_slot(points, kept, counters, p)
+    for t in range(p):
+        kept.values[slot, t] = samples.values[t, r]
+        if sign * points.signs[t] < 0.0:
+            kept.values[slot, t] = -kept.values[slot, t]
+    kept.values[slot, p] = own
+    for s in range(kept.owner.shape[0]):
+        if kept.owner[s] >= 0:
+            kept.values[s, p] = kept.values[slot, kept.owner[s]]
+    for q in range(samples.row.shape[0]):
+        if samples.row[q] == samples.row[r]:
+            samples.point[q] = p
+    counters[POINTS] = p + 1
+    return p
+
+
+@njit(cache=True, nogil=True)
+def _step(
+    points: Points, kept: KernelRows, n_points: int, v: int, energy: float, leaves: bool
+) -> None:
+    """Take one step towards point v, or away from it, with exact line search."""
+    a, g = points.weights, points.gradient
+    at = -g[v]
+    curvature = energy - 2.0 * at + points.diagonal[v]
+    dropped = False
+    if leaves:
+        room = a[v] / (1.0 - a[v])
+        step = min((at - energy) / curvature, room) if curvature > 0.0 else room
+        dropped = step == room
+        grown, moved = 1.0 + step, -step
+    else:
+        step = min((energy - at) / curvature, 1.0) if curvature > 0.0 else 1.0
+        grown, moved = 1.0 - step, step
+    slot = points.slots[v]
+    for t in range(n_points):
+        g[t] = grown * g[t] - moved * kept.values[slot, t]
+        a[t] *= grown
+    g[v] -= moved * points.ridge[v]
+    a[v] = 0.0 if dropped else a[v] + moved
+
+
+@njit(cache=True, nogil=True)
+def run(
+    points: Points,
+    kept: KernelRows,
+    samples: Samples,
+    counters: I8,
+    size: int,
+    scale: tuple[float, float],
+    solver: tuple[bool, bool],
+    enough: int,
+    most_steps: int,
+) -> tuple[int, int, float]:
+    """Iterate until something is missing; see the codes above.
+
+    Parameters
+    ----------
+    points, kept, samples
+        Changed in place.
+    counters : (N_COUNTERS,) int64
+        Changed in place.
+    size : int
+        Rows of a sample.
+    scale : tuple of float
+        ε + ε²/2, and D: a row is outside if ``R − (K̃a)_i`` is more than the product of the first
+        with D − R.
+    solver : tuple of bool
+        Whether steps may lead away from points, and whether there are steps at all.
+    enough : int
+        Samples without a point outside, one after the other, that end the search.
+    most_steps : int
+        Return when counters[STEPS] is so large.
+
+    Returns
+    -------
+    code, what, gap
+        The row of the block or the point that something is needed of, or −1; ``R − (K̃a)_i`` of the
+        farthest row of the last sample.
+
+    Notes
+    -----
+    Of rows equally far, the one of the lowest number in the training set is taken.
+    """
+    share, largest = scale
+    away, steps_follow = solver
+    n_samples = samples.row.shape[0] // size
+    out = np.empty(size)
+    gap = 0.0
+    while counters[SAMPLE] < n_samples:
+        if counters[STEPS] >= most_steps:
+            return STEPS_SPENT, -1, gap
+        p = counters[POINTS]
+        energy = _energy(points, p)
+        first = counters[SAMPLE] * size
+        r = counters[FARTHEST]
+        if r >= 0:
+            products_of(points, samples, (p, r, r + 1), steps_follow, out[:1])
+            product = out[0]
+        else:
+            products_of(points, samples, (p, first, first + size), steps_follow, out)
+            r, product = first, out[0]
+            for k in range(1, size):
+                nearer_number = samples.row[first + k] < samples.row[r]
+                if out[k] < product or (out[k] == product and nearer_number):
+                    r, product = first + k, out[k]
+        gap = energy - product
+        if not gap > share * max(largest - energy, 0.0):
+            counters[SAMPLE] += 1
+            counters[EMPTY_SAMPLES] += 1
+            if counters[EMPTY_SAMPLES] >= enough:
+                return EMPTY, -1, gap
+            continue
+        leaves, v = False, samples.point[r]
+        if away:
+            j = -1
+            for t in range(p):
+                if points.weights[t] > 0.0:
+                    nearer = j < 0 or points.gradient[t] < points.gradient[j]
+                    equal = j >= 0 and points.gradient[t] == points.gradient[j]
+                    if nearer or (equal and points.row[t] < points.row[j]):
+                        j = t
+            if -points.gradient[j] - energy > gap and points.weights[j] < 1.0:
+                leaves, v = True, j
+        if v < 0:
+            if p == points.row.shape[0]:
+                counters[FARTHEST] = r
+                return FULL, -1, gap
+            if samples.fresh_of[r] < 0:
+                counters[FARTHEST] = r
+                return NEED_VALUES, r, gap
+            v = _join(points, kept, samples, counters, r, product)
+            p = counters[POINTS]
+        if steps_follow:
+            if points.slots[v] < 0:
+                counters[FARTHEST] = r
+                return NEED_ROW, v, gap
+            counters[CLOCK] += 1
+            kept.used[points.slots[v]] = counters[CLOCK]
+            _step(points, kept, p, v, energy, leaves)
+            counters[STEPS] += 1
+        counters[FARTHEST] = -1
+        counters[SAMPLE] += 1
+        counters[EMPTY_SAMPLES] = 0
+        if not steps_follow:
+            return JOINED, v, gap
+    return SPENT, -1, gap

@@ -1,0 +1,17 @@
+"""Which search each solver of a ball is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bigsvm.duals.ball import Solver
+from bigsvm.training.frank_wolfe import SampledSearch
+from bigsvm.training.stepwise import StepwiseSearch
+
+if TYPE_CHECKING:
+    from bigsvm.training.search import Search
+
+
+def search_of(solver: Solver) -> type[Search]:
+    """Return the search of a solver: several samples a round, or a step for each sample."""
+    return SampledSearch if solver is Solver.PAIRWISE else StepwiseSearch
