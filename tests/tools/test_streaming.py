@@ -1,39 +1,42 @@
-"""The benchmark of streaming: what it drops and measures, its limits, and a run at a small size."""
+"""The suite of streaming: what it drops and measures, its limits, and a run at a small size."""
 
+import argparse
 import os
 import sys
 
-import common
-import fit_once
 import pytest
-import streaming
-from data_sets import made
+
+from tools.benchmarks import __main__ as command
+from tools.benchmarks import bench, children, contestants
+from tools.benchmarks.data import made
+from tools.benchmarks.results import Case, Results, Run
+from tools.benchmarks.suites import streaming
 
 
-def child(seconds, **answer):
-    """Make a run of a store of 1000 rows that take 8 000 bytes."""
+def run(who, seconds, turn, **answer):
+    """A run of a store of 1000 rows that take 8 000 bytes."""
     values = {
-        "n_sweeps": 2,
-        "n_kernel_evaluations": 5000,
-        "n_support": 5,
-        "objective": 10.0,
-        "bytes_read": 0,
-        "from_disk": 0,
-        "cpu_idle": 0.25,
-        "peak_rss": 10**8,
-    }
-    return common.Finished(0, 1.0, 1, {"seconds": seconds, **values, **answer}, "", "")
+        "n_sweeps": 2, "n_kernel_evaluations": 5000, "n_support": 5, "objective": 10.0,
+        "bytes_read": 0, "from_disk": 0, "cpu_idle": 0.25, "peak_rss": 10**8, "row_bytes": 8_000,
+        "stored_bytes": 4_000, "budget": 40_000, "seconds": seconds,
+    }  # fmt: skip
+    facts = {"n_rows": 1000, "n_columns": 2}
+    case = Case("toy, dense", made("few", 1000), {}, facts=facts)
+    return Run(case, who, "dense", turn, values | answer, 0.1)
 
 
 def measured(*, streamed=1.2, disk=1e9, **answer):
     """Two rounds, in which the other kinds take a second each."""
-    answer = {"bytes_read": 24_000, "from_disk": 6_000_000, **answer}
-    one = streaming.Round(
-        {"streamed": child(streamed, **answer), "held": child(1.0), "memory": child(1.0)},
-        disk,
-        [0.1, 0.1, 0.1],
-    )
-    return streaming.Measured("toy", "dense", 1000, 2, 8_000, 4_000, 40_000, [one, one])
+    answer = {"bytes_read": 24_000, "from_disk": 6_000_000, "disk": disk, **answer}
+    runs = [
+        one
+        for turn in range(2)
+        for one in (
+            run("streamed", streamed, turn, **answer), run("held", 1.0, turn),
+            run("memory", 1.0, turn),
+        )
+    ]  # fmt: skip
+    return Results(tuple(runs), argparse.Namespace())
 
 
 @pytest.mark.parametrize(
@@ -47,15 +50,16 @@ def measured(*, streamed=1.2, disk=1e9, **answer):
     ],
 )
 def test_a_store_is_held_against_its_promise(found, failing):
-    checks = streaming.check(measured(**found))
-    assert [check.name for check in checks if not check.holds] == [
+    limits = streaming.limits(measured(**found))
+    assert [limit.name for limit in limits if limit.holds != (True,)] == [
         f"toy, dense: {f}" for f in failing
     ]
-    assert len(checks) == 4
+    assert len(limits) == 4
 
 
 def test_the_report_has_every_kind_and_what_it_cost():
-    text = streaming.report(measured())
+    text = bench.report(streaming.SUITE, measured())
+    assert text.startswith("toy, dense: 1000 rows x 2, 0 MB of rows, 0 MB stored; budget 0 MB")
     line = next(line for line in text.splitlines() if line.startswith("| streamed"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == ["streamed", "1.20 [1.20-1.20]", "2", "1.00", "0", "6", "25 [25-25]", "100"]
@@ -64,9 +68,9 @@ def test_the_report_has_every_kind_and_what_it_cost():
 
 
 def test_what_the_system_does_not_say_is_left_out():
-    assert "| streamed | 1.20 [1.20-1.20] | 2      |" in streaming.report(
-        measured(cpu_idle=None, from_disk=None)
-    )
+    text = bench.report(streaming.SUITE, measured(cpu_idle=None, from_disk=None))
+    line = next(line for line in text.splitlines() if line.startswith("| streamed"))
+    assert [cell.strip() for cell in line.split("|")[6:8]] == ["-", "-"]
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="pages cannot be dropped here")
@@ -82,7 +86,7 @@ def test_pages_are_dropped_until_the_child_has_ended_which_is_then_waited_for(
         drops = []
         drop = cache.drop
         monkeypatch.setattr(cache, "drop", lambda: drops.append(drop()))
-        ended = common.run_checked(
+        ended = children.run_checked(
             [sys.executable, "-c", "import time; time.sleep(0.2); print('{\"a\": 1}')"],
             threads=1,
             while_running=cache.drop_while,
@@ -91,32 +95,43 @@ def test_pages_are_dropped_until_the_child_has_ended_which_is_then_waited_for(
     assert len(drops) > 1
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="pages cannot be dropped here")
 def test_a_store_is_trained_streamed_and_in_memory(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     data = made("few", 400)
-    fit_once.prepare(data, tmp_path)
-    assert fit_once.rows("dense", data, tmp_path) == {"row_bytes": 4 * 22 * 400}
+    contestants.prepare(
+        {"data": list(data), "folder": str(tmp_path), "labels": "", "layouts": ["dense"],
+         "distances": False, "stores": True}
+    )  # fmt: skip
     answers = {
-        kind: fit_once.store(kind, "5MB", "dense", data, tmp_path)
-        for kind in ("streamed", "memory")
-    }
-    for answer in answers.values():
+        who: streaming.train(
+            {"who": who, "name": "few-400", "folder": str(tmp_path), "layout": "dense",
+             "parameters": {"C": 32.0, "gamma": 2.0, "share": 0.00704}, "n_columns": 22,
+             "n_classes": 2, "accuracy": False, "floors": False, "memory": "5MB"}
+        )
+        for who in ("streamed", "held", "memory")
+    }  # fmt: skip
+    for who, answer in answers.items():
+        assert answer["row_bytes"] == 4 * 22 * 400
+        assert answer["budget"] == 5_000_000
         assert answer["converged"]
-        assert answer["seconds"] > 0
-    assert answers["memory"]["bytes_read"] == 0
-    assert answers["streamed"]["bytes_read"] >= 4 * 22 * 400
-    assert answers["streamed"]["objective"] == pytest.approx(answers["memory"]["objective"])
-    with pytest.raises(SystemExit, match="streamed or memory"):
-        fit_once.store("elsewhere", "5MB", "dense", data, tmp_path)
+        assert answer["objective"] == pytest.approx(answers["memory"]["objective"])
+        assert (answer["disk"] is not None) == (who == "streamed")
+
+
+def test_pages_are_dropped_only_while_rows_are_streamed(tmp_path):
+    case = Case("few-400, dense", made("few", 400), {})
+    assert streaming.dropping(case, "held", "dense", tmp_path) is None
+    assert streaming.dropping(case, "streamed", "dense", tmp_path) is not None
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [["--repeats", "0"], ["--share", "0.1"], ["--memory", "much"], ["--data", "few"]],
+    "wrong", [["--repeats", "0"], ["--share", "0.1"], ["--memory", "much"], ["--data", "few"]]
 )
-def test_options_that_mean_nothing_are_refused(wrong):
+def test_options_that_mean_nothing_are_refused(wrong, capsys):
     with pytest.raises(SystemExit):
-        streaming.parse(wrong)
+        command.parse("streaming", wrong)
+    assert wrong[0].strip("-") in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -124,7 +139,7 @@ def test_options_that_mean_nothing_are_refused(wrong):
 def test_a_small_size_is_measured_from_end_to_end(capsys):
     # With fewer rows the chunks that are being read, 1.6 MB each, would not fit the budget.
     options = ["--data", "few-50000", "--repeats", "1", "--share", "0.16", "--threads", "1"]
-    assert streaming.main(options) == 0
+    command.main(["streaming", *options])
     text = capsys.readouterr().out
     assert "few-50000, dense: streamed ÷ memory" in text
     assert "noise: " in text

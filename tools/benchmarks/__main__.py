@@ -57,7 +57,7 @@ def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
         add("--contestants", nargs="+", choices=choices, default=list(suite.contestants))
     if suite.layout == "best":
         add("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
-    if suite.program is None or suite.repeats > 1:
+    if suite.program is None:
         add("--repeats", type=int, default=suite.repeats, help="turns")
     add("--threads", type=int, default=suite.threads)
     if suite.memory is not None:
@@ -72,7 +72,8 @@ def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
     for flag, given in suite.more:
         add(flag, **given)
     add("--folder", type=Path, default=None, help="for the data; default: a temporary one")
-    add("--output", type=Path, help="file to which what is printed is appended, with the command")
+    if suite.program is None:
+        add("--output", type=Path, help="file to which what is printed is appended")
     return parser
 
 
@@ -81,7 +82,8 @@ def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     from bigsvm.budget import parse_bytes
     from bigsvm.errors import ParameterError
 
-    parser = parser_of(name, module_of(name))
+    module = module_of(name)
+    parser = parser_of(name, module)
     options = parser.parse_args(arguments)
     for flag in ("sizes", "repeats", "threads", "give_up"):
         value = getattr(options, flag, 1)
@@ -96,7 +98,10 @@ def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
             parser.error(str(error))
     if hasattr(options, "base") and not (options.base / "bigsvm").is_dir():
         parser.error(f"--base {options.base} has no folder bigsvm")
-    options.suite = name
+    try:
+        module.SUITE.cases(options)
+    except ValueError as error:
+        parser.error(str(error))
     return options
 
 

@@ -64,6 +64,13 @@ class Suite:
         `Results` → more text, printed above and below the tables.
     more_rows : callable
         A case's lines → further lines of its table.
+    heading, below : callable
+        `Row` of a case → text above and below its table, where each has one.
+    while_running : callable
+        (case, contestant, layout, folder) → what this process does while the fit is under way, as
+        `children.run_child` has it, or None.
+    stores : bool
+        Whether stores are written for a function of the suite's own.
     do : str
         The job of a fit; ``module:function`` for one of the suite's own, which is given the job and
         returns a JSON object with ``seconds``.
@@ -119,6 +126,15 @@ class Suite:
     before: Callable[[Results], str] = lambda results: ""
     after: Callable[[Results], str] = lambda results: ""
     more_rows: Callable[[Sequence[Row]], Sequence[Sequence[object]]] = lambda rows: ()
+    heading: Callable[[Row], str] = lambda row: (
+        f"{row.case.name}: {row.case.facts['n_rows']} rows x {row.case.facts['n_columns']}, "
+        f"density {row.case.facts['density']:.3f}"
+    )
+    below: Callable[[Row], str] = lambda row: noise(row.values("gemm"))
+    while_running: Callable[[Case, str, str, Path], Callable[..., None] | None] = (
+        lambda case, who, layout, folder: None
+    )
+    stores: bool = False
     do: str = "fit"
     table_of_each_case: bool = False
     wide: bool = False
@@ -258,7 +274,10 @@ class Bench:
             child = self._command_line(case, name, layout, patience=patience)
         else:
             child = self._job(
-                self._described(case, name, layout), give_up_after=patience, of_the_fit=True
+                self._described(case, name, layout),
+                give_up_after=patience,
+                of_the_fit=True,
+                while_running=self.suite.while_running(case, name, layout, self.folder),
             )
         answer = dict(child.answer)
         answer.setdefault("peak_rss", child.peak_rss)
@@ -326,7 +345,8 @@ class Bench:
             "labels": case.labels,
             "layouts": layouts,
             "distances": self.suite.distances,
-            "stores": any(self._kind(name) in ("store", "this") for name in self.contestants),
+            "stores": self.suite.stores
+            or any(self._kind(name) in ("store", "this") for name in self.contestants),
             "folder": str(self.folder),
         }
         return case._replace(facts=self._job(job).answer)
@@ -414,12 +434,9 @@ def report(suite: Suite, results: Results) -> str:
     for case in results.cases:
         of_case = [row for row in lines if row.case.name == case.name]
         cells = [[cell(row) for _, cell in suite.columns] for row in of_case]
-        facts = case.facts
-        texts.append(
-            f"{case.name}: {facts['n_rows']} rows x {facts['n_columns']}, density "
-            f"{facts['density']:.3f}\n\n{table(header, [*cells, *suite.more_rows(of_case)])}\n\n"
-            f"{noise(results.row(case).values('gemm'))}"
-        )
+        below = table(header, [*cells, *suite.more_rows(of_case)])
+        whole = results.row(case)
+        texts.append(f"{suite.heading(whole)}\n\n{below}\n\n{suite.below(whole)}")
     return "\n\n".join(texts)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+from tools.benchmarks.bench import TINY_ROWS
 from tools.benchmarks.children import (
     FIT_BEGAN,
     REPOSITORY,
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "CACHE_MEGABYTES", "FIT_BEGAN", "REPOSITORY", "THREAD_VARIABLES", "Check", "Finished",
-    "bigsvm_command", "dual_objective", "environment", "exponent", "fit_once", "installed",
-    "machine", "median_range", "megabytes", "memory_limit", "noise", "peak_so_far",
+    "CACHE_MEGABYTES", "FIT_BEGAN", "REPOSITORY", "THREAD_VARIABLES", "TINY_ROWS", "Check",
+    "Finished", "bigsvm_command", "dual_objective", "environment", "exponent", "fit_once",
+    "installed", "machine", "median_range", "megabytes", "memory_limit", "noise", "peak_so_far",
     "round_ratios", "run_checked", "run_child", "table", "verdicts",
 ]  # fmt: skip
 

@@ -27,8 +27,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import Check, Finished, machine, median_range, megabytes, run_checked, table, verdicts
-from out_of_core import TINY_ROWS, memory_limit
+from common import (
+    TINY_ROWS,
+    Check,
+    Finished,
+    machine,
+    median_range,
+    megabytes,
+    memory_limit,
+    run_checked,
+    table,
+    verdicts,
+)
 from timed_fits import SAMPLING, UNHALVED, say
 
 from bigsvm.budget import parse_bytes

@@ -28,12 +28,12 @@ from common import (
     bigsvm_command,
     machine,
     megabytes,
+    memory_limit,
     run_checked,
     table,
     verdicts,
 )
 from many_classes_common import is_there
-from out_of_core import memory_limit
 from timed_fits import say
 
 from bigsvm.budget import parse_bytes

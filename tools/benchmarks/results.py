@@ -352,9 +352,9 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
     return statistics.linear_regression(*zip(*logs, strict=True)).slope
 
 
-def memory_limit(budget: int, *, n_rows: int, interpreter: int) -> int:
-    """Bytes that a run's resident set may reach."""
-    return budget + BYTES_PER_ROW * n_rows + interpreter
+def memory_limit(budget: int, *, n_rows: int, baseline: int) -> int:
+    """Bytes that a run's resident set may reach; the baseline is what the interpreter takes."""
+    return budget + BYTES_PER_ROW * n_rows + baseline
 
 
 # Columns that several suites have.

@@ -68,7 +68,7 @@ def limits(results: Results) -> list[Limit]:
         found.append(must(f"converged, {n} rows", converged, True, converged))
         floors = row.median("evaluations_in_floors")
         found.append(at_most(f"floors, {n} rows", floors, limit=MOST_FLOORS, **most))
-        limit = memory_limit(budget, n_rows=n, interpreter=results.interpreter)
+        limit = memory_limit(budget, n_rows=n, baseline=results.interpreter)
         limit += row.case.facts["row_bytes csr"] * (results.options.rows == "memory")
         peak = max(row.values("peak_rss")) / 1e6
         found.append(at_most(f"peak RSS, MB, {n} rows", peak, limit=limit / 1e6, **most))

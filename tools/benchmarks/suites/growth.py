@@ -102,8 +102,8 @@ def limits(results: Results) -> list[Limit]:
     found, most = peaks(results.rows("store")), parse_bytes(results.options.memory)
     if not found:
         return []
-    worst, peak = max(found, key=lambda p: p[1] - memory_limit(most, n_rows=p[0], interpreter=0))
-    limit = memory_limit(most, n_rows=worst, interpreter=results.interpreter)
+    worst, peak = max(found, key=lambda p: p[1] - memory_limit(most, n_rows=p[0], baseline=0))
+    limit = memory_limit(most, n_rows=worst, baseline=results.interpreter)
     name = f"peak RSS, MB, at {worst} rows"
     checks = [at_most(name, peak / 1e6, limit=limit / 1e6, digits=0, shown="{:.0f}")]
     bound = [(n, peak) for n, peak in found if 4 * n**2 >= TIMES_THE_BUDGET * most]

@@ -1,6 +1,6 @@
 """Very many columns with few entries: conversion, training and prediction within the budget.
 
-    python tools/benchmarks/many_columns.py [--rows 100000] [--columns 10000000] [--memory 1GB]
+    python -m tools.benchmarks many_columns [--rows 100000] [--columns 10000000] [--memory 1GB]
 
 The text resembles documents and is made from a seed: each row has 50 words, 30 of them common and
 20 from any column. The common words are divided between the two classes, and most common words of a
@@ -15,34 +15,31 @@ rows, and no process takes more than the budget, 40 bytes a row and the interpre
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from common import (
-    Check,
-    bigsvm_command,
-    machine,
-    megabytes,
-    run_checked,
-    run_child,
+from tools.benchmarks.bench import Suite
+from tools.benchmarks.children import bigsvm_command, machine, run_checked, run_child
+from tools.benchmarks.results import (
+    at_least,
+    at_most,
+    memory_limit,
+    must,
     table,
     verdicts,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
 
-    from common import Finished
+    from tools.benchmarks.children import Finished
 
 ENTRIES, COMMON_ENTRIES, COMMON_WORDS = 50, 30, 2000
 OWN_SHARE = 0.8
 """Share of a row's common words that are words of its class."""
 ROWS_AT_ONCE = 1000
-BYTES_PER_ROW = 40
-"""Bytes that a run may keep per row besides its budget."""
 LEAST_ACCURACY = 0.9
 KERNELS = {"linear": ("--C", 0.1), "rbf": ("--C", 2, "--gamma", 0.02)}
 
@@ -100,51 +97,51 @@ def _millions(n: int | None) -> str:
     return "" if n is None else f"{n / 1e6:.0f}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--columns", type=int, default=10_000_000)
-    parser.add_argument("--memory", default="1GB", help="budget of each step")
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Run every step; 1 where something does not hold."""
+    from bigsvm.budget import parse_bytes
+
     print(machine(options.threads))
     interpreter = run_child(
         [sys.executable, "-c", "import bigsvm.cli, bigsvm.estimators.fitting, zarr, dask.array"],
         threads=options.threads,
     ).peak_rss
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         text = folder / "rows.libsvm"
         write_text(text, n_rows=options.rows, n_columns=options.columns)
         steps = run_all(folder, text, options.memory, options.threads)
-    from bigsvm.budget import parse_bytes
-
-    limit = parse_bytes(options.memory) + BYTES_PER_ROW * options.rows + interpreter
+    budget = parse_bytes(options.memory)
+    limit = memory_limit(budget, n_rows=options.rows, baseline=interpreter) / 1e6
     lines, checks = [], []
     for name, child in steps:
-        a, peak = child.answer, megabytes(child.peak_rss)
-        lines.append([
-            name, f"{child.seconds:.1f}", peak,
-            str(a.get("n_support", "")), _millions(a.get("n_kernel_evaluations")),
-            str(a.get("accuracy") or ""),
-        ])  # fmt: skip
-        within = child.peak_rss <= limit
-        checks.append(Check(f"{name}: peak RSS, MB", peak, f"≤ {megabytes(limit)}", within))
+        a, peak = child.answer, child.peak_rss / 1e6
+        lines.append(
+            [
+                name, f"{child.seconds:.1f}", f"{peak:.0f}", str(a.get("n_support", "")),
+                _millions(a.get("n_kernel_evaluations")), str(a.get("accuracy") or ""),
+            ]
+        )  # fmt: skip
+        checks.append(
+            at_most(f"{name}: peak RSS, MB", peak, limit=limit, digits=0, shown="≤ {:.0f}")
+        )
         if name.startswith("train"):
-            converged = bool(a["converged"])
-            checks.append(Check(f"{name}: converged", str(converged), "True", converged))
+            checks.append(must(f"{name}: converged", a["converged"], True, bool(a["converged"])))
         if name.startswith("predict"):
             right = float(a["accuracy"])
-            checks.append(Check(
-                f"{name}: accuracy", f"{right:.4f}", f"> {LEAST_ACCURACY}", right > LEAST_ACCURACY
-            ))  # fmt: skip
+            checks.append(at_least(f"{name}: accuracy", right, limit=LEAST_ACCURACY, digits=4))
     print(f"{options.rows} rows, {options.columns} columns, {ENTRIES} entries a row")
     names = ["step", "seconds", "peak RSS MB", "SVs", "million evaluations", "accuracy"]
     print(table(names, lines))
-    print()
-    print(verdicts(checks))
-    return 0 if all(check.holds for check in checks) else 1
+    print(f"\n{verdicts(checks)}")
+    return 0 if all(all(check.holds) for check in checks) else 1
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+SUITE = Suite(
+    program=run,
+    memory="1GB",
+    more=(
+        ("--rows", {"type": int, "default": 100_000}),
+        ("--columns", {"type": int, "default": 10_000_000}),
+    ),
+)

@@ -1,6 +1,6 @@
 """Train on a store larger than the memory budget: peak memory, sweeps, and what a kill costs.
 
-    python tools/benchmarks/out_of_core.py [--rows 5000000] [--memory 1GB] [--folder DIR]
+    python -m tools.benchmarks out_of_core [--rows 5000000] [--memory 1GB] [--folder DIR]
 
 Makes the store of `make_overlap.py` unless DIR has it, then checks
 
@@ -16,7 +16,6 @@ and exits with 1 if one of them does not hold, with 2 if the budget would hold t
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -27,33 +26,26 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from common import (
-    REPOSITORY,
-    Check,
-    Finished,
-    bigsvm_command,
-    machine,
-    megabytes,
-    run_checked,
-    run_child,
-    table,
-    verdicts,
-)
-
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.options import parse_seconds
 from bigsvm.errors import ParameterError
 from bigsvm.training.checkpoint import newest_manifest
+from tools.benchmarks.bench import TINY_ROWS, Suite
+from tools.benchmarks.children import (
+    REPOSITORY,
+    Finished,
+    bigsvm_command,
+    machine,
+    run_checked,
+    run_child,
+)
+from tools.benchmarks.results import Limit, megabytes, memory_limit, must, table, verdicts
 
 if TYPE_CHECKING:
+    import argparse
     import subprocess
-    from collections.abc import Sequence
-
-BYTES_PER_ROW = 40
-"""What a run may keep per row beside its budget: the state, f, labels, bounds, scores."""
 
 MAX_SWEEPS = 12
-TINY_ROWS = 1000
 C, GAMMA = 10, 0.1  # as make_overlap.py says; not imported from it, to keep this process small
 
 ATTEMPTS = 3
@@ -73,11 +65,6 @@ class Kill(NamedTuple):
 
     after: float
     lost: float
-
-
-def memory_limit(budget: int, *, n_rows: int, baseline: int) -> int:
-    """Bytes that a run's resident set may reach."""
-    return budget + BYTES_PER_ROW * n_rows + baseline
 
 
 def newest_checkpoint(folder: Path) -> float | None:
@@ -164,7 +151,7 @@ def _ended(pid: int) -> bool:
 
 def resume_checks(
     store: Path, work: Path, whole: Finished, options: argparse.Namespace
-) -> list[Check]:
+) -> list[Limit]:
     """Kill a run, give its command again, and compare with the run that nobody disturbed."""
     latest = 0.9 * whole.seconds
     for _ in range(ATTEMPTS):
@@ -173,7 +160,7 @@ def resume_checks(
             break
         latest /= 2
     else:
-        return [Check("killed after a checkpoint", "ended before", "needs a longer run", False)]
+        return [must("killed after a checkpoint", "ended before", "needs a longer run", False)]
     resumed = run_checked(train_command(store, work, options), threads=options.threads)
     interval = parse_seconds(options.checkpoint_every, "--checkpoint-every")
     objectives = [float(run.answer["objective"]) for run in (whole, resumed)]
@@ -183,19 +170,19 @@ def resume_checks(
         flush=True,
     )
     return [
-        Check(
+        must(
             "work lost, s",
             f"{kill.lost:.1f}",
             f"{interval:.1f}",
             kill.lost <= interval,
         ),
-        Check(
+        must(
             "objective after resume",
             f"{objectives[1]!r}",
             f"{objectives[0]!r}",
             objectives[0] == objectives[1],
         ),
-        Check(
+        must(
             "resumed run converged",
             str(resumed.answer["converged"]),
             "True",
@@ -204,14 +191,14 @@ def resume_checks(
     ]
 
 
-def run_checks(whole: Finished, *, budget: int, n_rows: int, baseline: int) -> list[Check]:
+def run_checks(whole: Finished, *, budget: int, n_rows: int, baseline: int) -> list[Limit]:
     """Check memory and loop of the undisturbed run."""
     answer = whole.answer
     limit = memory_limit(budget, n_rows=n_rows, baseline=baseline)
     return [
-        Check("peak RSS, MB", megabytes(whole.peak_rss), megabytes(limit), whole.peak_rss <= limit),
-        Check("sweeps", str(answer["n_sweeps"]), str(MAX_SWEEPS), answer["n_sweeps"] <= MAX_SWEEPS),
-        Check("converged", str(answer["converged"]), "True", answer["converged"] is True),
+        must("peak RSS, MB", megabytes(whole.peak_rss), megabytes(limit), whole.peak_rss <= limit),
+        must("sweeps", str(answer["n_sweeps"]), str(MAX_SWEEPS), answer["n_sweeps"] <= MAX_SWEEPS),
+        must("converged", str(answer["converged"]), "True", answer["converged"] is True),
     ]
 
 
@@ -236,39 +223,12 @@ def describe(whole: Finished, *, n_rows: int) -> str:
     )
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--columns", type=int, default=200)
-    parser.add_argument("--memory", default="1GB")
-    parser.add_argument("--checkpoint-every", default="10s", metavar="SECONDS")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--folder", type=Path, help="keeps the store; default: a temporary one")
-    parser.add_argument("--no-resume", action="store_true", help="leave the kill out")
-    parser.add_argument("--seed", type=int, help="of the moment of the kill")
-    options = parser.parse_args(arguments)
-    try:
-        budget = parse_bytes(options.memory)
-        parse_seconds(options.checkpoint_every, "--checkpoint-every")
-    except ParameterError as error:
-        parser.error(str(error))
-    size = bytes_of_rows(options)
-    if size <= budget:
-        parser.error(
-            f"{megabytes(size)} MB of rows are not more than the budget of {megabytes(budget)} MB, "
-            "so nothing would be out of core: give more --rows or less --memory"
-        )
-    return options
-
-
 def bytes_of_rows(options: argparse.Namespace) -> int:
     """Bytes of X, float32."""
     return int(options.rows * options.columns * 4)
 
 
-def benchmark(folder: Path, options: argparse.Namespace) -> list[Check]:
+def benchmark(folder: Path, options: argparse.Namespace) -> list[Limit]:
     """Make what is missing, run everything, print what was measured."""
     budget = parse_bytes(options.memory)
     store = folder / f"overlap-{options.rows}x{options.columns}.zarr"
@@ -292,8 +252,21 @@ def benchmark(folder: Path, options: argparse.Namespace) -> list[Check]:
     return checks
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Run everything; 1 where something does not hold, 2 where nothing would be out of core."""
+    try:
+        budget, size = parse_bytes(options.memory), bytes_of_rows(options)
+        parse_seconds(options.checkpoint_every, "--checkpoint-every")
+    except ParameterError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if size <= budget:
+        print(
+            f"{megabytes(size)} MB of rows are not more than the budget of {megabytes(budget)} MB, "
+            "so nothing would be out of core: give more --rows or less --memory",
+            file=sys.stderr,
+        )
+        return 2
     random.seed(options.seed)
     print(machine(options.threads))
     with tempfile.TemporaryDirectory() as temporary:
@@ -301,8 +274,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         checks = benchmark(folder, options)
     print(verdicts(checks))
-    return 0 if all(check.holds for check in checks) else 1
+    return 0 if all(all(check.holds) for check in checks) else 1
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+SUITE = Suite(
+    program=run,
+    memory="1GB",
+    more=(
+        ("--rows", {"type": int, "default": 5_000_000}),
+        ("--columns", {"type": int, "default": 200}),
+        ("--checkpoint-every", {"default": "10s", "metavar": "SECONDS"}),
+        ("--no-resume", {"action": "store_true", "default": False, "help": "leave the kill out"}),
+        ("--seed", {"type": int, "default": None, "help": "of the moment of the kill"}),
+    ),
+)
