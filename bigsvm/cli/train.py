@@ -114,7 +114,9 @@ def command(
     certify: Annotated[
         bool,
         typer.Option(
-            "--certify/--no-certify", help="Of balls (l2-…): whether sweeps prove the tolerance."
+            "--certify/--no-certify",
+            help="Of classifiers and balls (l2-…): whether sweeps prove the tolerance, or training "
+            "ends when more rows would gain next to nothing.",
         ),
     ] = True,
     subproblem: Annotated[
@@ -384,7 +386,7 @@ def _train(
             n_rows = opened_store.rows.n_rows
         trained.save(path)
         reason = StopReason(trained.certificate["stop_reason"])
-        if reason is StopReason.SAMPLED:
+        if reason.is_uncertified:
             display.line(f"the model is not certified: {reason.sentence}")
         elif not trained.certificate["converged"]:
             hint = ""

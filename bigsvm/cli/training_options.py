@@ -9,7 +9,7 @@ from bigsvm.cli.inputs import check_text_options
 from bigsvm.cli.options import is_given
 from bigsvm.cli.runs import Run
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.names import USED_IN
+from bigsvm.estimators.names import BALLS, USED_IN
 
 
 class KernelName(StrEnum):
@@ -190,9 +190,11 @@ def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> Non
         raise ParameterError(
             "--checkpoint-every is the time between two saves; name a --checkpoint to save to"
         )
-    if is_given(context, "selection") and not parameters.get("certify", True):
+    searches = parameters["formulation"] in BALLS and not parameters.get("certify", True)
+    if is_given(context, "selection") and searches:
         raise ParameterError(
-            "--selection is for pair steps, and with --no-certify there are none; leave it out"
+            "--selection is for pair steps, and a search for a ball with --no-certify needs none; "
+            "leave it out"
         )
     if is_given(context, "shrinking") and parameters.get("working_set", "auto") != "all":
         raise ParameterError(

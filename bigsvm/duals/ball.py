@@ -305,8 +305,7 @@ class BallDual(BoxDual):
     ) -> bool:
         if self.lack is None or len(alpha) <= fewest or at.gap <= tol:
             return False
-        found = self.scores(alpha, outputs, at, tol=tol, rows=None)
-        return int(np.count_nonzero(found.score > tol)) > fewest and self.model_rank > 0
+        return self.n_violating(alpha, outputs, at, tol=tol) > fewest and self.model_rank > 0
 
     def doubtful(
         self,

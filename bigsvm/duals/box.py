@@ -304,6 +304,10 @@ class BoxDual(Dual[Optimality]):
                     found.extend(part.start + np.flatnonzero(end)[:1])
         return Scores(scores, asked, is_free, above, worst[0] + worst[1])
 
+    def n_violating(self, alpha: Values, outputs: Values, at: Optimality, *, tol: float) -> int:
+        found = self.scores(alpha, outputs, at, tol=tol, rows=None)
+        return int(np.count_nonzero(found.score > tol))
+
     def mark_free(
         self,
         alpha: NDArray[np.float64],

@@ -238,6 +238,10 @@ class Dual(ABC, Generic[At]):
     def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
         """Variables, or rows, of `rows` at a bound that is not 0."""
 
+    def n_violating(self, alpha: Values, outputs: Values, at: At, *, tol: float) -> int:
+        """Count the rows that violate by more than `tol`; of classifiers only."""
+        raise NotImplementedError
+
     def steps_together(
         self,
         alpha: Values,

@@ -81,6 +81,17 @@ class Classification(Formulation):
         """Which of `rows` have a weight, (m,)."""
         return self.bounds(rows) > 0
 
+    def mistakes(
+        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
+    ) -> NDArray[np.bool_]:
+        finished = self.finish(thresholds)
+        values = finished.scale * outputs + finished.intercept
+        wrong: NDArray[np.bool_] = (values > 0) != (self.sign[rows] > 0)
+        return wrong
+
+    def importance(self, rows: Selection) -> Values:
+        return self.bounds(rows)
+
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, sign=self.sign[rows], sample_weight=self._weights_of(rows))
 

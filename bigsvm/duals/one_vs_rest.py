@@ -116,6 +116,17 @@ class OneVsRest(Problem):
         """Parameters that all columns share."""
         return self.columns[0].chosen()
 
+    def mistakes(
+        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
+    ) -> NDArray[np.bool_]:
+        finished = [
+            column.finish(self.thresholds_of(c, thresholds))
+            for c, column in enumerate(self.columns)
+        ]
+        values = outputs * [one.scale for one in finished] + [one.intercept for one in finished]
+        wrong: NDArray[np.bool_] = values.argmax(axis=1) != self.label[rows]
+        return wrong
+
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))
 
@@ -211,6 +222,13 @@ class OneVsRestDual(Dual[ColumnsAt]):
     def goal(self, tol: float, at: ColumnsAt) -> float:
         """Gap that the column needs which asks for the smallest."""
         return min(dual.goal(tol, one) for dual, one in zip(self.duals, at.columns, strict=True))
+
+    def n_violating(self, alpha: Values, outputs: Values, at: ColumnsAt, *, tol: float) -> int:
+        violate = np.zeros(len(alpha), np.bool_)
+        for c, (a, f) in columns_in_turn(alpha, outputs):
+            found = self.duals[c].scores(a, f, at.columns[c], tol=tol, rows=None)
+            violate |= found.score > tol
+        return int(np.count_nonzero(violate))
 
     def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
         return self._stacked(

@@ -110,6 +110,19 @@ class Problem(ABC):
         """How far apart outputs are between which it makes a difference; 1 for ±1."""
         return 1.0
 
+    def mistakes(
+        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
+    ) -> NDArray[np.bool_]:
+        """Which of `rows`, (m,), a model with such outputs and thresholds gets wrong.
+
+        Classifiers only.
+        """
+        raise NotImplementedError
+
+    def importance(self, rows: Selection) -> Values:
+        """How much a mistake at each of `rows` counts, (m,)."""
+        return self.weights(rows)
+
     def weighted(self, sample_weight: NDArray[np.float64]) -> Self:
         """Return the same problem with other weights of the rows."""
         return replace(self, sample_weight=sample_weight)

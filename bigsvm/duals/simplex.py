@@ -161,6 +161,12 @@ class CrammerSinger(Problem):
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))
 
+    def mistakes(
+        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
+    ) -> NDArray[np.bool_]:
+        wrong: NDArray[np.bool_] = outputs.argmax(axis=1) != self.label[rows]
+        return wrong
+
     def zeros(self, n_rows: int) -> Values:
         return np.zeros((n_rows, self.n_classes))
 
@@ -311,6 +317,10 @@ class SimplexDual(Dual[Violations]):
             outputs_term += float(np.vdot(part.alpha, outputs[part.span]))
             slack += float(part.bound @ (part.gradient[places, part.label] - least))
         return Violations(gap, n_support, n_bounded, n_free, linear_term, outputs_term, slack)
+
+    def n_violating(self, alpha: Values, outputs: Values, at: Violations, *, tol: float) -> int:
+        parts = self._parts(alpha, outputs, None)
+        return sum(int(np.count_nonzero(part.score > tol)) for part in parts)
 
     def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
         return self._other(outputs, rows)

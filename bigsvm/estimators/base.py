@@ -114,7 +114,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             )
         self._adopt(model)
         reason = StopReason(self.stop_reason_)
-        if not self.converged_ and reason is not StopReason.SAMPLED:
+        if not (self.converged_ or reason.is_uncertified):
             gap, last = "unknown", self.certificate_.get("last_gap")
             if self.gap_ is not None:
                 gap = f"{self.gap_:.3g}"

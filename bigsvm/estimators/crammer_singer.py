@@ -67,6 +67,8 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
     tol : float, default 1e-3
         Largest violation ψ of any row at which training has converged, in units of the margin: ε of
         the paper, which recommends 0.1.
+    certify : bool, default True
+        As `SVC` has it.
     class_weight : dict, "balanced" or None
         Factors of C.
     warm_start : bool, default False
@@ -130,6 +132,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         order: str = "auto",
         cooling: str | None = None,
         tol: float = 1e-3,
+        certify: bool = True,
         class_weight: dict[Any, float] | str | None = None,
         warm_start: bool = False,
         working_set: str = "auto",
@@ -153,6 +156,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         self.order = order
         self.cooling = cooling
         self.tol = tol
+        self.certify = certify
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.working_set = working_set

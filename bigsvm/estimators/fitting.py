@@ -16,11 +16,11 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
 from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.names import WITH_CLASSES
+from bigsvm.estimators.names import BALLS, WITH_CLASSES
 from bigsvm.estimators.one_vs_one import train_one_vs_one
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
 from bigsvm.estimators.parameters import Hooks
-from bigsvm.estimators.problem import are_many_classes, make_problem
+from bigsvm.estimators.problem import are_many_classes, check_has_others, make_problem
 from bigsvm.estimators.running import (
     Trainer,
     decision_of,
@@ -82,6 +82,11 @@ def train_model(
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
     parameters.check()
+    if start is not None and not parameters.certify:
+        raise ParameterError(
+            "certify is False, and such training starts from a few rows, not from a model of all; "
+            "set warm_start or certify"
+        )
     narrow, numbering = narrowed(source)
     # Handed over: 8 bytes a row that the budget does not count.
     last_reference = [labels]
@@ -123,6 +128,8 @@ def _train(
     if parameters.formulation == CrammerSinger.name:
         return train_crammer_singer(source, labels, sample_weight, parameters, hooks, start=start)
     classes, formulation = make_problem(parameters, source.n_rows, labels, sample_weight)
+    if parameters.formulation not in BALLS:
+        check_has_others(parameters, source.n_rows)
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
     if parameters.takes_kernel_matrix:
@@ -143,7 +150,10 @@ def _train(
         source, formulation, kernel, parameters, held_out=held_out is not None
     )
     # From here on rows have the order they are trained in.
-    variables = make_variables(source, formulation, merge=parameters.merges_rows)
+    # Equal rows are looked for among all, which a run that does not come to all has no time for;
+    # and what it evaluates had better be rows as they come.
+    compare = parameters.certify or parameters.formulation in BALLS
+    variables = make_variables(source, formulation, merge=parameters.merges_rows, compare=compare)
     begin = None
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))

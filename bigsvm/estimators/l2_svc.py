@@ -41,9 +41,10 @@ class L2SVC(Classifier):
         ε: the ball is found when (1 + ε) times its radius encloses all points.
     certify : bool, default True
         Whether full sweeps prove that. If False, training ends with the search, and the model is
-        not certified: `stop_reason_` is ``"sampled"``. A search that fills its memory before that
-        continues as certified training. With ``"fw"``, ``"mfw"`` and ``"cvm"`` the search alone
-        takes the rows as they are: it does not merge equal rows.
+        not certified: `stop_reason_` is ``"sampled"``. A search that fills its memory before that,
+        and one against the rest, go on with growing parts of the rows, as `SVC` does. With
+        ``"fw"``, ``"mfw"`` and ``"cvm"`` the search alone takes the rows as they are: it does not
+        merge equal rows.
     kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
         As `SVC` has it.
     degree : int, default 3

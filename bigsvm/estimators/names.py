@@ -24,9 +24,8 @@ USED_IN = {
         ("c-svc", "nu-svc", *BALLS, "one-class", "eps-svr", "nu-svr"),
     ),
     **dict.fromkeys(("subproblem", "order", "cooling", "fit_intercept"), ("crammer-singer",)),
-    **dict.fromkeys(
-        ("solver", "sampling", "empty_samples", "first_points", "ball_tol", "certify"), BALLS
-    ),
+    **dict.fromkeys(("solver", "sampling", "empty_samples", "first_points", "ball_tol"), BALLS),
+    "certify": (*CLASSIFIERS, "l2-one-class"),
 }
 """Formulations that use each parameter that not all of them have."""
 _GAPS = dict.fromkeys(BALLS, "gap of the ball") | {"crammer-singer": "largest violation"}

@@ -15,8 +15,10 @@ from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.estimators.log_check import LogCheck
 from bigsvm.estimators.many_classes import Trained
+from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.pair_problems import Budget, Pairs
 from bigsvm.estimators.parameters import Hooks
+from bigsvm.estimators.problem import check_has_others
 from bigsvm.estimators.running import (
     Trainer,
     decision_of,
@@ -83,6 +85,8 @@ def train_one_vs_one(
         source = training_matrix(source)
     rows = ClassRows(source, problem.codes, len(problem.classes), weights=problem.weights)
     problem.check(rows)
+    if problem.name not in BALLS:
+        check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
     budget = Budget(parameters, rows, problem)
     kernel, centre = find_kernel(
         parameters,

@@ -19,7 +19,6 @@ import scipy.sparse as sp
 from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_COLUMNS
 from bigsvm.core.smo import row_width
 from bigsvm.data.kernel_matrix import training_matrix
-from bigsvm.duals.ball import L2SVC
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
@@ -29,6 +28,7 @@ from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
     check_every_class,
+    check_has_others,
     make_classification,
 )
 from bigsvm.estimators.running import (
@@ -112,11 +112,7 @@ def train_one_vs_rest(
     hooks = hooks or Hooks()
     classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
     del labels  # 8 bytes a row that the budget does not count
-    if parameters.formulation == L2SVC.name and not parameters.certify:
-        raise ParameterError(
-            "certify is False, but one against the rest is trained without a sampled search, and "
-            "so always certified; leave it out"
-        )
+    check_has_others(parameters, source.n_rows)
     for name in ("shrinking", "rows_at_once"):
         if getattr(parameters, name):
             raise ParameterError(
@@ -152,7 +148,9 @@ def train_one_vs_rest(
         class_weights=problem.class_weight,
         others={"classes": f"{problem.n_outputs}, one against the rest"},
     )
-    variables = make_variables(source, problem, merge=parameters.merges_rows)
+    variables = make_variables(
+        source, problem, merge=parameters.merges_rows, compare=parameters.certify
+    )
     with (
         Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
         open_checkpoint(parameters, fingerprint) as checkpoint,

@@ -152,6 +152,11 @@ class TrainingParameters:
                 f"working_set is {self.working_set!r}; it must be one of {', '.join(WORKING_SETS)}"
             )
         self._check_order()
+        if self.working_set == "all" and not self.certify:
+            raise ParameterError(
+                "certify is False, and such training works on a growing part of the rows, but "
+                "working_set='all' on all of them; leave one of the two out"
+            )
         self._check_disk_cache()
         self._check_shrinking()
         self._check_rows_at_once()
@@ -275,11 +280,6 @@ class TrainingParameters:
                 "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
                 "short, and computed again in less time than a disk takes: give that too, or leave "
                 "disk_cache out"
-            )
-        if self.formulation in BALLS and not self.certify:
-            raise ParameterError(
-                "disk_cache keeps kernel rows that sweeps ask for, and without a certificate "
-                "there are none; leave disk_cache out"
             )
 
     def _check_shrinking(self) -> None:

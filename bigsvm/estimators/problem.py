@@ -20,6 +20,7 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.kernels import LARGEST
 from bigsvm.training import events
+from bigsvm.training.start import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -373,3 +374,20 @@ def class_weights(
             f"classes are [{listed}]: name all of them where rows of some may be missing"
         )
     return np.array([given.get(label, 1.0) for label in labels], np.float64)
+
+
+def check_has_others(parameters: TrainingParameters, n_rows: int) -> None:
+    """Refuse to do without a certificate where the first rows to be trained on are all.
+
+    Not for what searches samples for a ball.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if parameters.certify or n_rows > DIRECT_ROWS:
+        return
+    raise ParameterError(
+        f"certify is False, but a problem of {n_rows} rows is so small that all are trained on "
+        f"from the start, and certified; leave it out below {DIRECT_ROWS + 1} rows"
+    )

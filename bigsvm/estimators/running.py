@@ -18,7 +18,7 @@ from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.problem import Entry
 from bigsvm.estimators.ball import ball_dual, mean_distance
-from bigsvm.estimators.names import BALLS
+from bigsvm.estimators.names import BALLS, CLASSIFIERS
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import one_blas_thread
@@ -80,6 +80,12 @@ class Trainer:
         self._stack = ExitStack()
         threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
+
+    @property
+    def _certifies(self) -> bool:
+        """Whether sweeps follow whatever the search finds: without classes no error is known."""
+        parameters = self._parameters
+        return parameters.certify or parameters.formulation not in CLASSIFIERS
 
     def with_threads(self, threads: int) -> Trainer:
         """Make one with some of the threads, to be used at the same time as others of this one."""
@@ -144,7 +150,9 @@ class Trainer:
             goes_on = reason is StopReason.CORE_FULL or (parameters.certify and reason in ENDS)
             if not goes_on:
                 return search.result(reason)
-            start, watch = search.alpha(), search.watch
+            watch = search.watch
+            if self._certifies:
+                start = search.alpha()
             del search  # its core set takes the memory that kernel rows will have
         result = self.decompose(source, dual, plan, start=start, watch=watch, **saved)
         objective = result.certificate.objective
@@ -214,7 +222,7 @@ class Trainer:
             source, dual, self._tiles, plan,
             tol=parameters.ball_tol if parameters.formulation in BALLS else parameters.tol,
             whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
-            saver=saver, listener=listener,
+            certify=self._certifies, saver=saver, listener=listener,
         ).run()  # fmt: skip
 
 

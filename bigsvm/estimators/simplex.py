@@ -15,7 +15,7 @@ from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.problem import check_every_class, find_classes
+from bigsvm.estimators.problem import check_every_class, check_has_others, find_classes
 from bigsvm.estimators.running import (
     Trainer,
     find_kernel,
@@ -82,6 +82,7 @@ def train_crammer_singer(
         raise DataError("crammer-singer needs a label for each row")
     found = find_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
     del labels
+    check_has_others(parameters, source.n_rows)
     problem = make_crammer_singer(parameters, found)
     classes, class_weight = found.labels.tolist(), found.class_weight.tolist()
     del found  # weights of classes may have made others of its rows', and one of these is counted

@@ -39,6 +39,14 @@ class SVC(Classifier):
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
+    certify : bool, default True
+        Whether training goes on until a sweep over all rows certifies `tol`. If False, it works on
+        a growing random part of the rows and ends when the others would gain less than half a point
+        of test error, which fresh rows show (`bigsvm.training.learning_curve`), at a cost that does
+        not depend on their number: `stop_reason_` is ``"settled"``, and `certificate_` has the test
+        error, its standard error and the rows used. A run that comes to all rows, as one of at most
+        8192 does, is certified after all. Of a source that is neither in memory nor shuffled, one
+        pass draws the rows.
     class_weight : dict, "balanced" or None
     multiclass : {"ovo", "ddag", "ovr"}
         How more than two classes are told apart. ``"ovo"`` and ``"ddag"`` train a function for each
@@ -150,6 +158,7 @@ class SVC(Classifier):
         gamma: float | str = "scale",
         coef0: float = 0.0,
         tol: float = 1e-3,
+        certify: bool = True,
         class_weight: dict[Any, float] | str | None = None,
         multiclass: str = "ovo",
         decision_function_shape: str = "ovr",
@@ -180,6 +189,7 @@ class SVC(Classifier):
         self.gamma = gamma
         self.coef0 = coef0
         self.tol = tol
+        self.certify = certify
         self.class_weight = class_weight
         self.multiclass = multiclass
         self.decision_function_shape = decision_function_shape
@@ -227,6 +237,8 @@ class NuSVC(Classifier):
         Of the polynomial and sigmoid kernels.
     tol : float, default 1e-3
         KKT gap over all rows at which training has converged.
+    certify : bool, default True
+        As `SVC` has it.
     class_weight : dict, "balanced" or None
         Factors of the rows' weights.
     multiclass, decision_function_shape, break_ties, calibration, warm_start, selection,
@@ -264,6 +276,7 @@ class NuSVC(Classifier):
         gamma: float | str = "scale",
         coef0: float = 0.0,
         tol: float = 1e-3,
+        certify: bool = True,
         class_weight: dict[Any, float] | str | None = None,
         multiclass: str = "ovo",
         decision_function_shape: str = "ovr",
@@ -293,6 +306,7 @@ class NuSVC(Classifier):
         self.gamma = gamma
         self.coef0 = coef0
         self.tol = tol
+        self.certify = certify
         self.class_weight = class_weight
         self.multiclass = multiclass
         self.decision_function_shape = decision_function_shape

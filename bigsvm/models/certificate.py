@@ -69,6 +69,10 @@ def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _is_share(value: object) -> bool:
+    return _is_known(value) and 0 <= value <= 1  # type: ignore[operator]  # just looked at
+
+
 def _is_reason(value: object) -> bool:
     return isinstance(value, str) and value in set(StopReason)
 
@@ -87,6 +91,9 @@ CHECKS: dict[str, Callable[[object], bool]] = {
     "duality_gap": _or_none(is_number),
     "rho": _or_none(is_number),
     "epsilon": is_number,
+    "test_error": _or_none(_is_share),
+    "test_error_deviation": _or_none(_is_share),
+    "rows_used": _or_none(is_count),
     "drift": _or_none(is_number),
     "seconds": _is_known,
     "seconds_by_phase": _or_none(_are_seconds),

@@ -229,7 +229,7 @@ def certificate_lines(
         return [("certificate", f"not whole, without {missing[0]}")]
     reason, gap = StopReason(certificate["stop_reason"]), gap_name(formulation)
     idle = certificate.get("cpu_idle")
-    uncertified = "not certified" if reason is StopReason.SAMPLED else "NOT converged"
+    uncertified = "not certified" if reason.is_uncertified else "NOT converged"
     verdict = "converged" if certificate["converged"] else uncertified
     bounded = f"of them {count(certificate['n_bounded'])} bounded"
     if "pairs" in certificate:
@@ -237,6 +237,7 @@ def certificate_lines(
     return [
         ("training", f"{verdict}: {reason.sentence}"),
         ("dual objective", number(certificate["objective"], 10)),
+        ("test error", _test_error(certificate)),
         ("pairs of classes", _pairs(certificate.get("pairs"), classes, gap)),
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
         (gap, _gap(certificate)),
@@ -254,6 +255,16 @@ def certificate_lines(
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
     ]
+
+
+def _test_error(certificate: Mapping[str, Any]) -> str | None:
+    """Show the error at rows that were not trained on, of a run that has one."""
+    error, deviation = certificate.get("test_error"), certificate.get("test_error_deviation")
+    rows = certificate.get("rows_used")
+    used = None if rows is None else f"{count(rows)} rows used"
+    if error is None or deviation is None:
+        return used
+    return f"{error:.2%}, standard error {deviation:.2%}; {used}"
 
 
 def _phases(seconds: Mapping[str, float] | None, *, of_pairs: bool) -> str | None:

@@ -175,6 +175,11 @@ class TrainingProgress:
                 self._sweeping(event)
             case events.Swept():
                 self._swept(event)
+            case events.Tested():
+                self._display.line(
+                    f"trained on {count(event.trained)} rows: error {event.error:.2%} (standard "
+                    f"error {event.deviation:.2%}) at {count(event.fresh)} others"
+                )
             case events.Pairs():
                 self._pairs(event)
             case events.Calibrating():

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
 what it leads to is swept next."""
+SETTLED_TOL, SETTLED_SHARE = 0.5, 1e-3
+"""The last scope of a run without a certificate is solved until at most this share of its rows
+violate by more than the first, in the same units: a fifth of `learning_curve.WORTH`."""
 NEAR, NEAR_TOL = 2.0, 0.75
 """Where the gap is already below the one, as when a certificate just fails, to the other: few rows
 move then, and their sweep costs little. Solved to the usual share, all free rows do."""
@@ -127,16 +130,29 @@ class Choice:
             return None
         return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
 
-    def active_tol(self, scope: int, at: Standing) -> float:
-        """KKT gap to which the active rows of a scope that stands there are solved."""
+    def active_tol(self, scope: int, at: Standing, *, settling: bool = False) -> float:
+        """KKT gap to which the active rows of a scope that stands there are solved.
+
+        `settling` is whether it is the last one, without a certificate.
+        """
         goal = self._dual.goal(self._tol, at)
         share = self._dual.inner_tol
         if goal < at.gap < NEAR * goal:
             share = max(share, NEAR_TOL)
         tol = max(share * goal, FINEST_INNER_TOL)
-        if scope == self._n_rows:
+        if scope == self._n_rows and not settling:
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(at.thresholds))
+
+    def is_solved(
+        self, alpha: NDArray[np.float64], outputs: NDArray[np.float64], at: Standing
+    ) -> bool:
+        """Whether a scope that stands there will do as the last one, without a certificate."""
+        tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(at.thresholds))
+        if at.gap <= tol:
+            return True
+        violating = self._dual.n_violating(alpha, outputs, at, tol=tol)
+        return violating <= SETTLED_SHARE * len(alpha)
 
     def active_rows(
         self,

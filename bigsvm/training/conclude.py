@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.tiles.functions import weighted_rows
+from bigsvm.training.learning_curve import LearningCurve
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ def conclude(
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
     n_bounded = dual.n_bounded(alpha[support], support)
+    tested = None
+    if reason is StopReason.SETTLED:
+        tested = LearningCurve(count.curve).last
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
@@ -69,6 +73,9 @@ def conclude(
         cpu_idle=count.cpu_idle(),
         drift=count.drift if count.rows_drawn else None,
         last_gap=count.gap if at is None and np.isfinite(count.gap) else None,
+        test_error=tested.error if tested else None,
+        test_error_deviation=tested.deviation if tested else None,
+        rows_used=count.scope if reason is StopReason.SETTLED else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
     found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])

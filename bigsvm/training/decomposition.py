@@ -8,8 +8,10 @@ scope. Over and over the loop does::
     sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
     grow     f of the next rows, while the scope is not all of them
 
-until the KKT gap over all rows is at most tol. Of very many functions each has a working set of its
-own instead of active rows, see `bigsvm.training.all_columns`; the rest is the same.
+until the KKT gap over all rows is at most tol. Without a certificate the run ends earlier, when
+other rows would gain next to nothing (`bigsvm.training.learning_curve`). Of very many functions
+each has a working set of its own instead of active rows, see `bigsvm.training.all_columns`; the
+rest is the same.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
+from bigsvm.training.learning_curve import LearningCurve, estimate
 from bigsvm.training.model_steps import ModelSteps
 from bigsvm.training.passes import Passes
 from bigsvm.training.result import StopReason
@@ -68,6 +71,8 @@ LEAST_GAIN = 1e-4
 UNCONFIRMED = 0.5
 """Largest error, in units of the tolerance, of outputs derived from files of earlier processes:
 outputs with larger errors are replaced."""
+MOST_SETTLING = 10
+"""Times that the last rows are solved without a certificate, where their gap stays large."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -89,6 +94,9 @@ class Decomposition:
         Whether all rows are one working set: the papers' own algorithm, kernel rows on demand.
     disk : DiskCache, optional
         Where kernel rows of that working set may be kept besides memory.
+    certify : bool
+        Whether the run has to certify `tol`. If not, it ends once more rows would not be worth
+        while; a run that needs all its rows anyway, as few as there are, is certified.
     start : (n,) or (n, faces) float64, optional
         A feasible point to start from, with all rows that it moves, instead of 0.
     watch : Watch, optional
@@ -116,6 +124,7 @@ class Decomposition:
         tol: float,
         whole: bool = False,
         disk: DiskCache | None = None,
+        certify: bool = True,
         start: NDArray[np.float64] | None = None,
         watch: Watch | None = None,
         seed: int = 0,
@@ -127,7 +136,7 @@ class Decomposition:
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._asked = self.tol = tol
-        self._whole, self._disk = whole, disk
+        self._whole, self._disk, self._certifies = whole, disk, certify
         self.listener = listener
         self._rows = WorkingRows(source)
         self._buffer = RowBuffer(plan.gram_bytes)
@@ -209,7 +218,15 @@ class Decomposition:
             if self._stop is not None:
                 return
             at = self._at
-        count.active_tol = self._choice.active_tol(count.scope, at)
+        if self._has_settled(at):
+            self._stop = StopReason.SETTLED
+            # What is returned is the whole scope, not the rows that were solved last.
+            nothing = np.empty(0)
+            self.state = self.state._replace(
+                active=np.empty(0, np.int64), active_alpha=nothing, active_outputs=nothing
+            ).without_working_set()
+            return
+        count.active_tol = self._active_tol(at)
         if at.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
             return
@@ -234,6 +251,18 @@ class Decomposition:
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
         ).without_working_set()
         count.phase = Phase.SOLVE
+
+    def _has_settled(self, at: Standing) -> bool:
+        """Whether the run is to end here without a certificate."""
+        settling = 0 if self._certifies else self.count.settling
+        if settling <= 1:
+            return False
+        return settling > MOST_SETTLING or self._choice.is_solved(*self._of_scope(), at)
+
+    def _active_tol(self, at: Standing) -> float:
+        """KKT gap to which the active rows are solved from a point of theirs."""
+        settling = self.count.settling > 0 and not self._certifies
+        return self._choice.active_tol(self.count.scope, at, settling=settling)
 
     def _judge(self, at: Standing) -> None:
         """Decide whether the point of the last sweep ends the run."""
@@ -336,7 +365,7 @@ class Decomposition:
             count.n_iter += 1
             at = active.optimality()
             # What is asked for may hang on the point, which is another one now.
-            count.active_tol = self._choice.active_tol(count.scope, at)
+            count.active_tol = self._active_tol(at)
             self.listener(events.Solving(len(active), count.n_iter, at.gap))
             count.together = gain > LEAST_GAIN * at.objective and at.gap > count.active_tol
             self._pause()
@@ -454,7 +483,9 @@ class Decomposition:
         count.rows_swept += count.scope
         count.n_sweeps += self._is_whole()
         count.rows_done = 0
-        count.phase = Phase.SELECT if self._is_whole() else Phase.GROW
+        count.settling += count.settling > 0
+        is_last = self._is_whole() or (count.settling and not self._certifies)
+        count.phase = Phase.SELECT if is_last else Phase.GROW
 
     def _sweep_columns(self) -> None:
         """Bring f of all rows up to date with what has moved in all working sets."""
@@ -480,8 +511,22 @@ class Decomposition:
         beta = self._per_output(state.alpha[: count.scope])
         self._passes.add_by_pieces(beta, state.outputs, start=count.scope, stop=stop)
         count.rows_swept += stop - count.scope
+        if not self._certifies:
+            self._test(stop)
         count.scope = stop
         count.phase = Phase.FILL
+
+    def _test(self, stop: int) -> None:
+        """Estimate the test error from the rows up to `stop`, which have had no part so far."""
+        count, problem = self.count, self.dual.formulation
+        at = self.dual.optimality(*self._of_scope())
+        fresh = slice(count.scope, stop)
+        wrong = problem.mistakes(self.state.outputs[fresh], fresh, at.thresholds)
+        curve, found = LearningCurve(count.curve), estimate(wrong, problem.importance(fresh))
+        if found is not None:
+            curve.add(count.scope, found)
+            self.listener(events.Tested(count.scope, stop - count.scope, *found))
+        count.settling = int(curve.is_settled(stop, self.source.n_rows))
 
     def _fill(self) -> None:
         """Have the variables of the scope add up to what they must, where that is not 0."""
@@ -532,8 +577,9 @@ class Decomposition:
         """Whether one working set is enough: of several functions, until a sweep over all rows.
 
         Only that shows what matters, and what has moved is most of what matters to any function.
+        Without a certificate there may be none, and each scope has to be a model.
         """
-        return bool(self.dual.columns) and not self.count.n_sweeps
+        return bool(self.dual.columns) and not self.count.n_sweeps and self._certifies
 
     def _is_whole(self) -> bool:
         """Whether all rows take part."""
@@ -593,7 +639,7 @@ class Decomposition:
             count.rows_done > 0 or count.columns_done > 0
         )
         alpha, at = state.alpha, None
-        if not count.n_sweeps or half_swept:
+        if not count.n_sweeps or half_swept or reason is StopReason.SETTLED:
             alpha = state.current_alpha()
         elif reason is StopReason.MAX_ITER:
             at = self._certify(look=lambda: None)

@@ -147,6 +147,23 @@ class Swept(NamedTuple):
     cpu_idle: float | None
 
 
+class Tested(NamedTuple):
+    """A run without a certificate has evaluated its model at rows that it had not seen.
+
+    Attributes
+    ----------
+    trained, fresh : int
+        Rows trained on, and rows evaluated.
+    error, deviation : float
+        Share of mistakes, and its standard error.
+    """
+
+    trained: int
+    fresh: int
+    error: float
+    deviation: float
+
+
 class Calibrating(NamedTuple):
     """Training is over, and a calibration is being fitted: `rows_done` of the rows held out."""
 
@@ -187,6 +204,7 @@ Event: TypeAlias = (
     | Solving
     | Sweeping
     | Swept
+    | Tested
     | Pairs
     | Calibrating
     | Checkpointed

@@ -22,6 +22,7 @@ class StopReason(StrEnum):
     STALLED = "stalled"
     SAMPLED = "sampled"
     CORE_FULL = "core_full"
+    SETTLED = "settled"
 
     @property
     def sentence(self) -> str:
@@ -37,7 +38,14 @@ class StopReason(StrEnum):
             "all rows was asked for, nothing is certified",
             StopReason.CORE_FULL: "the core set had as many points as memory holds, and training "
             "ended there; train it again, which goes on with sweeps now",
+            StopReason.SETTLED: "the rows not used yet would gain less than half a point of test "
+            "error; as no sweep over all rows was asked for, nothing is certified",
         }[self]
+
+    @property
+    def is_uncertified(self) -> bool:
+        """Whether the run ended as it was asked to, without a certificate."""
+        return self in (StopReason.SAMPLED, StopReason.SETTLED)
 
 
 PHASES = ("certificate", "sweeps", "kernel_rows", "steps", "rest")
@@ -91,6 +99,12 @@ class Certificate:
     last_gap : float or None
         If the gap is None, the gap of the last complete sweep, if any; it belongs to an earlier
         point.
+    test_error, test_error_deviation : float or None
+        Of a run without a certificate: the share of mistakes at rows that the model had not seen,
+        and the standard error of that; each row counts by its weight. They are of the model before
+        the last rows were added (`bigsvm.training.learning_curve`).
+    rows_used : int or None
+        Of a run without a certificate: how many rows were trained on.
     """
 
     converged: bool
@@ -115,6 +129,9 @@ class Certificate:
     disk_tier: str | None = None
     drift: float | None = None
     last_gap: float | None = None
+    test_error: float | None = None
+    test_error_deviation: float | None = None
+    rows_used: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from bigsvm.duals.ball import BallDual
 from bigsvm.duals.pair_steps import WORD_BITS
+from bigsvm.training.learning_curve import NAMES
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
@@ -341,7 +342,28 @@ def _is_kind(name: str, value: object, kind: object) -> bool:
         return isinstance(value, str) and value in set(Phase)
     if name == "disk_tier":
         return value is None or isinstance(value, str)
+    if name == "curve":
+        return _is_curve(value)
     return isinstance(value, dict)
+
+
+def _is_curve(value: object) -> bool:
+    """Whether it is what a `LearningCurve` saves: nothing, or lists of one length."""
+    if value == {}:
+        return True
+    if not isinstance(value, dict) or set(value) != set(NAMES):
+        return False
+    lists = list(value.values())
+    if not all(isinstance(one, list) and len(one) == len(lists[0]) for one in lists):
+        return False
+    known = all(is_number(number) for one in lists for number in one)
+    return (
+        known
+        and all(number >= 1 for number in value["trained"])
+        and len(set(value["trained"])) == len(value["trained"])
+        and all(number <= 1 for number in value["error"])
+        and all(0 < number <= 1 for number in value["deviation"])
+    )
 
 
 def is_number(value: object, *, signed: bool = False, endless: bool = False) -> bool:

@@ -128,11 +128,15 @@ def test_a_resumed_run_has_them_as_they_were_and_refuses_others(kind, unused, da
 L2 = ("--formulation", "l2-svc", "--gamma", "0.3")
 
 
+@pytest.mark.parametrize("formulation", ["one-class", "eps-svr", "nu-svr"])
 @pytest.mark.parametrize("option", ["--certify", "--no-certify"])
-def test_only_l2_svc_can_do_without_a_certificate(option, data, tmp_path):
-    message = error_of("train", data / "train.zarr", tmp_path / "m", option)
-    assert "is for l2-svc" in message
-    assert "means nothing for c-svc; leave it out" in message
+def test_without_classes_only_a_ball_can_do_without_a_certificate(
+    formulation, option, data, tmp_path
+):
+    options = ("--formulation", formulation, option)
+    message = error_of("train", data / "train.zarr", tmp_path / "m", *options)
+    assert "--certify is for c-svc" in message
+    assert f"means nothing for {formulation}; leave it out" in message
 
 
 @pytest.mark.parametrize("solver", ["pairwise", "mfw", "fw", "cvm"])

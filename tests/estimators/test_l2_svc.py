@@ -240,6 +240,24 @@ def test_of_noisy_labels_a_sampled_ball_in_little_memory_is_as_good_as_a_certifi
 
 
 @pytest.mark.fault("half-models")
+def test_of_many_noisy_labels_training_ends_without_a_certificate():
+    """Where the core set is full before a search ends."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((25_000, 6)).astype(np.float32)
+    y = np.sign(X[:, 0] * X[:, 1] + X[:, 2])
+    noisy = rng.random(25_000) < 0.2
+    y[noisy] = rng.permutation(y[noisy])
+    given = {"gamma": 0.1, "C": 1, "memory": "16MB", "n_jobs": 1}
+    settled = bigsvm.L2SVC(**given, certify=False).fit(X[:20_000], y[:20_000])
+    assert settled.stop_reason_ == "settled"
+    certified = bigsvm.L2SVC(**given).fit(X[:20_000], y[:20_000])
+    assert certified.converged_
+    score = [model.score(X[20_000:], y[20_000:]) for model in (settled, certified)]
+    assert score[0] == pytest.approx(score[1], abs=0.015)
+    assert settled.certificate_["test_error"] == pytest.approx(1 - score[1], abs=0.04)
+
+
+@pytest.mark.fault("half-models")
 def test_a_full_core_set_of_one_class_is_no_model():
     X, _ = make_moons(1200, noise=0.4, random_state=0)
     options = {"C": 0.5, "gamma": 1.0, "n_jobs": 1, "certify": False}

@@ -162,7 +162,14 @@ class Ball:
             reason = search.run()
             if reason is not StopReason.CORE_FULL and not (certify and reason in ENDS):
                 return search.result(reason)
-            begin = {"start": search.alpha(), "watch": search.watch}
+            begin = {"start": search.alpha() if certify else None, "watch": search.watch}
         return Decomposition(
-            self.source, self.dual, tiles, self.plan, tol=self._search["ball_tol"], **begin, **given
+            self.source,
+            self.dual,
+            tiles,
+            self.plan,
+            tol=self._search["ball_tol"],
+            certify=certify or not hasattr(self.dual.formulation, "sign"),
+            **begin,
+            **given,
         ).run()

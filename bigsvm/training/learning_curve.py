@@ -1,0 +1,108 @@
+"""The uncertified stop: training ends when the rows not used yet would gain next to nothing.
+
+Each time a run grows, the model trained so far is evaluated at rows that it has never seen: random
+ones, as the rows come in random order. Their share of mistakes is an unbiased estimate of its test
+error, for nothing, as training needs these outputs anyway. The fresh rows of different growths are
+different ones, so that the estimates are independent, and each has a standard error.
+
+Two successive estimates that differ by less than their standard error say little: of a few
+thousand rows they often do so from the start, and where errors fall slowly, many small differences
+are still to come. So the last three are taken together. Errors of many rows are taken to fall as
+1 / √(rows trained on). A line through the estimates over that, weighted by 1 / standard error², has
+a slope with a standard error of its own. The slope plus this error says what all rows would still
+gain at most, and training ends when that is no more than `WORTH`. So differences are held against
+their standard errors, and what is left counts too.
+
+The rows that led to the end are trained on as well: the model that is returned has seen them, and
+so the last estimate, of the model before it, is cautious. Nothing else is known of the model: it is
+not certified.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WORTH = 0.005
+"""Test error that all rows must be expected to gain for training to go on: half a point, by which
+an uncertified model may be worse than a certified one."""
+LATEST = 3
+"""Estimates on the line: of few rows errors fall otherwise."""
+NAMES = ("trained", "error", "deviation")
+"""Lists of a curve as it is saved: rows trained on, error at fresh rows, its standard error."""
+
+
+class Estimate(NamedTuple):
+    """A test error from rows that were not trained on, and its standard error; shares of 1."""
+
+    error: float
+    deviation: float
+
+
+def estimate(wrong: NDArray[np.bool_], weights: NDArray[np.float64]) -> Estimate | None:
+    """Estimate a test error from fresh rows; None where none of them has a weight.
+
+    Parameters
+    ----------
+    wrong : (m,) bool
+        Which rows the model gets wrong.
+    weights : (m,) float64
+        How much each row counts, 0 or more.
+    """
+    total = float(weights.sum())
+    if not total > 0:
+        return None
+    error = float(weights[wrong].sum()) / total
+    n_effective = total**2 / float(weights @ weights)
+    # One mistake and one hit more: no mistake in m rows does not mean that there are none.
+    share = (error * n_effective + 1.0) / (n_effective + 2.0)
+    return Estimate(error, float(np.sqrt(share * (1.0 - share) / n_effective)))
+
+
+class LearningCurve:
+    """Estimates of a run so far.
+
+    Parameters
+    ----------
+    saved : dict
+        What `saved` of an earlier one was; kept up to date. Empty at first.
+    """
+
+    def __init__(self, saved: dict[str, list[float]]) -> None:
+        self.saved = saved
+        for name in NAMES:
+            saved.setdefault(name, [])
+
+    def add(self, trained: int, found: Estimate) -> None:
+        """Add an estimate for a model trained on so many rows."""
+        for name, value in zip(NAMES, (float(trained), *found), strict=True):
+            self.saved[name].append(value)
+
+    @property
+    def last(self) -> Estimate | None:
+        """The latest estimate."""
+        if not self.saved["error"]:
+            return None
+        return Estimate(self.saved["error"][-1], self.saved["deviation"][-1])
+
+    def gain(self, trained: int, n_rows: int) -> float:
+        """Bound the error that all `n_rows` rows gain over the first `trained`.
+
+        Infinite while there are fewer than two estimates.
+        """
+        rows, errors, deviations = (np.array(self.saved[name][-LATEST:]) for name in NAMES)
+        if len(rows) < 2:
+            return float("inf")
+        places, weights = rows**-0.5, deviations**-2.0
+        places = places - weights @ places / weights.sum()
+        spread = float(weights @ places**2)
+        slope = max(float(weights @ (places * errors)) / spread, 0.0)
+        return (slope + float(spread**-0.5)) * float(trained**-0.5 - n_rows**-0.5)
+
+    def is_settled(self, trained: int, n_rows: int) -> bool:
+        """Whether training on the first `trained` of `n_rows` rows is enough."""
+        return self.gain(trained, n_rows) <= WORTH

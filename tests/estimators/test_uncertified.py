@@ -1,0 +1,206 @@
+"""certify=False: classifiers that end when other rows would gain next to nothing."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import bigsvm
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.models import KernelExpansion
+from bigsvm.training import events
+from bigsvm.training.start import FIRST_SCOPE
+
+N_ROWS, N_TEST = 40_000, 6000
+
+
+def made(n_classes=2, seed=0):
+    """Rows (n, 3) in sectors of classes, a twentieth of them with another's label."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, (N_ROWS + N_TEST, 3)).astype(np.float32)
+    y = np.floor((np.arctan2(x[:, 1], x[:, 0]) / np.pi + 1) * n_classes).astype(int) % n_classes
+    noisy = rng.random(len(y)) < 0.05
+    y[noisy] = rng.integers(n_classes, size=noisy.sum())
+    return x[:N_ROWS], y[:N_ROWS], x[N_ROWS:], y[N_ROWS:]
+
+
+@pytest.fixture(scope="module")
+def two():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def three():
+    return made(3)
+
+
+@pytest.fixture(params=["SVC", "NuSVC", "Crammer-Singer", "one against the rest"])
+def kind(request, two, three):
+    """An estimator, and the data for it."""
+    return {
+        "SVC": (bigsvm.SVC(C=2, gamma=1.0), two),
+        "NuSVC": (bigsvm.NuSVC(nu=0.15, gamma=1.0), two),
+        "Crammer-Singer": (bigsvm.CrammerSingerSVC(C=2, gamma=1.0), three),
+        "one against the rest": (bigsvm.SVC(C=2, gamma=1.0, multiclass="ovr"), three),
+    }[request.param]
+
+
+def test_it_ends_early_and_says_how_good_it_is(kind):
+    estimator, (x, y, xt, yt) = kind
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.set_params(certify=False).fit(x, y)
+    found = estimator.certificate_
+    assert not estimator.converged_
+    assert estimator.stop_reason_ == "settled"
+    assert found["gap"] is None
+    assert found["objective"] is None
+    assert FIRST_SCOPE < found["rows_used"] <= N_ROWS
+    error = 1 - estimator.score(xt, yt)
+    scatter = np.hypot(found["test_error_deviation"], np.sqrt(error * (1 - error) / N_TEST))
+    # The model returned has seen more rows than the one that was evaluated.
+    assert -0.01 < found["test_error"] - error + 3 * scatter
+    assert found["test_error"] - error < 0.03 + 3 * scatter
+    certified = estimator.set_params(certify=True).fit(x, y)
+    assert certified.converged_
+    assert certified.certificate_["test_error"] is None
+    assert abs(error - (1 - certified.score(xt, yt))) < 0.02
+    assert found["n_kernel_evaluations"] < certified.certificate_["n_kernel_evaluations"]
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
+def test_the_order_of_the_rows_does_not_matter(two, layout):
+    x, y, xt, yt = two
+    order = np.lexsort((x[:, 0], y))
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(layout(x[order]), y[order])
+    assert model.stop_reason_ == "settled"
+    shuffled = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(layout(x), y)
+    assert model.score(xt, yt) == pytest.approx(shuffled.score(xt, yt), abs=0.01)
+
+
+def test_each_pair_of_classes_ends_by_itself(three):
+    x, y, xt, yt = three
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, y)
+    assert model.stop_reason_ == "settled"
+    assert not model.converged_
+    assert model.certificate_["pairs"]["stop_reasons"] == {"settled": 3}
+    certified = bigsvm.SVC(C=2, gamma=1.0).fit(x, y)
+    assert abs(model.score(xt, yt) - certified.score(xt, yt)) < 0.02
+
+
+@pytest.mark.parametrize("name", ["SVC", "NuSVC", "CrammerSingerSVC"])
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_so_few_rows_that_all_are_trained_on_at_once_are_refused(name, multiclass, two, three):
+    x, y, _, _ = two if name == "NuSVC" else three
+    given = {} if name == "CrammerSingerSVC" else {"multiclass": multiclass}
+    model = getattr(bigsvm, name)(gamma=1.0, certify=False, **given)
+    with pytest.raises(ParameterError, match="leave it out below 8193 rows"):
+        model.fit(x[:5000], y[:5000])
+
+
+def test_rows_without_weight_are_not_evaluated(two):
+    x, y, xt, yt = two
+    wrong = np.arange(N_ROWS) % 3 == 0
+    labels = np.where(wrong, 1 - y, y)
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, labels, np.where(wrong, 0.0, 1.0))
+    assert not wrong[model.support_].any()
+    assert model.certificate_["test_error"] < 0.2
+    assert model.score(xt, yt) > 0.85
+
+
+def test_a_store_that_is_shuffled_is_not_read_to_its_end(two, tmp_path):
+    x, y, _, _ = two
+    wide = np.hstack([x, np.zeros((N_ROWS, 197), np.float32)])
+    bigsvm.write_store(tmp_path / "s", wide, y, layout="dense")
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False, memory="30MB").fit(tmp_path / "s")
+    assert model.stop_reason_ == "settled"
+    certified = bigsvm.SVC(C=2, gamma=1.0, memory="30MB").fit(tmp_path / "s")
+    assert model.certificate_["bytes_read"] < 0.1 * certified.certificate_["bytes_read"]
+
+
+def test_what_cannot_be_is_refused(two):
+    x, y, _, _ = two
+    with pytest.raises(ParameterError, match="working_set='all' on all of them"):
+        bigsvm.SVC(certify=False, working_set="all").fit(x, y)
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False, warm_start=True).fit(x, y)
+    with pytest.raises(ParameterError, match="starts from a few rows, not from a model"):
+        model.fit(x, y)
+
+
+class StopAt:
+    """Says yes from the nth question on."""
+
+    def __init__(self, moment):
+        self.moment, self.count = moment, 0
+
+    def __call__(self):
+        self.count += 1
+        return 0 < self.moment <= self.count
+
+
+FORMULATIONS = {
+    "c-svc": {},
+    "nu-svc": {"nu": 0.25},
+    "crammer-singer": {},
+    "ovr": {"formulation": "c-svc", "multiclass": "ovr"},
+    "ovo": {"formulation": "c-svc"},
+}
+
+
+@pytest.mark.parametrize("name", FORMULATIONS)
+def test_an_interrupted_run_goes_on_to_the_same_bits(name, two, three, tmp_path):
+    x, y, _, _ = two if name in ("c-svc", "nu-svc") else three
+    given = {"formulation": name, "C": 2.0, "gamma": 1.0, "certify": False, "threads": 1}
+    given |= FORMULATIONS[name]
+    phases = set()
+
+    def train(moment, folder=None):
+        stop = StopAt(moment)
+        parameters = TrainingParameters(**given, checkpoint=folder, checkpoint_every=1e-9)
+        model = train_model(as_row_source(x), y, None, parameters, Hooks(interrupted=stop))
+        phases.add(model.certificate["stop_reason"])
+        return model, stop.count
+
+    whole, asked = train(-1)
+    assert whole.certificate["stop_reason"] == "settled"
+    for first in np.linspace(2, asked - 1, 2).astype(int).tolist():
+        folder = str(tmp_path / str(first))
+        for moment in (first, max(asked // 3, 2), -1):
+            model, _ = train(moment, folder)
+        assert_same(model, whole)
+        again, _ = train(-1, folder)  # a finished run is what it was
+        assert_same(again, whole)
+    assert phases == {"settled", "interrupted"}
+
+
+def assert_same(model, whole):
+    np.testing.assert_array_equal(model.support, whole.support)
+    for name in ("coefficients", "intercept"):
+        own, other = (getattr(one, name) for one in (model, whole))
+        if sp.issparse(own):
+            own, other = own.toarray(), other.toarray()
+        np.testing.assert_array_equal(own, other)
+    for name in ("stop_reason", "test_error", "test_error_deviation", "rows_used"):
+        assert model.certificate[name] == whole.certificate[name]
+
+
+def test_events_tell_the_estimates(two):
+    x, y, _, _ = two
+    told = []
+    parameters = TrainingParameters(C=2.0, gamma=1.0, certify=False)
+    model = train_model(as_row_source(x), y, None, parameters, Hooks(listener=told.append))
+    tested = [event for event in told if isinstance(event, events.Tested)]
+    assert [event.trained for event in tested[:2]] == [2000, 3500]
+    assert tested[-1].error == model.certificate["test_error"]
+    assert tested[-1].trained + tested[-1].fresh == model.certificate["rows_used"]
+
+
+def test_the_model_keeps_what_it_says(two, tmp_path):
+    x, y, _, _ = two
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, y).model_
+    model.save(tmp_path / "m")
+    assert KernelExpansion.load(tmp_path / "m").certificate == model.certificate
