@@ -152,14 +152,14 @@ class TrainingParameters:
                 f"working_set is {self.working_set!r}; it must be one of {', '.join(WORKING_SETS)}"
             )
         self._check_order()
+        self._check_disk_cache()
+        self._check_shrinking()
+        self._check_rows_at_once()
         if self.working_set == "all" and not self.certify:
             raise ParameterError(
                 "certify is False, and such training works on a growing part of the rows, but "
                 "working_set='all' on all of them; leave one of the two out"
             )
-        self._check_disk_cache()
-        self._check_shrinking()
-        self._check_rows_at_once()
         for name, word, known in (
             ("formulation", self.formulation, FORMULATIONS),
             ("loss", self.loss, LOSSES),
