@@ -109,6 +109,21 @@ def test_changed_labels_are_looked_for_among_the_most_doubtful(capsys, monkeypat
     assert shares[-1] == 100.0
 
 
+@pytest.mark.usefixtures("folder")
+def test_the_polynomial_is_of_rows_divided_by_their_norm(capsys):
+    assert many_classes_paper.main(["polynomial", "--data", "mnist", "--C", "1", "8"]) == 0
+    lines = lines_of(capsys.readouterr().out, "mnist")
+    assert [line[2] for line in lines] == ["1", "8"]
+    (parts,) = read("mnist")
+    x, test_x = (part / np.linalg.norm(part, axis=1)[:, None] for part in (parts.x, parts.test_x))
+    model = bigsvm.CrammerSingerSVC(
+        kernel="precomputed", tol=1e-3
+    ).fit((0.5 * (x @ x.T + 1)) ** 9, parts.y)  # fmt: skip
+    predicted = model.predict((0.5 * (test_x @ x.T + 1)) ** 9)
+    assert float(lines[0][5]) == pytest.approx(100 * (predicted != parts.test_y).mean(), abs=0.01)
+    assert lines[0][6] == "1.24"
+
+
 def test_sets_that_are_not_there_are_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
     assert many_classes_paper.main(["epsilon", "--data", "usps"]) == 0

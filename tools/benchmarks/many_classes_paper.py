@@ -6,6 +6,7 @@
     cooling   figure 5: the objective by the number of steps, with a fixed and a cooled level
     ladder    figure 6: steps and kernel rows of each improvement, by the number of rows
     tables    tables 1 and 2, figure 7: test errors beside one-vs-rest
+    polynomial  the last experiment of section 7: degree 9, rows divided by their norm
     doubt     figure 8: rows with the largest ‖τ‖, and labels that were changed
 
 Rows are those of the files, divided by one constant, the largest value of the training part: with a
@@ -63,6 +64,7 @@ ORDERS = {
 }
 """Versions of figure 6; with a cache, 4, they take the same steps."""
 MOST_STEPS = 300_000
+PAPER_POLYNOMIAL = "1.24"
 CHANGED = 0.01
 """Share of labels that are changed to another class."""
 
@@ -271,6 +273,29 @@ def ladder(options: argparse.Namespace) -> Iterator[str]:
     yield table(header, lines)
 
 
+def polynomial(options: argparse.Namespace) -> Iterator[str]:
+    """Train with the kernel ((u·v + 1) / 2)^9 of rows divided by their norm, on all rows."""
+    lines = []
+    for name in options.data:
+        (parts,) = read(name)
+        x, test_x = (
+            part / np.linalg.norm(part, axis=1)[:, None] for part in (parts.x, parts.test_x)
+        )
+        for C in options.C:
+            model = bigsvm.CrammerSingerSVC(
+                C, kernel="poly", degree=9, gamma=0.5, coef0=0.5, tol=PAPER_TOL, n_jobs=1,
+                memory="2GB",
+            ).fit(x, parts.y)  # fmt: skip
+            wrong = (model.predict(test_x) != parts.test_y).mean()
+            found = model.certificate_
+            lines.append(
+                [name, str(len(x)), f"{C:g}", str(found["n_iter"]), str(found["n_support"]),
+                 f"{100 * wrong:.2f}", PAPER_POLYNOMIAL if name == "mnist" else "-"]
+            )  # fmt: skip
+            print(" ".join(lines[-1]), file=sys.stderr, flush=True)
+    yield table(["problem", "rows", "C", "steps", "SVs", "error %", "paper's %"], lines)
+
+
 def doubt(options: argparse.Namespace) -> Iterator[str]:
     """Figure 8: first labels as they are, then with some changed, which are to be found again."""
     lines = []
@@ -324,6 +349,7 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], Iterator[str]], tuple[str,
         tables,
         ("usps", "letter", "satimage", "mnist-5000", "letter-5000", "vowel", "glass"),
     ),
+    "polynomial": (polynomial, ("mnist",)),
     "doubt": (doubt, ("usps", "mnist-5000")),
 }
 
@@ -343,6 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-steps", type=int, default=MOST_STEPS)
     parser.add_argument("--validated", type=int, default=1000, help="rows of cross-validations")
     parser.add_argument("--validation-tol", type=float, default=0.01)
+    parser.add_argument("--C", type=float, nargs="+", default=[1.0, 8.0], help="of polynomial")
     parser.add_argument("--shown", type=int, default=6, help="rows of each set, of doubt")
     options = parser.parse_args(arguments)
     function, data = PARTS[options.part]
