@@ -1,4 +1,4 @@
-"""The benchmark of many classes: its data, choices, tables, ladder and limits, on tiny problems."""
+"""The benchmark of many classes: its data, choices, tables and limits, on tiny problems."""
 
 import gzip
 import inspect
@@ -10,16 +10,13 @@ import common
 import fit_once
 import many_classes_choice
 import many_classes_common
-import many_classes_ladder
 import many_classes_once
 import many_classes_speed
 import many_classes_tables
-import naive
 import numpy as np
 import preparations
 import pytest
 from many_classes_choice import Choice, Kept, Tried
-from many_classes_ladder import Run
 from many_classes_tables import Outcome
 from sklearn.multiclass import OneVsRestClassifier
 from timed_fits import Fit, Parts
@@ -508,93 +505,6 @@ def test_speed_of_tiny_data_from_end_to_end(folder, capsys):
     assert printed.err.count("separate: ") == 2
 
 
-def digits(n=60, k=3, C=2.0):
-    """Some of them wrong, so that there are support vectors."""
-    x, y = rows(n, k)
-    y[::7] = (y[::7] + 1) % k
-    return many_classes_ladder.Digits(x, y.astype(np.int32), C, 2.0)
-
-
-@pytest.mark.parametrize("choice", ["in turn", "worst"])
-def test_the_papers_first_versions_end_at_the_optimum(choice):
-    d = digits()
-    steps = many_classes_ladder.OneRow(d)
-    assert steps.run(choice, tol=1e-5, seconds=60) == "converged"
-    K = naive.kernel_matrix(d.x, d.x, "rbf", gamma=d.gamma)
-    bounds = np.full(60, d.C)
-    oracle = naive.crammer_singer(K, d.label, 3, bounds)
-    expected, _ = naive.multiclass_objectives(K, d.label, 3, bounds, oracle)
-    found, _ = naive.multiclass_objectives(K, d.label, 3, bounds, steps.alpha)
-    assert found == pytest.approx(expected, rel=1e-5)
-    gradient = np.eye(3)[d.label] - K @ steps.alpha
-    np.testing.assert_allclose(steps.gradient, gradient, atol=1e-4)
-    psi = naive.multiclass_violations(gradient, d.label, bounds, steps.alpha)
-    np.testing.assert_allclose(steps.violations(), psi, atol=2e-4)
-
-
-def test_every_version_ends_at_the_same_objective():
-    d = digits(100)
-    runs = {
-        name: [many_classes_ladder.train(d, version, OPTIONS)]
-        for name, version in many_classes_ladder.VERSIONS.items()
-    }
-    assert {run.ended for (run,) in runs.values()} == {"converged"}
-    (check,) = many_classes_ladder.checks(100, runs)
-    assert "9 versions" in check.name
-    assert check.holds
-    (few,), (many,) = runs["3 + cooling"], runs["4 + cache"]
-    assert few.n_steps == many.n_steps
-    assert few.n_rows > many.n_rows <= 100
-    (one,) = runs["2 worst first"]
-    assert one.n_rows == one.n_steps
-    assert one.n_evaluations == 100 * one.n_steps
-
-
-RUN = Run(2.0, 10, 20, 3 * 10**6, 100.0, 5, "converged")
-
-
-def test_rungs_are_compared_with_the_one_before_and_the_first():
-    late = RUN._replace(seconds=60.0, ended="given up", objective=None)
-    runs = {
-        "1 in turn": [late],
-        "2 worst first": [RUN._replace(seconds=30.0)],
-        "3 + cooling": [RUN],
-        "5 + sparse": [RUN._replace(seconds=1.0), RUN._replace(seconds=3.0)],
-        "exact": [RUN._replace(seconds=1.0)],
-    }
-    lines = {line[1]: line for line in many_classes_ladder.lines(800, runs)}
-    assert lines["1 in turn"][2:5] == ["> 60.00", "-", "-"]
-    assert lines["2 worst first"][2:5] == ["30.00", "< 0.5", "< 0.5"]
-    assert lines["3 + cooling"][3:5] == ["-", "< 0.0333"]  # `3 active set` did not run
-    assert lines["5 + sparse"][2] == "2.00 [1.00-3.00]"
-    assert lines["exact"][3] == "0.5"
-    assert {len(line) for line in lines.values()} == {len(many_classes_ladder.HEADER)}
-
-
-@pytest.mark.parametrize(("other", "holds"), [(99.91, True), (99.89, False)])
-def test_versions_have_to_agree(other, holds):
-    runs = {"exact": [RUN], "linear": [RUN._replace(objective=other)]}
-    (check,) = many_classes_ladder.checks(800, runs)
-    assert check.holds is holds
-
-
-def test_the_ladder_from_end_to_end(folder, capsys, monkeypatch):
-    write(folder, "mnist", 80, largest=255)
-    given = ["ladder", "--sizes", "40", "60", "--threads", "1", "--memory", "100MB"]
-    clock = iter(range(10**9))
-    monkeypatch.setattr(
-        many_classes_ladder, "time", SimpleNamespace(perf_counter=lambda: next(clock))
-    )
-    assert many_classes.main([*given, "--give-up", "300"]) == 0
-    out = capsys.readouterr().out
-    assert cells(out, "40", "1 in turn")[-1] == "given up"  # a tick for every step
-    assert "| 60   | 1 in turn" not in out
-    for name in ("4 + cache", "5 + sparse", "exact", "parts of rows"):
-        assert cells(out, "60", name)[-1] == "converged"
-    assert "60 rows: objectives of" in out
-    assert "noise: " in out
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -605,8 +515,6 @@ def test_the_ladder_from_end_to_end(folder, capsys, monkeypatch):
         ["tables", "--seed", "-1"],
         ["speed", "--C", "0"],
         ["speed", "--layout", "coo"],
-        ["ladder", "--sizes", "0"],
-        ["ladder", "--memory", "much"],
         ["memory", "--classes", "2"],
         ["memory", "--rows-per-class", "0"],
         ["memory", "--methods", "dag"],
@@ -618,7 +526,7 @@ def test_options_that_mean_nothing_are_refused(wrong):
 
 
 def test_without_the_data_folder_all_is_skipped(folder, capsys):
-    for command in (["tables"], ["speed"], ["ladder"], ["memory", "--data", "letter"]):
+    for command in (["tables"], ["speed"], ["memory", "--data", "letter"]):
         assert many_classes.main(command) == 0
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -2,12 +2,10 @@
 
     python tools/benchmarks/many_classes.py tables [--data usps letter … glass] [--chosen FILE]
     python tools/benchmarks/many_classes.py speed [--rows 60000] [--repeats 3]
-    python tools/benchmarks/many_classes.py ladder [--sizes 1000 2000 4000] [--give-up 600]
     python tools/benchmarks/many_classes.py memory [--data letter synthetic] [--folder DIR]
 
 tables   test errors of Crammer-Singer, one-vs-rest and one-vs-one: the paper's table 2 and figure 6
 speed    all ten digits of mnist, beside scikit-learn-intelex and ten separate runs
-ladder   what each of the paper's improvements is worth here: its figure 5
 memory   26 and 1000 classes, trained and predicted in a budget
 
 Each is described at the top of its module, ``many_classes_*.py``. Without the data folder the parts
@@ -30,7 +28,7 @@ from bigsvm.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("tables", "speed", "ladder", "memory")
+COMMANDS = ("tables", "speed", "memory")
 """Their modules are imported when asked for: the parent of `memory` is to stay small, see
 `common.py`."""
 
@@ -72,14 +70,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     speed.add_argument("--tol", type=float, default=1e-3)
     speed.add_argument("--layout", choices=("dense", "csr"), default="csr", help="of ours")
 
-    ladder = commands.add_parser("ladder")
-    ladder.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000, 4000, 8000])
-    ladder.add_argument("--C", type=float, default=8.0)
-    ladder.add_argument("--tol", type=float, default=1e-3)
-    ladder.add_argument("--repeats", type=int, default=1)
-    ladder.add_argument("--give-up", type=float, default=600.0, help="seconds of a version")
-    ladder.add_argument("--memory", default="2GB", help="budget of a version")
-
     memory = commands.add_parser("memory")
     two = ["letter", "synthetic"]
     memory.add_argument("--data", nargs="+", choices=two, default=two)
@@ -90,7 +80,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     memory.add_argument("--rows-per-class", type=int, default=20)
     memory.add_argument("--folder", type=Path, help="keeps stores and models")
 
-    for command in (tables, speed, ladder, memory):
+    for command in (tables, speed, memory):
         command.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
     check(options, parser)
@@ -99,7 +89,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Refuse options that mean nothing."""
-    names = ("tol", "rows", "repeats", "C", "gamma", "give_up", "rows_per_class", "threads")
+    names = ("tol", "rows", "repeats", "C", "gamma", "rows_per_class", "threads")
     for name in names:
         value = getattr(options, name, None)
         if value is not None and not value > 0:
@@ -107,7 +97,7 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     for name, least in (("folds", 2), ("classes", 3), ("seed", 0)):
         if getattr(options, name, least) < least:
             parser.error(f"--{name} must be at least {least}")
-    for name in ("validated", "sizes"):
+    for name in ("validated",):
         if min(getattr(options, name, [1])) < 1:
             parser.error(f"--{name} must be more than 0")
     if getattr(options, "memory", None) is not None:

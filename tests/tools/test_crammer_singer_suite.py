@@ -2,12 +2,13 @@
 
 import gzip
 
-import many_classes_paper
 import numpy as np
 import pytest
-from many_classes_common import read
 
 import bigsvm
+from tools.benchmarks import crammer_singer
+from tools.benchmarks.__main__ import main
+from tools.benchmarks.crammer_singer import read
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def lines_of(printed, first):
 
 @pytest.mark.usefixtures("folder")
 def test_the_tolerances_end_at_one_objective_and_take_more_steps(capsys):
-    assert many_classes_paper.main(["epsilon", "--data", "usps"]) == 0
+    assert main(["crammer_singer", "--part", "epsilon", "--data", "usps"]) == 0
     lines = lines_of(capsys.readouterr().out, "usps")
     assert [line[1] for line in lines] == ["0.1", "0.01", "0.001", "0.0001"]
     steps = [int(line[2]) for line in lines]
@@ -50,11 +51,11 @@ def test_the_tolerances_end_at_one_objective_and_take_more_steps(capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_every_order_raises_the_objective_towards_the_same_one(capsys):
-    given = ["cooling", "--data", "usps", "--most-steps", "30000"]
-    assert many_classes_paper.main(given) == 0
+    given = ["crammer_singer", "--part", "cooling", "--data", "usps", "--most-steps", "30000"]
+    assert main(given) == 0
     printed = capsys.readouterr().out
     ends = []
-    for order in many_classes_paper.ORDERS:
+    for order in crammer_singer.ORDERS:
         ((_, *shown, ended),) = lines_of(printed, order)
         objectives = [float(value) for value in shown]
         assert objectives == sorted(objectives)
@@ -66,29 +67,30 @@ def test_every_order_raises_the_objective_towards_the_same_one(capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_the_ladder_counts_steps_and_the_kernel_rows_of_a_cache(capsys):
-    assert many_classes_paper.main(["ladder", "--sizes", "40", "80", "--most-steps", "5000"]) == 0
+    assert (
+        main(["crammer_singer", "--part", "ladder", "--sizes", "40", "80", "--most-steps", "5000"])
+        == 0
+    )
     printed = capsys.readouterr().out
     for size in ("40", "80"):
         lines = lines_of(printed, size)
-        assert [line[1] for line in lines] == list(many_classes_paper.ORDERS)
+        assert [line[1] for line in lines] == list(crammer_singer.ORDERS)
         assert lines[0][3] == "1.0000"
         assert all(0 < int(line[5]) <= int(size) for line in lines)
 
 
 @pytest.mark.usefixtures("folder")
 def test_the_opponent_is_the_same_machine_of_two_classes_once_for_each(capsys, monkeypatch):
-    monkeypatch.setattr(many_classes_paper, "COARSE_C", (1.0,))
-    monkeypatch.setattr(many_classes_paper, "COARSE_TIMES", (1.0, 2.0))
+    monkeypatch.setattr(crammer_singer, "COARSE_C", (1.0,))
+    monkeypatch.setattr(crammer_singer, "COARSE_TIMES", (1.0, 2.0))
     (parts,) = read("usps")
     values = []
     for c in np.unique(parts.y):
-        model = bigsvm.CrammerSingerSVC(
-            2.0, gamma=3 * many_classes_paper.gamma_of(parts.x, "unhalved-distance"), tol=1e-3
-        )
+        model = bigsvm.CrammerSingerSVC(2.0, gamma=crammer_singer.gamma_of(parts, 3.0), tol=1e-3)
         values.append(model.fit(parts.x, parts.y == c).decision_function(parts.test_x))
     wrong = int((np.argmax(values, axis=0) != parts.test_y).sum())
-    assert many_classes_paper.one_vs_rest(parts, 2.0, 3.0, 1e-3) == wrong
-    assert many_classes_paper.main(["tables", "--data", "usps", "--validated", "60"]) == 0
+    assert crammer_singer.one_vs_rest(parts, 2.0, 3.0, 1e-3) == wrong
+    assert main(["crammer_singer", "--part", "tables", "--data", "usps", "--validated", "60"]) == 0
     ((_, rows, each, limit, ours, rest, gain, *chosen),) = lines_of(capsys.readouterr().out, "usps")
     assert (rows, each, limit) == ("90", "22", "4.38")
     assert float(gain) == pytest.approx(float(rest) - float(ours), abs=0.02)
@@ -97,9 +99,9 @@ def test_the_opponent_is_the_same_machine_of_two_classes_once_for_each(capsys, m
 
 @pytest.mark.usefixtures("folder")
 def test_changed_labels_are_looked_for_among_the_most_doubtful(capsys, monkeypatch):
-    monkeypatch.setattr(many_classes_paper, "CHANGED", 0.05)
-    given = ["doubt", "--data", "usps", "--shown", "2"]
-    assert many_classes_paper.main(given) == 0
+    monkeypatch.setattr(crammer_singer, "CHANGED", 0.05)
+    given = ["crammer_singer", "--part", "doubt", "--data", "usps", "--shown", "2"]
+    assert main(given) == 0
     *shown, found = lines_of(capsys.readouterr().out, "usps")
     assert len(shown) == 2
     assert float(shown[0][3]) >= float(shown[1][3])
@@ -111,7 +113,7 @@ def test_changed_labels_are_looked_for_among_the_most_doubtful(capsys, monkeypat
 
 @pytest.mark.usefixtures("folder")
 def test_the_polynomial_is_of_rows_divided_by_their_norm(capsys):
-    assert many_classes_paper.main(["polynomial", "--data", "mnist", "--C", "1", "8"]) == 0
+    assert main(["crammer_singer", "--part", "polynomial", "--data", "mnist", "--C", "1", "8"]) == 0
     lines = lines_of(capsys.readouterr().out, "mnist")
     assert [line[2] for line in lines] == ["1", "8"]
     (parts,) = read("mnist")
@@ -126,7 +128,7 @@ def test_the_polynomial_is_of_rows_divided_by_their_norm(capsys):
 
 def test_sets_that_are_not_there_are_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
-    assert many_classes_paper.main(["epsilon", "--data", "usps"]) == 0
+    assert main(["crammer_singer", "--part", "epsilon", "--data", "usps"]) == 0
     printed = capsys.readouterr()
     assert "skipped usps" in printed.err
     assert not printed.out

@@ -1,50 +1,27 @@
-"""Crammer and Singer's experiments as crammer-singer.txt describes them, on raw rows.
-
-    python tools/benchmarks/many_classes_paper.py PART [--data usps …]
-
-    epsilon   figure 4: steps and test error by the tolerance
-    cooling   figure 5: the objective by the number of steps, with a fixed and a cooled level
-    ladder    figure 6: steps and kernel rows of each improvement, by the number of rows
-    tables    tables 1 and 2, figure 7: test errors beside one-vs-rest
-    polynomial  the last experiment of section 7: degree 9, rows divided by their norm
-    doubt     figure 8: rows with the largest ‖τ‖, and labels that were changed
-
-Rows are those of the files, divided by one constant, the largest value of the training part: with a
-gamma that is relative to the distances of rows, that changes nothing. No row or column is scaled,
-centred or smoothed. The data of isolet and shuttle are not there.
-
-``tables`` chooses C = 1 / β and gamma by cross-validation as the paper does: 5 folds, or 10 of the
-small sets vowel and glass. To save time it does so on at most --validated random rows and with
---validation-tol. The final runs have the paper's ε = 0.001. The opponent is the paper's: the same
-machine of two classes, without bias, once for each class. glass has no test part: five folds are
-the test, and C and gamma are chosen anew in each. The other parts have a C and a gamma of their own
-(`GIVEN`).
-
-All figures are counts or errors, and have no noise; --threads is 1, as speed is not measured.
-"""
+"""The parts of the suite ``crammer_singer``, which says what they are."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from common import table
-from many_classes_common import PROBLEMS, is_there, read, some_rows
 from scipy.stats import spearmanr
 from sklearn.model_selection import StratifiedKFold
-from timed_fits import UNHALVED, gamma_of
 
 import bigsvm
+from bigsvm.data.sources import as_row_source
+from bigsvm.estimators.ball import mean_distance
+from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
+from tools.benchmarks.results import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import argparse
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-    from timed_fits import Parts
 
 PAPER_TOL = 1e-3
 TOLERANCES = (0.1, 0.01, 0.001, 0.0001)
@@ -63,10 +40,54 @@ ORDERS = {
     "package": {"order": "auto"},
 }
 """Versions of figure 6; with a cache, 4, they take the same steps."""
-MOST_STEPS = 300_000
 PAPER_POLYNOMIAL = "1.24"
 CHANGED = 0.01
 """Share of labels that are changed to another class."""
+
+
+class Problem(NamedTuple):
+    """A problem of the paper.
+
+    Attributes
+    ----------
+    file : str
+    limit : float, optional
+        The paper's test error in %, of table 2.
+    n_rows : int, optional
+        Random rows of the training part that are trained on; all by default.
+    n_trained : int, optional
+        Rows of the training part where the files have another: the first of both.
+    folds : int
+        Of the cross-validation that takes the place of a test part; 0 where there is one.
+    """
+
+    file: str
+    limit: float | None = None
+    n_rows: int | None = None
+    n_trained: int | None = None
+    folds: int = 0
+
+
+PROBLEMS = {
+    "mnist": Problem("mnist", 1.42),
+    "usps": Problem("usps", 4.38),
+    "letter": Problem("letter", 1.95, n_trained=16_000),
+    "satimage": Problem("satimage.scale"),
+    "mnist-5000": Problem("mnist", n_rows=5000),
+    "letter-5000": Problem("letter", n_rows=5000, n_trained=16_000),
+    "vowel": Problem("vowel.scale"),
+    "glass": Problem("glass.scale", folds=5),
+}
+
+
+class Parts(NamedTuple):
+    """Rows (n, d) float32 and labels (n,) to train on, and others to test on."""
+
+    name: str
+    x: NDArray[np.float32]
+    y: NDArray[np.float64]
+    test_x: NDArray[np.float32]
+    test_y: NDArray[np.float64]
 
 
 class Found(NamedTuple):
@@ -82,11 +103,51 @@ class Found(NamedTuple):
         return 100 * self.wrong / self.tested
 
 
+def read(name: str) -> list[Parts]:
+    """Read a problem: one pair of parts, or one of each fold."""
+    problem = PROBLEMS[name]
+    x, y = arrays(DataSet(problem.file))
+    largest = max(1.0, float(x.max()))
+    x /= largest
+    if problem.folds:
+        divided = StratifiedKFold(problem.folds, shuffle=True, random_state=0).split(x, y)
+        return [Parts(name, x[a], y[a], x[b], y[b]) for a, b in divided]
+    test_x, test_y = arrays(DataSet(f"{problem.file}.t", n_columns=x.shape[1]))
+    test_x /= largest
+    more = max(0, (problem.n_trained or 0) - len(y))
+    x, y = np.concatenate([x, test_x[:more]]), np.concatenate([y, test_y[:more]])
+    rows = np.arange(len(y)) if problem.n_rows is None else some_rows(len(y), problem.n_rows)
+    return [Parts(name, x[rows], y[rows], test_x[more:], test_y[more:])]
+
+
+def arrays(data: DataSet) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Read a file."""
+    x, y = load(data, data_folder())
+    return x.toarray().astype(np.float32), y
+
+
+def is_there(name: str) -> bool:
+    """Whether the files of a problem are; says so where one is not."""
+    problem = PROBLEMS[name]
+    needed = [problem.file] if problem.folds else [problem.file, f"{problem.file}.t"]
+    return not any(is_skipped(DataSet(file)) for file in needed)
+
+
+def some_rows(n: int, most: int) -> NDArray[np.int64]:
+    """Draw at most so many of n rows; the first of more are those of fewer."""
+    return np.random.default_rng(0).permutation(n)[:most]
+
+
+def gamma_of(parts: Parts, times: float) -> float:
+    """Give so many times 1 / the average squared distance of two rows of the training part."""
+    return times / mean_distance(as_row_source(parts.x), None, seed=0)
+
+
 def machine(
     parts: Parts, C: float, times: float, *, labels: NDArray[Any] | None = None, **options: object
 ) -> bigsvm.CrammerSingerSVC:
     """Train Crammer and Singer's machine on the training part."""
-    gamma = times * gamma_of(parts.x, UNHALVED)
+    gamma = gamma_of(parts, times)
     given: dict[str, Any] = {"n_jobs": 1, "memory": "2GB", "tol": PAPER_TOL, **options}
     model = bigsvm.CrammerSingerSVC(C, gamma=gamma, **given)
     return model.fit(parts.x, parts.y if labels is None else labels)
@@ -116,7 +177,7 @@ METHODS: dict[str, Callable[[Parts, float, float, float], int]] = {
 
 def folds_of(parts: Parts, folds: int, most: int) -> list[Parts]:
     """Divide random rows of the training part."""
-    rows = some_rows(len(parts.y), most, 0)
+    rows = some_rows(len(parts.y), most)
     x, y = parts.x[rows], parts.y[rows]
     divided = StratifiedKFold(folds, shuffle=True, random_state=0).split(x, y)
     return [parts._replace(x=x[a], y=y[a], test_x=x[b], test_y=y[b]) for a, b in divided]
@@ -251,7 +312,7 @@ def cooling(options: argparse.Namespace) -> Iterator[str]:
 def ladder(options: argparse.Namespace) -> Iterator[str]:
     """Figure 6."""
     (whole,) = read("mnist")
-    rows = some_rows(len(whole.y), max(options.sizes), 0)
+    rows = some_rows(len(whole.y), max(options.sizes))
     lines = []
     for size in options.sizes:
         parts = whole._replace(x=whole.x[rows[:size]], y=whole.y[rows[:size]])
@@ -354,30 +415,13 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], Iterator[str]], tuple[str,
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--data", nargs="+", choices=PROBLEMS)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--rows", type=int, default=2000, help="of cooling")
-    parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[1000, 2000, 4000], help="of ladder"
-    )
-    parser.add_argument("--ladder-tol", type=float, default=0.01)
-    parser.add_argument("--most-steps", type=int, default=MOST_STEPS)
-    parser.add_argument("--validated", type=int, default=1000, help="rows of cross-validations")
-    parser.add_argument("--validation-tol", type=float, default=0.01)
-    parser.add_argument("--C", type=float, nargs="+", default=[1.0, 8.0], help="of polynomial")
-    parser.add_argument("--shown", type=int, default=6, help="rows of each set, of doubt")
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Print the tables of a part, of the sets that are there."""
     function, data = PARTS[options.part]
+    unknown = sorted(set(options.data) - set(PROBLEMS))
+    if unknown:
+        raise SystemExit(f"--data {unknown[0]} is none of {', '.join(PROBLEMS)}")
     options.data = [name for name in options.data or data if is_there(name)]
     if options.data:
         print("\n\n".join(function(options)))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
