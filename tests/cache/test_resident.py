@@ -339,3 +339,39 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheAgainstADict = CacheMachine.TestCase
 TestCacheAgainstADict.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("n_kept", [1, 700, 1500])
+def test_rows_carried_over_lose_the_columns_that_are_left_out(n_kept):
+    """In the same memory, in slots that are shorter; the least recently used still goes first."""
+    n, rng = 2000, np.random.default_rng(0)
+    buffer = RowBuffer(4 * 2048 * 12)
+    K = rng.random((n, n), np.float32)
+
+    class Rows(NumberedRows):
+        def fetch(self, variables, rows, slots):
+            rows[slots, : self.n_variables] = K[variables]
+            self.fetched += variables.tolist()
+
+    wide = KernelRowCache(Rows(n), n_variables=n, width=2048, buffer=buffer)
+    wide.ensure(np.arange(0, 20, 2), stamp=3)
+    kept = np.zeros(n, np.bool_)
+    kept[rng.permutation(np.delete(np.arange(n), [2, 4]))[: n_kept - 1]] = True
+    kept[4] = True
+    width = -(-n_kept // 1024) * 1024
+    below = NumberedRows(n_kept)
+    narrow = KernelRowCache(below, n_variables=n_kept, width=width, buffer=buffer)
+    wide.carry_over(narrow, kept, stamp=3)
+    places = np.cumsum(kept) - 1
+    for variable in range(0, 20, 2):
+        if not kept[variable]:
+            continue
+        slot = narrow.slots[places[variable]]
+        np.testing.assert_array_equal(narrow.rows[slot, :n_kept], K[variable, kept])
+        assert not narrow.rows[slot, n_kept:].any()
+        assert narrow.used[slot] == 0
+    held = int(np.count_nonzero(narrow.slots >= 0))
+    assert held == np.count_nonzero(kept[0:20:2])
+    missing = np.flatnonzero(narrow.slots[:n_kept] < 0)[: narrow.largest_batch()]
+    narrow.ensure(missing, stamp=1)
+    assert below.fetched == missing.tolist()

@@ -3,6 +3,8 @@
 import naive
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from smo_problems import (
     JIT,
     STEPS,
@@ -206,3 +208,34 @@ def test_violations_are_distances_from_the_middle_of_the_extremes(n_segments, n_
     assert np.flatnonzero(~moves).tolist() == [7]
     assert score[7] < row_choice.NEVER
     np.testing.assert_array_equal(quiet, (worst < 0).all(axis=0))
+
+
+@given(n_segments=st.integers(1, 2), n_groups=st.integers(1, 2), seed=st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_settled_are_those_that_the_paper_leaves_out(n_segments, n_groups, seed):
+    """libsvm-2.2.txt, section 4, in each group and by its definition, variable by variable."""
+    n_groups = min(n_groups, n_segments)
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 150))
+    lower, upper = np.zeros((n_segments, n)), rng.choice([0.0, 1.0], (n_segments, n), p=[0.1, 0.9])
+    alpha = upper * rng.choice([0.0, 0.5, 1.0], (n_segments, n))
+    gradient = rng.choice(np.linspace(-1, 1, 9), (n_segments, n))
+    state = smo.make_state(alpha, gradient, lower, upper, np.ones(n), n_groups=n_groups)
+    found = np.empty(n, np.bool_)
+    smo.settle(state, found)
+    group = np.arange(n_segments)[:, None] * (n_groups > 1) + np.zeros(n, int)
+    for row in range(n):
+        expected = True
+        for segment in range(n_segments):
+            among = group == group[segment, row]
+            up = gradient[among & (alpha < upper)]
+            low = gradient[among & (alpha > lower)]
+            a, g = alpha[segment, row], gradient[segment, row]
+            rises, falls = a < upper[segment, row], a > lower[segment, row]
+            if rises and falls:
+                expected = False
+            elif rises:
+                expected &= g <= min(low, default=np.inf)
+            elif falls:
+                expected &= g >= max(up, default=-np.inf)
+        assert found[row] == expected

@@ -8,7 +8,7 @@ its seconds are those of an Athlon at 1533 MHz. Rules take turns, all rows are o
 a cache holds a share of the kernel matrix in float32.
 
 spambase   columns with mean 0 and variance 1, C 50, sigma 10, a cache of 47.2 %; iterations of
-           tables 2 (the paper shrinks, this does not) and 4 (nobody does)
+           tables 2 (the paper shrinks, this does not: see `shrinking.py`) and 4 (nobody does)
 mnist      the first --rows rows, CSR, 0 to 4 against 5 to 9, C 50, sigma 3500, with caches of 1 to
            25 %; of dense rows, a dozen are computed in the time of one, and counted as a dozen;
            the paper's table 5 beside it is of connect-4, so only ratios of seconds compare
