@@ -231,7 +231,7 @@ def command(
         typer.Option(
             "--shrinking/--no-shrinking",
             help="With --working-set all: leave rows that stay at a bound out until the end is "
-            "near. By default yes, but for a --disk-cache.",
+            "near. By default where memory holds few kernel rows and there is no --disk-cache.",
         ),
     ] = None,
     rows_at_once: Annotated[

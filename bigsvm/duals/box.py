@@ -370,7 +370,7 @@ class BoxDual(Dual[Optimality]):
     ) -> bool:
         if sets is not None:
             return False
-        if self.shrinking and len(last) > 2:
+        if len(last) > 2:  # in more memory, a run may go on that would not have shrunk there
             return is_last_of_kept(self.formulation, last, size)
         return is_last_pair(self.formulation, last, size)
 

@@ -46,6 +46,11 @@ VALUES_AT_ONCE = 1 << 24
 """Kernel values between two looks at what else there is to do: a tenth of a second."""
 
 
+def leaves_out(last: NDArray[np.int64] | None) -> bool:
+    """Whether `last` of an interrupted run is of a working set that rows have left."""
+    return last is not None and len(last) > 2
+
+
 class ShrinkingProblem:
     """A `SubProblem` of the rows that are not settled, which are fewer and fewer.
 

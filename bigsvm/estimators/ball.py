@@ -34,6 +34,8 @@ def ball_dual(
     tiles: KernelTiles,
     parameters: TrainingParameters,
     rule: SelectionRule,
+    *,
+    rows_are_scarce: bool,
 ) -> BallDual:
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
@@ -52,7 +54,8 @@ def ball_dual(
     lack_of = None if parameters.working_set == "all" else lacking
     return BallDual(
         formulation, rule, Solver.from_name(parameters.solver), largest, lack_of,
-        shrinking=parameters.shrinks, rows_at_once=parameters.rows_at_once,
+        shrinking=parameters.shrinks(rows_are_scarce=rows_are_scarce),
+        rows_at_once=parameters.rows_at_once,
     )  # fmt: skip
 
 

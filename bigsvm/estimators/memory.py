@@ -98,7 +98,7 @@ def make_plan(
         # What a sweep adds to some rows, and their values with that, until these are replaced.
         resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
     resident_bytes += source.kept_bytes
-    if parameters.shrinks:
+    if parameters.may_shrink:
         resident_bytes += STATE_BYTES * n_rows
     plan = plan_training(
         parse_bytes(parameters.memory),

@@ -332,11 +332,17 @@ class TrainingParameters:
             )
 
     @property
-    def shrinks(self) -> bool:
-        """Whether settled rows leave the working set of all rows."""
-        if self.working_set != "all" or self.disk_cache_bytes():
-            return False
-        return True if self.shrinking is None else self.shrinking
+    def may_shrink(self) -> bool:
+        """Whether settled rows may leave the working set of all rows."""
+        return (
+            self.working_set == "all"
+            and not self.disk_cache_bytes()
+            and (self.shrinking is None or bool(self.shrinking))
+        )
+
+    def shrinks(self, *, rows_are_scarce: bool) -> bool:
+        """Whether they do: where nothing is said, only where most kernel rows are not held."""
+        return self.may_shrink and (rows_are_scarce if self.shrinking is None else True)
 
     def disk_cache_bytes(self) -> int:
         """Bytes of kernel rows on disk, 0 for none."""

@@ -52,7 +52,8 @@ Part = TypeVar("Part")
 
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
-rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
+rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %. Shrinking
+by default, too: `shrinking.py` shows where it computes fewer kernel values."""
 
 
 class Trainer:
@@ -166,9 +167,14 @@ class Trainer:
         scarce = parameters.working_set == "all" and plan.holds_few_rows(SCARCE)
         rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
         if isinstance(formulation, BallFormulation):
-            return ball_dual(source, formulation, self._tiles, parameters, rule)
+            return ball_dual(
+                source, formulation, self._tiles, parameters, rule, rows_are_scarce=scarce
+            )
         return BoxDual(
-            formulation, rule, shrinking=parameters.shrinks, rows_at_once=parameters.rows_at_once
+            formulation,
+            rule,
+            shrinking=parameters.shrinks(rows_are_scarce=scarce),
+            rows_at_once=parameters.rows_at_once,
         )
 
     def exact_outputs(
@@ -338,7 +344,9 @@ def open_checkpoint(
 
 def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
     """List rules that a checkpoint must agree with: with others it goes on to other bits."""
-    return {"shrinking": "True"} if parameters.shrinks else {}
+    if parameters.working_set != "all" or parameters.shrinking is None:
+        return {}
+    return {"shrinking": repr(bool(parameters.shrinking))}
 
 
 def fingerprint_of(

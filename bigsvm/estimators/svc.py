@@ -73,8 +73,9 @@ class SVC(Classifier):
         have to fit in `memory`, and the kernel rows get the rest of it.
     shrinking : bool or None
         Whether rows whose variables are pushed against a bound leave the pair steps of
-        ``working_set="all"`` and their kernel rows, until the end is near. None is True there, and
-        False with a `disk_cache`, which keeps whole rows. Other runs always leave out rows that
+        ``working_set="all"`` and their kernel rows, until the end is near. None is yes where memory
+        holds less than a quarter of all kernel rows, and no with a `disk_cache`, which keeps whole
+        ones. Other runs always leave out rows that
         need not move: False is refused there.
     rows_at_once : int or None
         Most kernel rows that ``working_set="all"`` computes together. None is up to 24 while there

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigsvm.duals.shrinking import ShrinkingProblem
+from bigsvm.duals.shrinking import ShrinkingProblem, leaves_out
 from bigsvm.duals.subproblem import SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.tiles.functions import weighted_rows
@@ -123,7 +123,7 @@ class ActiveRows:
         given
             Its further arguments.
         """
-        if self.dual.shrinks:
+        if self.dual.shrinks or leaves_out(given.get("last")):
             return self._made(
                 ShrinkingProblem, working, alpha, gradient, first_slots=first_slots, **given
             )

@@ -7,7 +7,11 @@ from sklearn import svm as peers
 from sklearn.datasets import make_moons
 
 import bigsvm
+from bigsvm.data.sources import as_row_source
+from bigsvm.duals.shrinking import ShrinkingProblem
 from bigsvm.errors import CheckpointError
+from bigsvm.estimators.fitting import train_model
+from bigsvm.estimators.parameters import TrainingParameters
 
 CLASSES = make_moons(300, noise=0.3, random_state=0)
 PAIRS = {
@@ -78,3 +82,28 @@ def test_a_run_with_shrinking_is_not_resumed_without(tmp_path):
     bigsvm.SVC(shrinking=True, **options).fit(X, y)
     with pytest.raises(CheckpointError, match="shrinking"):
         bigsvm.SVC(shrinking=False, **options).fit(X, y)
+
+
+def test_by_default_rows_leave_where_few_kernel_rows_fit(monkeypatch):
+    """Below a quarter of them, not above, and not beside rows that are kept on disk."""
+    made = []
+
+    class Noted(ShrinkingProblem):
+        def __init__(self, *given, **options):
+            made.append(self)
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr("bigsvm.training.active.ShrinkingProblem", Noted)
+    X, y = CLASSES
+
+    def shrinks(**options):
+        made.clear()
+        parameters = TrainingParameters(C=20.0, gamma=0.7, working_set="all", threads=1, **options)
+        train_model(as_row_source(X.astype(np.float32)), y, None, parameters)
+        return bool(made)
+
+    assert shrinks(kernel_rows=70)
+    assert not shrinks(kernel_rows=80)
+    assert shrinks(kernel_rows=80, shrinking=True)
+    assert not shrinks(kernel_rows=70, shrinking=False)
+    assert not shrinks(kernel_rows=70, disk_cache="9MB")

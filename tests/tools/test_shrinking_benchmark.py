@@ -22,7 +22,7 @@ def test_a_case_is_solved_twice_to_the_same_optimum(capsys):
 
 
 def case(values, objectives=(1.0, 1.0)):
-    return Case("mnist", 0.01, "hmg", (9, 9), (9, 9), values, (1.0, 2.0), objectives)
+    return Case("mnist", 0.0112, "hmg", (9, 9), (9, 9), values, (1.0, 2.0), objectives)
 
 
 @pytest.mark.parametrize(

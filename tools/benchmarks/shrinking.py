@@ -2,11 +2,12 @@
 
     python tools/benchmarks/shrinking.py [--rows 6000] [--rules hmg second-order mvp]
 
-The caches are those of table 5 of Glasmachers and Igel, "Maximum-gain working set selection for
-SVMs" (2006), which is of connect-4 and with LIBSVM's shrinking; here it is the first --rows rows of
-mnist, CSR, 0 to 4 against 5 to 9, C 50, sigma 3500, and spambase with its cache of table 2. All
-rows are one working set, on one thread, so that counts are the same whenever it runs. Kernel values
-are all of a run, those that bring rows back and those of the certificate included.
+The first caches are those of table 5 of Glasmachers and Igel, "Maximum-gain working set selection
+for SVMs" (2006), which is of connect-4 and with LIBSVM's shrinking; larger ones follow. Here it is
+the first --rows rows of mnist, CSR, 0 to 4 against 5 to 9, C 50, sigma 3500, and spambase with its
+cache of table 2. All rows are one working set, on one thread, so that counts are the same whenever
+it runs. Kernel values are all of a run, those that bring rows back and those of the certificate
+included.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from working_sets import MNIST, PAPER_CONNECT_4, SPAMBASE, SPAMBASE_CACHE, spamb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LARGE_CACHES = (0.15, 0.25, 0.5)
 SAME_OBJECTIVE = 1e-6
 """Largest relative difference of two objectives at a tolerance of 0.001."""
 
@@ -97,12 +99,16 @@ def check(cases: Sequence[Case]) -> list[Check]:
         Check("largest relative difference of objectives", f"{off:.1e}", f"<= {SAME_OBJECTIVE:.0e}",
               off <= SAME_OBJECTIVE)
     ]  # fmt: skip
-    hmg = [case for case in cases if case.rule == "hmg" and case.name == MNIST.name]
+    hmg = [
+        case
+        for case in cases
+        if case.rule == "hmg" and case.name == MNIST.name and case.share in PAPER_CONNECT_4
+    ]
     if hmg:
         fewer = sum(case.values[1] < case.values[0] for case in hmg)
         checks.append(
             Check(
-                "mnist, caches in which HMG computes fewer kernel values with shrinking",
+                "mnist, caches of table 5 in which HMG computes fewer kernel values with shrinking",
                 f"{fewer} of {len(hmg)}",
                 ">= 3 of 4",
                 fewer >= 0.75 * len(hmg),
@@ -126,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases += [
             measure(MNIST.name, problem, share, rule)
             for rule in options.rules
-            for share in PAPER_CONNECT_4
+            for share in (*PAPER_CONNECT_4, *LARGE_CACHES)
         ]
     if not is_skipped(SPAMBASE):
         warm_up(SPAMBASE.n_columns, threads=1)
