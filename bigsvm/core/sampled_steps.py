@@ -34,10 +34,10 @@ SPENT, STEPS_SPENT, EMPTY, FULL, NEED_VALUES, NEED_ROW, JOINED = 0, 1, 2, 3, 4, 
 outside; there is no room for another point; kernel values of a row with the block are needed; the
 kernel row of a point is needed; a point has joined (without steps, for whoever solves the core set
 exactly)."""
-POINTS, STEPS, SAMPLE, EMPTY_SAMPLES, FARTHEST, CLOCK, N_COUNTERS = range(7)
+POINTS, STEPS, SAMPLE, EMPTY_SAMPLES, FARTHEST, CLOCK, FILLED, N_COUNTERS = range(8)
 """Places in the counters: points; steps so far; the sample of the block that is next; samples
 without a point outside since the last step; the row of the block that was found farthest, before
-its kernel values were there, or -1; the last stamp of a kernel row."""
+its kernel values were there, or -1; the last stamp of a kernel row; slots that have been filled."""
 
 
 class Points(NamedTuple):
@@ -73,12 +73,16 @@ class KernelRows(NamedTuple):
     owner : (n_slots,) int32
         The point that the row in a slot is of, or −1.
     used : (n_slots,) int64
-        Stamp of the last use.
+        Stamp of the last use; 0 if there is none.
+    length : (n_slots,) int64
+        So many values of the row are there; those with points that have joined since are taken
+        from these points' rows when the row is used.
     """
 
     values: Floats
     owner: I4
     used: I8
+    length: I8
 
 
 class Samples(NamedTuple):
@@ -135,11 +139,21 @@ def products_of(
     """
     n_points, first, stop = span
     out[:] = 0.0
-    for t in range(n_points):
-        if points.weights[t] > 0.0:
-            weight = points.weights[t] * points.signs[t]
-            for k in range(stop - first):
-                out[k] += weight * samples.values[t, first + k]
+    size = stop - first
+    # Four rows a pass: otherwise most of the time goes into reading and writing the sums.
+    fours = n_points // 4 * 4
+    for t in range(0, fours, 4):
+        w0, w1 = points.weights[t] * points.signs[t], points.weights[t + 1] * points.signs[t + 1]
+        w2 = points.weights[t + 2] * points.signs[t + 2]
+        w3 = points.weights[t + 3] * points.signs[t + 3]
+        r0, r1 = samples.values[t, first:stop], samples.values[t + 1, first:stop]
+        r2, r3 = samples.values[t + 2, first:stop], samples.values[t + 3, first:stop]
+        for k in range(size):
+            out[k] = (((out[k] + w0 * r0[k]) + w1 * r1[k]) + w2 * r2[k]) + w3 * r3[k]
+    for t in range(fours, n_points):
+        w0, r0 = points.weights[t] * points.signs[t], samples.values[t, first:stop]
+        for k in range(size):
+            out[k] += w0 * r0[k]
     for k in range(stop - first):
         r = first + k
         if not samples.movable[r]:
@@ -153,19 +167,81 @@ def products_of(
 @njit(cache=True, nogil=True)
 def give_slot(points: Points, kept: KernelRows, counters: I8, t: int) -> int:
     """Give point t a slot: a free one, or that used least recently; the caller fills it."""
-    slot = 0
-    for s in range(kept.owner.shape[0]):
-        if kept.owner[s] < 0:
-            slot = s
-            break
-        if kept.used[s] < kept.used[slot]:
-            slot = s
-    if kept.owner[slot] >= 0:
-        points.slots[kept.owner[slot]] = -1
+    slot = int(points.slots[t])
+    if slot < 0 and counters[FILLED] < kept.owner.shape[0]:
+        slot = int(counters[FILLED])
+        counters[FILLED] += 1
+    elif slot < 0:
+        slot = int(np.argmin(kept.used))
+        if kept.owner[slot] >= 0:
+            points.slots[kept.owner[slot]] = -1
     counters[CLOCK] += 1
     kept.used[slot] = counters[CLOCK]
     kept.owner[slot], points.slots[t] = t, slot
     return slot
+
+
+@njit(cache=True, nogil=True)
+def complete(points: Points, kept: KernelRows, n_points: int, v: int) -> bool:
+    """Complete the kernel row of point v; False if it has to be computed."""
+    slot = points.slots[v]
+    if slot < 0:
+        return False
+    for t in range(kept.length[slot], n_points):
+        other = points.slots[t]
+        if other < 0 or kept.length[other] <= v:
+            return False
+        kept.values[slot, t] = kept.values[other, v]
+    kept.length[slot] = n_points
+    return True
+
+
+@njit(cache=True, nogil=True)
+def complete_all(points: Points, kept: KernelRows, n_points: int, slots: I4) -> None:
+    """Complete all kernel rows, and list their slots; -1 of those that have to be computed."""
+    for v in range(n_points):
+        slots[v] = points.slots[v] if complete(points, kept, n_points, v) else -1
+
+
+@njit(cache=True, nogil=True)
+def next_farthest(points: Points, samples: Samples, counters: I8, size: int, out: I8) -> int:
+    """List rows whose kernel values with the block are likely to be needed next.
+
+    They are the row that is needed now and the farthest rows of the samples after it, as the centre
+    is now, without those that are points or have their values already.
+
+    Parameters
+    ----------
+    points, samples, counters, size
+        As for `run`.
+    out : (k,) int64
+        Filled with rows of the block, one of each of k samples at most.
+
+    Returns
+    -------
+    int
+        Rows listed.
+    """
+    products = np.empty(size)
+    found = 0
+    first = counters[SAMPLE]
+    if counters[FARTHEST] >= 0:
+        out[0], found, first = counters[FARTHEST], 1, first + 1
+    for sample in range(first, samples.row.shape[0] // size):
+        if found == out.shape[0]:
+            break
+        begin = sample * size
+        products_of(points, samples, (counters[POINTS], begin, begin + size), False, products)
+        r = begin + np.argmin(products)
+        if products[r - begin] == np.inf or samples.fresh_of[r] >= 0:
+            continue
+        again = False
+        for k in range(found):
+            again = again or samples.row[out[k]] == samples.row[r]
+        if not again:
+            out[found] = r
+            found += 1
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -187,9 +263,7 @@ def _join(
         if sign * points.signs[t] < 0.0:
             kept.values[slot, t] = -kept.values[slot, t]
     kept.values[slot, p] = own
-    for s in range(kept.owner.shape[0]):
-        if kept.owner[s] >= 0:
-            kept.values[s, p] = kept.values[slot, kept.owner[s]]
+    kept.length[slot] = p + 1
     for q in range(samples.row.shape[0]):
         if samples.row[q] == samples.row[r]:
             samples.point[q] = p
@@ -314,7 +388,7 @@ def run(
             v = _join(points, kept, samples, counters, r, product)
             p = counters[POINTS]
         if steps_follow:
-            if points.slots[v] < 0:
+            if not complete(points, kept, p, v):
                 counters[FARTHEST] = r
                 return NEED_ROW, v, gap
             counters[CLOCK] += 1

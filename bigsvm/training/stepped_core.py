@@ -83,8 +83,9 @@ class SteppedCore:
         self.kept = steps.KernelRows(
             self._values[: n_slots * width].reshape(n_slots, width),
             np.full(n_slots, -1, np.int32),
-            np.zeros(n_slots, np.int64),
+            *np.zeros((2, n_slots), np.int64),
         )
+        self.counters[steps.FILLED] = 0
 
     def __len__(self) -> int:
         return int(self.counters[steps.POINTS])
@@ -169,11 +170,13 @@ class SteppedCore:
             old.values[place] = old.values[slot]
             owner = old.owner[slot]
             self.kept.owner[place], self.kept.used[place] = owner, old.used[slot]
+            self.kept.length[place] = old.length[slot]
             self.points.slots[owner] = place
         for place in range(len(newest) - 1, -1, -1):
             row = old.values[place, :p].copy()
             self.kept.values[place, :p] = row
             self.kept.values[place, p:] = 0
+        self.counters[steps.FILLED] = len(newest)
         written = (1 + int(held.max(initial=-1))) * old.values.shape[1]
         self._values[len(newest) * self.width : written] = 0
         return True
@@ -192,11 +195,12 @@ class SteppedCore:
         for t, slot in zip(wanted.tolist(), slots.tolist(), strict=True):
             out[slot] *= signs[t] * signs
             self.kept.values[slot, p:] = 0
+            self.kept.length[slot] = p
 
     def fetch_missing(self) -> None:
         """Compute the kernel rows that there is room for without giving up others."""
         missing = np.flatnonzero(self.points.slots[: len(self)] < 0)
-        room = int(np.count_nonzero(self.kept.owner < 0))
+        room = len(self.kept.owner) - int(self.counters[steps.FILLED])
         for first in range(0, min(room, len(missing)), ROWS_AT_ONCE):
             self.fetch(missing[first : min(first + ROWS_AT_ONCE, room)])
 
@@ -211,7 +215,7 @@ class SteppedCore:
         )  # fmt: skip
         state.counters[1] = self.counters[steps.CLOCK]
         slots = np.full(max(p, state.alpha.shape[0]), -1, np.int32)
-        slots[:p] = points.slots[:p]
+        steps.complete_all(points, self.kept, p, slots)
         rows: Any = self.kept.values
         while True:
             left = max_steps - int(state.counters[0])
@@ -222,7 +226,7 @@ class SteppedCore:
             if status != smo.NEED_ROW:
                 break
             self.fetch(np.array([row]))
-            slots[:p] = points.slots[:p]
+            steps.complete_all(points, self.kept, p, slots)
             state.counters[1] = self.counters[steps.CLOCK]
         points.weights[:p], points.gradient[:p] = state.alpha[:p], state.gradient[:p]
         return int(state.counters[0])
@@ -277,7 +281,10 @@ class SteppedCore:
         self.points.slots[q:p] = -1
         for slot in np.flatnonzero(self.kept.owner >= 0):
             self.kept.owner[slot] = number[self.kept.owner[slot]]
-            if self.kept.owner[slot] >= 0:
+            self.kept.length[slot] = np.searchsorted(kept, self.kept.length[slot])
+            if self.kept.owner[slot] < 0:
+                self.kept.used[slot] = 0
+            else:
                 self.kept.values[slot, :q] = self.kept.values[slot, kept]
                 self.kept.values[slot, q:p] = 0
         self.counters[steps.POINTS] = q

@@ -46,6 +46,9 @@ MOST_STEPS = 10**6
 """Of an exact solution, which pair steps may not reach in float32."""
 RECOMPUTED_EVERY = 2.0
 """Growth of the core set after which its gradient is computed from scratch."""
+AHEAD, FRESH = 8, 4
+"""Rows whose kernel values with a block are computed together when one is needed, and all of them
+in a block, for each sample; at most so many rows are needed as there are samples."""
 OF_A_BLOCK = ("n_iter", "rows_drawn", "empty_samples")
 """Counters that the iterations of a block change."""
 STEPS_OF_A_POINT = 4
@@ -93,6 +96,7 @@ class StepwiseSearch(Search):
 
     def _begin(self, rows: RandomRows) -> None:
         core = self.core
+        self._mark()
         core.add(*self._first_rows(rows))
         core.weights[:] = 1.0 / len(core)
         core.recompute()
@@ -100,26 +104,34 @@ class StepwiseSearch(Search):
         self.count.n_iter += core.solve(
             tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
         )
-        core.spare()
+        if self.watch.steps_left():
+            core.spare()
+            self._begun = None
+
+    def _mark(self) -> None:
+        """Remember where the first ball or a block begins."""
+        state, count = super()._state()
+        self._begun = _copy_of(state), {name: getattr(count, name) for name in OF_A_BLOCK}
 
     def _state(self) -> tuple[SearchState, Counters]:
         if self._begun is None:
             return super()._state()
-        # In the middle of a block: a run that goes on from here draws the block again.
+        # In the middle of the first ball or of a block: a run that goes on from here repeats it.
         state, counted = self._begun
         return state, replace(self.count, **counted)
 
     def _round(self, rows: RandomRows) -> StopReason | None:
         """Iterate for a block of samples."""
         core, count = self.core, self.count
+        if not self.watch.steps_left():
+            return StopReason.MAX_ITER
         drawn, n_samples = count.rows_drawn, self._samples_of_block()
         core.counters[[steps.STEPS, steps.SAMPLE]] = count.n_iter, 0
         core.counters[steps.EMPTY_SAMPLES] = count.empty_samples
         core.counters[steps.FARTHEST] = -1
         with self.watch.timing("sweep"):
             block = self._drawn(rows, n_samples) if n_samples else self._farthest(rows)
-        state, _ = super()._state()
-        self._begun = _copy_of(state), {name: getattr(count, name) for name in OF_A_BLOCK}
+        self._mark()
         reason = self._iterate(block)
         n_done = min(int(core.counters[steps.SAMPLE]), max(n_samples, 1))
         count.rows_drawn = drawn + n_done * self._sample
@@ -157,7 +169,7 @@ class StepwiseSearch(Search):
             self._gap, self.count.n_iter = max(gap, 0.0), int(core.counters[steps.STEPS])
             if code == steps.NEED_VALUES:
                 with self.watch.timing("row"):
-                    self._evaluate(block, np.array([what]))
+                    self._evaluate(block, size)
             elif code == steps.NEED_ROW:
                 self._absorb(block)
                 with self.watch.timing("row"):
@@ -169,6 +181,8 @@ class StepwiseSearch(Search):
                 with self.watch.timing("step"):
                     self.count.n_iter += core.solve(tol=self._goal(), max_steps=most)
                 core.counters[steps.STEPS] = self.count.n_iter
+                if not self.watch.steps_left():
+                    return StopReason.MAX_ITER
             elif code == steps.EMPTY:
                 return StopReason.SAMPLED
             elif code == steps.FULL:
@@ -186,7 +200,7 @@ class StepwiseSearch(Search):
         most = self._block_values // self._tiles.dtype.itemsize // self._sample
         while wanted and (
             wanted * self._sample > self._block_rows
-            or wanted * (len(self.core) + 3 * wanted) > most
+            or wanted * (len(self.core) + (1 + FRESH) * wanted) > most
         ):
             wanted //= 2
         return wanted
@@ -201,9 +215,7 @@ class StepwiseSearch(Search):
             source = self._source
             joined = stack_rows(pieces, source.n_columns, source.dtype, sparse=source.is_sparse)
             held = RowsAt(joined, np.arange(len(indices)))
-        block = self._block(indices, held, n_samples)
-        self._predict(block, n_samples)
-        return block
+        return self._block(indices, held, n_samples)
 
     def _block(self, indices: NDArray[np.int64], held: RowsAt, n_samples: int) -> Block:
         """Compute the kernel values of all points with the rows of some samples."""
@@ -220,7 +232,7 @@ class StepwiseSearch(Search):
             formulation.has_variable(indices),
             self._point_of(indices),
             values,
-            np.empty((2 * n_samples, m), tiles.dtype),
+            np.empty((FRESH * n_samples, m), tiles.dtype),
             np.full(m, -1, np.int32),
         )
         self._n_fresh = 0
@@ -233,27 +245,19 @@ class StepwiseSearch(Search):
         place = np.minimum(np.searchsorted(ascending, indices), len(order) - 1)
         return np.where(ascending[place] == indices, order[place], -1).astype(np.int32)
 
-    def _predict(self, block: Block, n_samples: int) -> None:
-        """Evaluate the row of each sample that is the farthest now, if it is no point."""
-        samples, m = block.samples, len(block.samples.row)
-        products = np.empty(m)
-        steps.products_of(self.core.points, samples, (len(self.core), 0, m), True, products)
-        farthest = np.argmin(products.reshape(n_samples, -1), axis=1)
-        farthest += np.arange(n_samples) * self._sample
-        farthest = farthest[(samples.point[farthest] < 0) & np.isfinite(products[farthest])]
-        _, first = np.unique(samples.row[farthest], return_index=True)
-        self._evaluate(block, np.sort(farthest[first]))
-
-    def _evaluate(self, block: Block, wanted: NDArray[np.int64]) -> None:
-        """Compute the kernel values of some rows of the block with all of them."""
-        if not len(wanted):
-            return
+    def _evaluate(self, block: Block, size: int) -> None:
+        """Compute the kernel values of the next rows of the block with all of them."""
+        samples, core = block.samples, self.core
+        left = len(samples.row) // size - int(core.counters[steps.SAMPLE])
+        room = len(samples.fresh) - self._n_fresh - left  # one of each sample may be needed
+        wanted = np.empty(min(max(room, 1), AHEAD), np.int64)
+        wanted = wanted[: steps.next_farthest(core.points, samples, core.counters, size, wanted)]
         where = np.arange(self._n_fresh, self._n_fresh + len(wanted))
         base, places = block.rows
         self._tiles.evaluate(
-            RowsAt(base, places[wanted]), block.columns, block.samples.fresh, slots=where
+            RowsAt(base, places[wanted]), block.columns, samples.fresh, slots=where
         )
-        block.samples.fresh_of[wanted] = where
+        samples.fresh_of[wanted] = where
         self._n_fresh += len(wanted)
 
     def _absorb(self, block: Block) -> None:

@@ -190,7 +190,7 @@ def test_every_round_lowers_the_energy_and_tells(problem):
     X, y = problem
     for solver in SOLVERS:
         seen = []
-        search = Ball(X, y, solver=solver).search(listener=seen.append)
+        search = Ball(X, y, solver=solver, ball_tol=1e-3).search(listener=seen.append)
         search.run()
         assert type(seen[0]) is events.Planned
         told = [event for event in seen if type(event) is events.Searching]

@@ -5,7 +5,9 @@ import pytest
 
 from bigsvm.data.random_rows import RandomRows
 from bigsvm.kernels import Polynomial
+from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
+from bigsvm.training.search import FirstPoints
 from bigsvm.training.state import Limits
 from bigsvm.training.stepped_core import SteppedCore
 from bigsvm.training.stepwise import StepwiseSearch
@@ -108,3 +110,149 @@ def test_a_thousand_steps_are_those_of_the_algorithm(solver, kind, monkeypatch):
         here = found.weights(n)
         np.testing.assert_array_equal(np.flatnonzero(here), np.flatnonzero(expected))
         np.testing.assert_allclose(here, expected, atol=1e-9)
+
+
+def certificate(search):
+    return search.result(search.run()).certificate
+
+
+@pytest.mark.parametrize("solver", STEPWISE)
+def test_it_ends_at_the_first_empty_sample_or_after_several_in_a_row(solver):
+    X, y = blobs(600)
+    one, many = (
+        Ball(X, y, solver=solver, ball_tol=1e-2).search(empty_samples=count) for count in (1, 5)
+    )
+    first, later = certificate(one), certificate(many)
+    assert (one.count.empty_samples, many.count.empty_samples) == (1, 5)
+    assert first.stop_reason is later.stop_reason is StopReason.SAMPLED
+    assert many.count.rows_drawn >= one.count.rows_drawn + 4 * 60
+    assert later.objective >= first.objective - 1e-9
+
+
+@pytest.mark.parametrize("one_class", [False, True])
+def test_a_pair_of_first_points_is_a_row_and_the_farthest_of_its_sample(one_class):
+    X, y = blobs(200)
+    ball = Ball(X, None if one_class else y, solver="fw", sampling="all")
+    search = ball.search(first_points=FirstPoints.PAIR, limits=Limits(max_iter=0))
+    search.run()
+    sign = np.ones(200) if one_class else y.astype(float)
+    K = gram(X) * np.outer(sign, sign)
+    pair = search.core.indices
+    assert len(pair) == 2
+    assert any(K[a, b] <= K[a].min() + 1e-6 for a, b in (pair, pair[::-1]))
+
+
+def test_the_core_vector_machine_adds_one_row_of_each_sample_and_solves_again(monkeypatch):
+    X, y = blobs(300)
+    sizes, solve = [], SteppedCore.solve
+
+    def solving(core, **options):
+        sizes.append(len(core))
+        done = solve(core, **options)
+        gap = float(core.gradient.max()) + core.energy
+        assert gap <= options["tol"] * (1 + 1e-3) + 1e-7
+        return done
+
+    monkeypatch.setattr(SteppedCore, "solve", solving)
+    search = Ball(X, y, solver="cvm", ball_tol=1e-4).search()
+    assert search.run() is StopReason.SAMPLED
+    joins = np.diff(sizes[1:])  # the first ball gives up its points without weight
+    assert len(joins) > 30
+    assert (joins == 1).all()
+
+
+@pytest.mark.parametrize("solver", STEPWISE)
+def test_kernel_rows_that_memory_does_not_hold_are_computed_again(solver, monkeypatch):
+    X, y = blobs(600)
+    fetched, fetch = [], SteppedCore.fetch
+
+    def fetching(core, wanted):
+        fetched.extend(wanted)
+        fetch(core, wanted)
+
+    monkeypatch.setattr(SteppedCore, "fetch", fetching)
+    ball = Ball(X, y, solver=solver, ball_tol=1e-2, capacity=6000)
+    whole = ball.search()
+    reason, first = whole.run(), len(fetched)
+    ball.plan = ball.plan.with_kernel_rows(6)
+    few = ball.search()
+    assert few.run() is reason
+    assert len(few.core.kept.owner) < 0.7 * len(few.core)
+    assert len(fetched) > 2 * first
+    np.testing.assert_array_equal(few.core.indices, whole.core.indices)
+    np.testing.assert_allclose(few.core.weights, whole.core.weights, atol=1e-5)
+
+
+def test_arrays_take_no_more_than_the_plan_has_for_kernel_rows_and_active_rows(monkeypatch):
+    X, y = blobs(3000)
+    ball = Ball(X, y, solver="mfw", ball_tol=1e-3, capacity=3000)
+    block, most = StepwiseSearch._block, []
+
+    def measured(search, *given):
+        made = block(search, *given)
+        most.append(made.samples.values.nbytes + made.samples.fresh.nbytes)
+        assert len(made.samples.row) <= search._block_rows
+        return made
+
+    monkeypatch.setattr(StepwiseSearch, "_block", measured)
+    search = ball.search()
+    search.run()
+    assert len(most) > 3
+    assert search.core._values.nbytes + max(most) <= ball.plan.gram_bytes
+    assert search.core.capacity + search._block_rows <= ball.plan.active_rows
+
+
+def test_longer_kernel_rows_keep_the_values_of_those_used_last():
+    X, y = blobs(1600)
+    ball = Ball(X, y, solver="cvm", C=100.0, capacity=4000)
+    core = ball.search()._make_core(ball.plan.with_kernel_rows(200), ball.tiles(), capacity=1600)
+    core.add(np.arange(1000), X[:1000])
+    core.fetch_missing()
+    K = (gram(X) + 1) * np.outer(y, y)
+    core.add(np.arange(1000, 1500), X[1000:1500])
+    assert core.width == 2048
+    held = np.flatnonzero(core.points.slots[:1000] >= 0)
+    assert len(held) == len(core.kept.owner)
+    for t in held[:5].tolist():
+        slot = core.points.slots[t]
+        np.testing.assert_allclose(core.kept.values[slot, :1000], K[t, :1000], atol=1e-6)
+        assert core.kept.length[slot] == 1000
+
+
+def test_points_without_weight_are_removed_and_the_rest_is_as_it_was():
+    X, y = blobs(300)
+    core = (
+        Ball(X, y, solver="mfw")
+        .search()
+        ._make_core(Ball(X, y).plan, Ball(X, y).tiles(), capacity=300)
+    )
+    core.add(np.arange(60), X[:60])
+    core.points.weights[:60] = np.where(np.arange(60) % 2, 1 / 30, 0.0)
+    core.recompute()
+    core.fetch_missing()
+    gradient = core.gradient.copy()
+    assert core.spare()
+    assert core.indices.tolist() == list(range(1, 60, 2))
+    np.testing.assert_array_equal(core.gradient, gradient[1::2])
+    K = (gram(X) + 1) * np.outer(y, y)
+    for t, slot in enumerate(core.points.slots[:30]):
+        expected = K[np.ix_([1 + 2 * t], core.indices)][0]
+        np.testing.assert_allclose(core.kept.values[slot, :30], expected, atol=1e-6)
+    assert core.recompute() < 1e-6
+
+
+@pytest.mark.parametrize("solver", STEPWISE)
+def test_stopped_by_steps_and_gone_on_it_gives_the_same_bits(solver, tmp_path):
+    """In the middle of a block: it is drawn again."""
+    X, y = blobs(600)
+    ball = Ball(X, y, solver=solver, ball_tol=1e-2)
+    whole = ball.train(certify=False)
+    steps = whole.certificate.n_iter
+    with Checkpoint(tmp_path / "run", {}) as checkpoint:
+        for limit in (steps // 3, steps // 3 + 1, steps // 2, -1):
+            found = ball.train(certify=False, checkpoint=checkpoint, limits=Limits(max_iter=limit))
+            if limit >= 0:
+                assert found.certificate.n_iter == limit
+    np.testing.assert_array_equal(found.support, whole.support)
+    np.testing.assert_array_equal(found.alpha, whole.alpha)
+    assert found.certificate.n_iter == steps
