@@ -79,6 +79,16 @@ def test_the_ladder_counts_steps_and_the_kernel_rows_of_a_cache(capsys):
         assert all(0 < int(line[5]) <= int(size) for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("ended", "other_ended", "shown"),
+    [(True, True, "0.2500"), (True, False, "< 0.2500"), (False, True, "> 0.2500"),
+     (False, False, "-")],
+)  # fmt: skip
+def test_a_ratio_to_a_run_that_was_stopped_is_a_bound(ended, other_ended, shown):
+    found = {"n_iter": 50, "converged": ended}
+    assert crammer_singer.ratio(found, {"n_iter": 200, "converged": other_ended}) == shown
+
+
 @pytest.mark.usefixtures("folder")
 def test_the_opponent_is_the_same_machine_of_two_classes_once_for_each(capsys, monkeypatch):
     monkeypatch.setattr(crammer_singer, "COARSE_C", (1.0,))

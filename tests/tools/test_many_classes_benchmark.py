@@ -32,8 +32,6 @@ FIT = Fit(2.0, 90.0, 7, 1, True, ("converged",))
 CHOICE = Choice(4.0, 0.5, 3.25, 0.25, (30, 60), 3, 0, 0)
 OPTIONS = SimpleNamespace(
     validated=(30, 60, 90), folds=3, seed=0, tol=1e-3, threads=1, C=2.0, memory="100MB",
-    give_up=60.0,
-    repeats=1,
 )  # fmt: skip
 
 

@@ -309,6 +309,14 @@ def cooling(options: argparse.Namespace) -> Iterator[str]:
     )
 
 
+def ratio(found: dict[str, Any], base: dict[str, Any]) -> str:
+    """Divide steps by those of another run: a bound where one of them was stopped."""
+    if not (found["converged"] or base["converged"]):
+        return "-"
+    sign = "" if found["converged"] and base["converged"] else "> " if base["converged"] else "< "
+    return f"{sign}{found['n_iter'] / base['n_iter']:.4f}"
+
+
 def ladder(options: argparse.Namespace) -> Iterator[str]:
     """Figure 6."""
     (whole,) = read("mnist")
@@ -320,11 +328,11 @@ def ladder(options: argparse.Namespace) -> Iterator[str]:
         for called, order in ORDERS.items():
             found = in_order(parts, "mnist", order, tol=options.ladder_tol, most=options.most_steps)
             steps = found["n_iter"]
-            base = base or steps
+            base = base or found
             lines.append(
                 [
                     str(size), called, ("" if found["converged"] else "> ") + str(steps),
-                    f"{steps / base:.4f}", f"{steps * size / 1e6:.0f}", str(found["row_misses"]),
+                    ratio(found, base), f"{steps * size / 1e6:.0f}", str(found["row_misses"]),
                     f"{found['row_misses'] * size / 1e6:.1f}", f"{found['objective']:.2f}",
                 ]
             )  # fmt: skip

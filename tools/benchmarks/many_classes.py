@@ -97,9 +97,8 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     for name, least in (("folds", 2), ("classes", 3), ("seed", 0)):
         if getattr(options, name, least) < least:
             parser.error(f"--{name} must be at least {least}")
-    for name in ("validated",):
-        if min(getattr(options, name, [1])) < 1:
-            parser.error(f"--{name} must be more than 0")
+    if min(getattr(options, "validated", [1])) < 1:
+        parser.error("--validated must be more than 0")
     if getattr(options, "memory", None) is not None:
         try:
             parse_bytes(options.memory)
