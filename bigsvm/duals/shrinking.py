@@ -63,7 +63,7 @@ class ShrinkingProblem:
     tiles, rows, working_set, alpha, gradient, last, steps, origin
         As `SubProblem` has them. The gradient of rows left out is not looked at.
     given
-        Its further arguments.
+        Its further arguments. A `tier` is not used: rows on disk are whole.
     """
 
     slices = 1
@@ -83,6 +83,7 @@ class ShrinkingProblem:
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> None:
         self._dual, self._tiles, self._rows = dual, tiles, rows_at(rows)
+        given.pop("tier", None)
         self._working_set, self._given = working_set, given
         self._alpha, self._gradient = alpha.copy(), gradient.copy()
         self._origin = origin or (alpha.copy(), gradient.copy())
@@ -126,11 +127,12 @@ class ShrinkingProblem:
         self._part = self._of_rows(kept, self._alpha, self._gradient, last=last, steps=steps)
 
     def _take_over(self) -> None:
-        """Bring alpha and gradient of the rows in play up to date, and count what they cost."""
+        """Bring alpha and gradient of the rows in play up to date."""
         self._alpha[self._kept] = self._part.alpha
         self._gradient[self._kept] = self._part.gradient
 
     def _end_part(self) -> None:
+        """Take over how far the rows in play have got, and count what they have cost."""
         self._take_over()
         self._n_misses += self._part.n_misses
         self._n_reads += self._part.n_reads

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from interruption import StopAt
 
+from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import (
     CSVC,
@@ -144,8 +145,14 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, mo
     assert left_out, "no run was stopped while rows were left out"
 
 
-def test_a_run_that_would_not_shrink_goes_on_from_where_rows_are_left_out(tmp_path, monkeypatch):
-    """As in more memory than before, where `shrinking=None` keeps all rows."""
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_run_that_would_not_shrink_goes_on_from_where_rows_are_left_out(
+    tmp_path, monkeypatch, on_disk
+):
+    """As in more memory than before, or with rows on disk, where `shrinking=None` keeps all."""
+    disk = None
+    if on_disk:
+        disk = DiskCache(str(tmp_path / "rows"), capacity_bytes=10**8, fingerprint={"a": "b"})
     monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)
     for moment in range(200, 2000, 150):
         with Checkpoint(tmp_path / str(moment), {}) as checkpoint:
@@ -154,7 +161,7 @@ def test_a_run_that_would_not_shrink_goes_on_from_where_rows_are_left_out(tmp_pa
             stopped.run()
             if len(stopped.state.pair) == 2:
                 continue
-            result = run("c-svc", shrinking=False, checkpoint=checkpoint).run()
+            result = run("c-svc", shrinking=False, checkpoint=checkpoint, disk=disk).run()
         assert result.certificate.converged
         assert exact_gap("c-svc", result) <= 1.001e-3
         return
