@@ -45,6 +45,7 @@ class ChosenRows(RowSource):
         self.row_alignment = source.row_alignment
         self.first_index = source.first_index
         self.feature_names = source.feature_names
+        self.share_drawn = source.share_drawn
 
     @property
     def scaler(self) -> Scaler | None:

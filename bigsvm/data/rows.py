@@ -73,6 +73,8 @@ class RowSource(ABC):
         What the rows have been scaled by, as far as they know.
     copied_bytes : int
         Bytes of rows in memory that the caller does not hold.
+    share_drawn : float
+        Of the rows of which these were drawn at random, 1 where they are all; see `DrawnRows`.
     """
 
     n_rows: int
@@ -85,6 +87,7 @@ class RowSource(ABC):
     first_index: int | None = None
     feature_names: tuple[str, ...] | None = None
     copied_bytes: int = 0
+    share_drawn: float = 1.0
 
     @property
     def scaler(self) -> Scaler | None:

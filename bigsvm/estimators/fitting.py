@@ -13,10 +13,11 @@ from bigsvm.duals.feasible import project
 from bigsvm.duals.formulations import Regression
 from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.drawing import check_labels_drawn, drawn_for, of_all_rows
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
 from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.names import BALLS, WITH_CLASSES
+from bigsvm.estimators.names import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.estimators.one_vs_one import train_one_vs_one
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
 from bigsvm.estimators.parameters import Hooks
@@ -88,10 +89,23 @@ def train_model(
             "set warm_start or certify"
         )
     narrow, numbering = narrowed(source)
+    drawn = None
+    if not parameters.certify and parameters.formulation in CLASSIFIERS:
+        drawn = drawn_for(narrow, sample_weight, parameters, hooks or Hooks())
     # Handed over: 8 bytes a row that the budget does not count.
     last_reference = [labels]
     del labels
-    model = _train(narrow, last_reference.pop(), sample_weight, parameters, hooks, start)
+    if drawn is None:
+        model = _train(narrow, last_reference.pop(), sample_weight, parameters, hooks, start)
+    else:
+        check_labels_drawn(last_reference[0], drawn)
+        model = of_all_rows(
+            _train(
+                drawn, drawn.of(last_reference.pop()), drawn.of(sample_weight),
+                parameters, hooks, start,
+            ),
+            drawn,
+        )  # fmt: skip
     if numbering is None:
         return model
     # A centre would have one value per column, so it is left out: predictions find their own.

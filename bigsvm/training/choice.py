@@ -22,7 +22,7 @@ SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
 what it leads to is swept next."""
 SETTLED_TOL, SETTLED_SHARE = 0.5, 1e-3
-"""The last scope of a run without a certificate is solved until at most this share of its rows
+"""A scope of a run without a certificate is solved until at most the second share of its rows
 violate by more than the first, in the same units: a fifth of `learning_curve.WORTH`."""
 NEAR, NEAR_TOL = 2.0, 0.75
 """Where the gap is already below the one, as when a certificate just fails, to the other: few rows
@@ -147,7 +147,7 @@ class Choice:
     def is_solved(
         self, alpha: NDArray[np.float64], outputs: NDArray[np.float64], at: Standing
     ) -> bool:
-        """Whether a scope that stands there will do as the last one, without a certificate."""
+        """Whether a scope that stands there is a model, for a run without a certificate."""
         tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(at.thresholds))
         if at.gap <= tol:
             return True

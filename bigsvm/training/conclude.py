@@ -47,9 +47,8 @@ def conclude(
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
     n_bounded = dual.n_bounded(alpha[support], support)
-    tested = None
-    if reason is StopReason.SETTLED:
-        tested = LearningCurve(count.curve).last
+    is_partial = reason in (StopReason.SETTLED, StopReason.USED_UP)
+    tested = LearningCurve(count.curve).last if is_partial else None
     certificate = Certificate(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
@@ -75,7 +74,7 @@ def conclude(
         last_gap=count.gap if at is None and np.isfinite(count.gap) else None,
         test_error=tested.error if tested else None,
         test_error_deviation=tested.deviation if tested else None,
-        rows_used=count.scope if reason is StopReason.SETTLED else None,
+        rows_used=count.scope if is_partial else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
     found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])

@@ -71,8 +71,8 @@ LEAST_GAIN = 1e-4
 UNCONFIRMED = 0.5
 """Largest error, in units of the tolerance, of outputs derived from files of earlier processes:
 outputs with larger errors are replaced."""
-MOST_SETTLING = 10
-"""Times that the last rows are solved without a certificate, where their gap stays large."""
+MOST_SOLVES = 10
+"""Times that a scope is solved without a certificate, where rows go on to violate."""
 PATIENCE = 10
 """Sweeps without a better gap or objective after which a run is stalled, if it is not converged."""
 
@@ -213,19 +213,19 @@ class Decomposition:
         alpha, outputs = self._of_scope()
         at = self._at = self.dual.optimality(alpha, outputs)
         self.tol = self.dual.goal(self._asked, at)
-        if count.n_sweeps:
-            self._judge(at)
-            if self._stop is not None:
-                return
-            at = self._at
         if self._has_settled(at):
-            self._stop = StopReason.SETTLED
+            self._stop = self._why_settled()
             # What is returned is the whole scope, not the rows that were solved last.
             nothing = np.empty(0)
             self.state = self.state._replace(
                 active=np.empty(0, np.int64), active_alpha=nothing, active_outputs=nothing
             ).without_working_set()
             return
+        if count.n_sweeps:
+            self._judge(at)
+            if self._stop is not None:
+                return
+            at = self._at
         count.active_tol = self._active_tol(at)
         if at.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
@@ -254,14 +254,25 @@ class Decomposition:
 
     def _has_settled(self, at: Standing) -> bool:
         """Whether the run is to end here without a certificate."""
-        settling = 0 if self._certifies else self.count.settling
-        if settling <= 1:
+        count = self.count
+        if self._certifies or not (count.settled and count.solves):
             return False
-        return settling > MOST_SETTLING or self._choice.is_solved(*self._of_scope(), at)
+        return self._is_solved(at)
+
+    def _why_settled(self) -> StopReason:
+        """Say whether more rows would not be worth while, or there are no more in memory."""
+        count = self.count
+        is_settled = LearningCurve(count.curve).is_settled(count.scope, self._n_there)
+        return StopReason.SETTLED if is_settled else StopReason.USED_UP
+
+    @property
+    def _n_there(self) -> int:
+        """Rows that those of the source stand for."""
+        return round(self.source.n_rows / self.source.share_drawn)
 
     def _active_tol(self, at: Standing) -> float:
         """KKT gap to which the active rows are solved from a point of theirs."""
-        settling = self.count.settling > 0 and not self._certifies
+        settling = self.count.settled and not self._certifies
         return self._choice.active_tol(self.count.scope, at, settling=settling)
 
     def _judge(self, at: Standing) -> None:
@@ -483,9 +494,22 @@ class Decomposition:
         count.rows_swept += count.scope
         count.n_sweeps += self._is_whole()
         count.rows_done = 0
-        count.settling += count.settling > 0
-        is_last = self._is_whole() or (count.settling and not self._certifies)
-        count.phase = Phase.SELECT if is_last else Phase.GROW
+        count.solves += 1
+        stays = self._is_whole() or not (self._certifies or self._grows_now())
+        count.phase = Phase.SELECT if stays else Phase.GROW
+
+    def _grows_now(self) -> bool:
+        """Whether a run without a certificate has a model of the scope, and this is not its last.
+
+        What is estimated must be the error of a model.
+        """
+        if self.count.settled:
+            return False
+        return self._is_solved(self.dual.optimality(*self._of_scope()))
+
+    def _is_solved(self, at: Standing) -> bool:
+        """Whether the scope has been solved well enough for a run without a certificate."""
+        return self.count.solves > MOST_SOLVES or self._choice.is_solved(*self._of_scope(), at)
 
     def _sweep_columns(self) -> None:
         """Bring f of all rows up to date with what has moved in all working sets."""
@@ -513,7 +537,7 @@ class Decomposition:
         count.rows_swept += stop - count.scope
         if not self._certifies:
             self._test(stop)
-        count.scope = stop
+        count.scope, count.solves = stop, 0
         count.phase = Phase.FILL
 
     def _test(self, stop: int) -> None:
@@ -526,7 +550,8 @@ class Decomposition:
         if found is not None:
             curve.add(count.scope, found)
             self.listener(events.Tested(count.scope, stop - count.scope, *found))
-        count.settling = int(curve.is_settled(stop, self.source.n_rows))
+        is_end = stop == self.source.n_rows < self._n_there
+        count.settled = is_end or curve.is_settled(stop, self._n_there)
 
     def _fill(self) -> None:
         """Have the variables of the scope add up to what they must, where that is not 0."""
@@ -639,7 +664,7 @@ class Decomposition:
             count.rows_done > 0 or count.columns_done > 0
         )
         alpha, at = state.alpha, None
-        if not count.n_sweeps or half_swept or reason is StopReason.SETTLED:
+        if not count.n_sweeps or half_swept or (not self._certifies and count.settled):
             alpha = state.current_alpha()
         elif reason is StopReason.MAX_ITER:
             at = self._certify(look=lambda: None)

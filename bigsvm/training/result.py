@@ -23,6 +23,7 @@ class StopReason(StrEnum):
     SAMPLED = "sampled"
     CORE_FULL = "core_full"
     SETTLED = "settled"
+    USED_UP = "used_up"
 
     @property
     def sentence(self) -> str:
@@ -40,6 +41,8 @@ class StopReason(StrEnum):
             "ended there; train it again, which goes on with sweeps now",
             StopReason.SETTLED: "the rows not used yet would gain less than half a point of test "
             "error; as no sweep over all rows was asked for, nothing is certified",
+            StopReason.USED_UP: "memory held no more random rows to draw, and others would still "
+            "gain; give more memory, or shuffle the rows in a store",
         }[self]
 
     @property

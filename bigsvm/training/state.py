@@ -169,8 +169,8 @@ class Counters:
     `rows_drawn`, the size `core_exact` at which the core set's gradient was last computed from
     scratch, and the most it was off, `drift`, in units of R; `empty_samples` without a point
     outside since the last step. Of a run without a certificate: `curve`, the errors at fresh rows
-    (`bigsvm.training.learning_curve`), and `settling`, 0 until the last rows have been added, then
-    1 and one more each time they are solved. `gap` and `objective` are of the last complete sweep.
+    (`bigsvm.training.learning_curve`), and `settled`, whether the last rows have been added. The
+    rows of the scope have been solved `solves` times. `gap` and `objective` are of the last sweep.
     The best ones, of certified outputs where a certificate was tried, and `fruitless` tell a run
     that has stalled; `judged` sweeps are in it.
     """
@@ -212,7 +212,8 @@ class Counters:
     best_objective: float = -float("inf")
     fruitless: int = 0
     judged: int = 0
-    settling: int = 0
+    settled: bool = False
+    solves: int = 0
     curve: dict[str, list[float]] = field(default_factory=dict)
     random_state: dict[str, object] = field(default_factory=dict)
 

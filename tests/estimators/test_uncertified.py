@@ -2,13 +2,15 @@
 
 import warnings
 
+import dask.array
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
-from bigsvm.errors import ParameterError
+from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.models import KernelExpansion
@@ -204,3 +206,60 @@ def test_the_model_keeps_what_it_says(two, tmp_path):
     model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, y).model_
     model.save(tmp_path / "m")
     assert KernelExpansion.load(tmp_path / "m").certificate == model.certificate
+
+
+WIDE = 197
+
+
+def streamed(kind, x, y, folder):
+    """Rows sorted by class and place, as a source that is read in blocks; and labels or None."""
+    order = np.lexsort((x[:, 0], y))
+    wide = np.hstack([x, np.zeros((len(x), WIDE), np.float32)])[order]
+    if kind == "Dask":
+        return dask.array.from_array(wide, chunks=(1000, -1)), y[order], order
+    if kind == "Zarr":
+        array = zarr.create_array(
+            folder / "z", shape=wide.shape, chunks=(1000, wide.shape[1]), dtype=wide.dtype
+        )
+        array[:] = wide
+        return array, y[order], order
+    rows = sp.csr_matrix(wide) if kind == "CSR store" else wide
+    layout = "sparse" if kind == "CSR store" else "dense"
+    bigsvm.write_store(folder / "s", rows, y[order], layout=layout, shuffle=False)
+    return folder / "s", None, order
+
+
+@pytest.mark.parametrize("kind", ["Dask", "Zarr", "store", "CSR store"])
+def test_sorted_rows_that_are_streamed_are_drawn_at_random(kind, two, tmp_path):
+    x, y, xt, yt = two
+    X, labels, order = streamed(kind, x, y, tmp_path)
+    memory = "5MB" if kind == "CSR store" else "100MB"
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False, memory=memory, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # memory may hold too few rows
+        model.fit(X, labels)
+    assert model.stop_reason_ in ("settled", "used_up")
+    assert model.certificate_["rows_used"] < N_ROWS
+    test = np.hstack([xt, np.zeros((N_TEST, WIDE), np.float32)])
+    in_memory = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, y)
+    assert model.score(test, yt) == pytest.approx(in_memory.score(xt, yt), abs=0.015)
+    assert model.certificate_["test_error"] == pytest.approx(1 - model.score(test, yt), abs=0.02)
+    # Support vectors are named by their rows among all, and have these rows' values.
+    vectors = model.support_vectors_
+    vectors = vectors.toarray() if sp.issparse(vectors) else vectors
+    np.testing.assert_array_equal(vectors[:, :3], x[order][model.support_])
+
+
+def test_of_drawn_rows_all_support_vectors_are_spread_over_all(two, tmp_path):
+    x, y, _, _ = two
+    X, labels, _ = streamed("Dask", x, y, tmp_path)
+    model = bigsvm.SVC(C=2, gamma=1.0, certify=False, memory="100MB").fit(X, labels)
+    counts = np.histogram(model.support_, bins=4, range=(0, N_ROWS))[0]
+    assert (counts > 0.1 * len(model.support_)).all()
+
+
+def test_too_little_memory_to_draw_rows_is_refused(two, tmp_path):
+    x, y, _, _ = two
+    X, labels, _ = streamed("Dask", x, y, tmp_path)
+    with pytest.raises(MemoryBudgetError, match="memory holds 5625 random ones, too few"):
+        bigsvm.SVC(certify=False, memory="30MB").fit(X, labels)

@@ -223,6 +223,9 @@ def full_core() -> str:
 
 SUITE = Suite(
     data=DATA,
-    more=(("--repeats", {"type": int, "default": 3}), ("--full-core", {"action": "store_true"})),
+    more=(
+        ("--repeats", {"type": int, "default": 3}),
+        ("--full-core", {"action": "store_true", "default": False}),
+    ),
     program=run,
 )

@@ -1,0 +1,96 @@
+"""Random rows for training without a certificate, of sources that are in no random order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
+from bigsvm.data.drawn import draw_rows
+from bigsvm.errors import DataError, MemoryBudgetError
+from bigsvm.estimators.names import BALLS
+from bigsvm.estimators.variables import ORDER_SEED
+from bigsvm.training.result import StopReason
+from bigsvm.training.start import DIRECT_ROWS
+from bigsvm.training.state import Stopped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.drawn import DrawnRows
+    from bigsvm.data.rows import RowSource
+    from bigsvm.estimators.parameters import Hooks, TrainingParameters
+    from bigsvm.models import KernelExpansion
+
+
+def drawn_for(
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+    parameters: TrainingParameters,
+    hooks: Hooks,
+) -> DrawnRows | None:
+    """Draw rows for a classifier where the first rows of a source do not stand for the others.
+
+    None where they do, where all rows can be held, and for a ball, whose search draws its own. As
+    many are drawn as may be held; how often a row counts does not change how often it is drawn.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Memory holds too few of them.
+    """
+    memory = parse_bytes(parameters.memory)
+    streamed = source.row_alignment > 1 and not source.is_shuffled
+    searches = parameters.formulation in BALLS and parameters.multiclass != "ovr"
+    if searches or not streamed or source.n_rows * source.bytes_per_row <= HELD_SHARE * memory:
+        return None
+    count = int(HELD_SHARE * memory / source.bytes_per_row)
+    if count <= DIRECT_ROWS:
+        needed = (DIRECT_ROWS + 1) * source.bytes_per_row / HELD_SHARE
+        raise MemoryBudgetError(
+            f"certify is False, and of these rows, which are in no random order, memory holds "
+            f"{count} random ones, too few; give at least about {show_bytes(1.01 * needed)}, or "
+            "shuffle them in a store"
+        )
+    candidates = np.arange(source.n_rows)
+    if sample_weight is not None:
+        candidates = np.flatnonzero(np.asarray(sample_weight) > 0)
+
+    def look() -> None:
+        if hooks.interrupted():
+            raise Stopped(StopReason.INTERRUPTED)
+
+    return draw_rows(
+        source, count,
+        candidates=candidates, seed=ORDER_SEED, look=look,
+        block_bytes=int(HELD_SHARE * memory),
+    )  # fmt: skip
+
+
+def check_labels_drawn(labels: NDArray[Any] | None, drawn: DrawnRows) -> None:
+    """Refuse to train on drawn rows that do not have all classes.
+
+    Raises
+    ------
+    DataError
+    """
+    if labels is None:
+        return
+    n_classes, n_drawn = len(np.unique(labels)), len(np.unique(labels[drawn.drawn]))
+    if n_drawn < n_classes:
+        raise DataError(
+            f"certify is False, and the {drawn.n_rows} random rows that memory holds have "
+            f"{n_drawn} of the {n_classes} classes; give more memory, or leave certify out"
+        )
+
+
+def of_all_rows(model: KernelExpansion, drawn: DrawnRows) -> KernelExpansion:
+    """Name the rows of a model that was trained on some by their numbers among all."""
+    n_rows = round(drawn.n_rows / drawn.share_drawn)
+    return replace(
+        model,
+        support=drawn.drawn[model.support],
+        provenance={**model.provenance, "n_rows": n_rows},
+    )
