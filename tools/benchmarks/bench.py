@@ -274,7 +274,7 @@ class Bench:
             child = self._command_line(case, name, layout, patience=patience)
         else:
             child = self._job(
-                self._described(case, name, layout),
+                self._described(case, name, layout, turn),
                 give_up_after=patience,
                 of_the_fit=True,
                 while_running=self.suite.while_running(case, name, layout, self.folder),
@@ -303,8 +303,8 @@ class Bench:
         fits = [(0, name) for name in asked * self.suite.uncounted] + names
         jobs = [
             job
-            for _, name in fits
-            for job in ({"do": "calibrate"}, self._described(case, name, layout))
+            for turn, name in fits
+            for job in ({"do": "calibrate"}, self._described(case, name, layout, turn))
         ]
         child = self._children(jobs)
         answers = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
@@ -357,13 +357,14 @@ class Bench:
             parameters["gamma"] = parameters.pop("times") / case.facts["mean_distance"]
         return case._replace(parameters=parameters)
 
-    def _described(self, case: Case, name: str, layout: str) -> dict[str, Any]:
+    def _described(self, case: Case, name: str, layout: str, turn: int = 0) -> dict[str, Any]:
         """Write down the job of a fit."""
         return {
             "do": self.suite.do,
             "who": self._kind(name),
             "name": case.data.name,
             "layout": layout,
+            "turn": turn,
             "parameters": dict(case.parameters),
             "n_columns": case.facts.get("n_columns"),
             "n_classes": case.facts.get("n_classes"),

@@ -116,15 +116,20 @@ def is_skipped(data: DataSet) -> bool:
     return True
 
 
-def path_of(data: DataSet, folder: Path) -> Path:
-    """Give the path of the training part of a data set."""
-    return folder / f"{data.name}.libsvm.gz"
+def path_of(data: DataSet, folder: Path, *, test: bool = False) -> Path:
+    """Give the path of the training or of the test part of a data set."""
+    return folder / f"{data.name}{'.t' * test}.libsvm.gz"
 
 
 def load(
-    data: DataSet, folder: Path | None, *, n_rows: int | None = None
+    data: DataSet, folder: Path | None, *, n_rows: int | None = None, test: bool = False
 ) -> tuple[Any, NDArray[np.float64]]:
-    """Read or make the training part of a data set, its first `n_rows` rows, all by default.
+    """Read or make the training part of a data set, or read its test part.
+
+    Parameters
+    ----------
+    n_rows : int, optional
+        The first rows are read, all by default.
 
     Returns
     -------
@@ -141,7 +146,7 @@ def load(
         return x[:n_rows], y[:n_rows]
     if folder is None:
         raise SystemExit("no folder of data sets: name it in BIGSVM_DATA")
-    with gzip.open(path_of(data, folder)) as lines:
+    with gzip.open(path_of(data, folder, test=test)) as lines:
         text = io.BytesIO(b"".join(itertools.islice(lines, n_rows)))
     x, labels = load_svmlight_file(text, n_features=data.n_columns or None)
     # Indices of int64 are refused by scikit-learn's SVC.

@@ -29,7 +29,7 @@ suite's own.
 
 Where fitting an estimator is not what is measured, ``do="tools.benchmarks.suites.NAME:function"``
 names a function of one argument, the job: a dictionary with the keys ``who``, ``parameters``,
-``folder``, ``layout`` and ``name``. It runs in the child and returns a JSON object with
+``folder``, ``layout``, ``turn`` and ``name``. It runs in the child and returns a JSON object with
 ``seconds``. Contestants are then any names; what the function does with them is its own business.
 `contestants.read_rows(job)` reads the rows of the case.
 
