@@ -13,6 +13,7 @@ from typer.main import get_command
 from bigsvm.cli import app
 from bigsvm.data.store import open_store
 from bigsvm.models import KernelExpansion
+from tools.benchmarks import __main__ as suites
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -131,6 +132,8 @@ def test_every_option_it_names_exists():
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
+    for name in suites.names():
+        options |= suites.parser_of(name, suites.module_of(name))._option_string_actions.keys()
     named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", README))
     assert named <= options
 
