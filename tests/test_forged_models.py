@@ -24,7 +24,7 @@ from bigsvm.models import KernelExpansion
 from bigsvm.models.certificate import CHECKS
 from bigsvm.models.doubt import label_distribution, label_doubt, most_doubtful
 from bigsvm.models.files import _digest
-from bigsvm.report.describe import model_lines, model_record
+from bigsvm.report.describe import certificate_lines, model_lines, model_record
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training.result import Certificate
 
@@ -93,6 +93,7 @@ def models(tmp_path_factory):
         "one-class": bigsvm.OneClassSVM(nu=0.3).fit(X),
         "names": bigsvm.SVC().fit(pd.DataFrame(X, columns=list("abcdef")), y),
         "poly": bigsvm.SVC(kernel="poly", coef0=1).fit(X, y),
+        "ball": bigsvm.L2SVC().fit(X, y),
         "kernel matrix": bigsvm.SVC(kernel="precomputed").fit(X @ X.T, y),
     }
     found = {}
@@ -327,3 +328,45 @@ def test_the_gap_of_the_last_sweep_is_checked(models, tmp_path, value):
     certificate = {**header["certificate"], "gap": None, "last_gap": value}
     path = write(tmp_path / "m", {**header, "certificate": certificate}, tensors)
     assert "last_gap of certificate is" in use(path, rows, tmp_path)
+
+
+BALL = {"test": "radius", "eps": 1e-7, "farthest_gap": 0.0, "losses_gap": None}
+
+
+@pytest.mark.fault("forged-files")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("test_error", 1.5),
+        ("test_error", -0.1),
+        ("test_error_deviation", "0.1"),
+        ("rows_used", -1),
+        ("rows_used", 2.0),
+        ("ball", []),
+        ("ball", {"test": "radius"}),
+        ("ball", BALL | {"test": "none"}),
+        ("ball", BALL | {"eps": float("inf")}),
+        ("ball", BALL | {"farthest_gap": -1.0}),
+        ("ball", BALL | {"more": 1.0}),
+    ],
+)
+def test_what_is_known_without_a_certificate_and_of_a_ball_is_checked(
+    models, tmp_path, field, value
+):
+    header, tensors, rows = models["ball"]
+    certificate = {**header["certificate"], field: value}
+    path = write(tmp_path / "m", {**header, "certificate": certificate}, tensors)
+    assert f"{field} of certificate is" in use(path, rows, tmp_path)
+
+
+def test_a_file_from_before_these_fields_opens(models, tmp_path):
+    header, tensors, _ = models["ball"]
+    new = ("ball", "test_error", "test_error_deviation", "rows_used")
+    certificate = {name: one for name, one in header["certificate"].items() if name not in new}
+    model = KernelExpansion.load(
+        write(tmp_path / "m", {**header, "certificate": certificate}, tensors)
+    )
+    assert model.certificate == certificate
+    lines = dict(certificate_lines(model.certificate, model.classes, formulation="l2-svc"))
+    assert lines["ball"] is None
+    assert lines["test error"] is None

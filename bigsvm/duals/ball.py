@@ -279,7 +279,10 @@ class BallDual(BoxDual):
             gap = _counted(at.duality_gap / primal) if primal > 0 else math.inf
             return at._replace(gap_elsewhere=min(max(ends.max_up, -ends.min_low, 0.0), gap))
         gap = max(self._farthest(alpha, outputs, rows) + _excess(at), 0.0)
-        return at._replace(gap_elsewhere=min(gap, _gap_by_losses(at)))
+        by_losses = _gap_by_losses(at)
+        return at._replace(
+            gap_elsewhere=min(gap, by_losses), gap_of_farthest=gap, gap_of_losses=by_losses
+        )
 
     def _farthest(
         self,
@@ -350,6 +353,25 @@ class BallDual(BoxDual):
         if not mass > 0:
             return 0.0
         return self.goal_on_simplex(tol, (at.outputs_term + at.ridge_term) / mass**2) * mass
+
+    def proof(self, at: Optimality, *, tol: float) -> dict[str, float | str | None] | None:
+        """Name the test that ended a run at this point, and what the returned centre fulfils."""
+        mass, farthest, by_losses = at.linear_term, at.gap_of_farthest, at.gap_of_losses
+        if farthest is None or by_losses is None or not mass > 0:
+            return None
+        squared = self.squared_radius((at.outputs_term + at.ridge_term) / mass**2)
+        eps = None
+        if squared > 0:
+            # The root of goal_on_simplex(eps) = gap, in a form that keeps its digits.
+            excess = 2.0 * farthest / (mass * squared)
+            eps = excess / (math.sqrt(1.0 + excess) + 1.0)
+        test = "radius" if farthest <= tol else "duality gap" if by_losses <= tol else None
+        return {
+            "test": test,
+            "eps": eps,
+            "farthest_gap": farthest,
+            "losses_gap": by_losses if math.isfinite(by_losses) else None,
+        }
 
     def goal_on_simplex(self, tol: float, energy: float) -> float:
         """Give that of a on the simplex, where ``R = energy``: ``(ε + ε²/2)(D − R)``."""

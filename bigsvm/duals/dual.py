@@ -226,6 +226,10 @@ class Dual(ABC, Generic[At]):
         """Gap that is asked for by `tol`, at this point."""
         return tol
 
+    def proof(self, at: At, *, tol: float) -> dict[str, float | str | None] | None:
+        """Return what is recorded of a point besides its gaps; None of most problems."""
+        return None
+
     @abstractmethod
     def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
         """Gradient of the variables of `rows`, as alpha, from their f."""

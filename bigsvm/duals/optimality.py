@@ -46,6 +46,8 @@ class Optimality(NamedTuple):
         ``Σ thresholds · sums`` over the groups.
     gap_elsewhere : float or None
         A gap that is another than the groups', where the dual measures by one.
+    gap_of_farthest, gap_of_losses : float or None
+        Of a ball: that gap by each of the two tests, of which it is the less.
     """
 
     groups: tuple[Extremes, ...]
@@ -58,6 +60,8 @@ class Optimality(NamedTuple):
     slack: float
     sums_term: float
     gap_elsewhere: float | None = None
+    gap_of_farthest: float | None = None
+    gap_of_losses: float | None = None
 
     @property
     def worst(self) -> Extremes:

@@ -38,7 +38,9 @@ class L2SVC(Classifier):
         The first ball is that of 20 random rows, with one of each class at least, or of a random
         row and the row of a sample that is the farthest from it.
     ball_tol : float, default 1e-6
-        ε: the ball is found when (1 + ε) times its radius encloses all points.
+        ε: the ball is found when (1 + ε) times its radius encloses all points, round the centre
+        that is returned or, where the duality gap shows so, round another (`bigsvm.duals.ball`).
+        ``certificate_["ball"]`` says by which test, and the smallest ε of the returned centre.
     certify : bool, default True
         Whether full sweeps prove that. If False, training ends with the search, and the model is
         not certified: `stop_reason_` is ``"sampled"``. A search that fills its memory before that,

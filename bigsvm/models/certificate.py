@@ -69,6 +69,15 @@ def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _is_ball(value: object) -> bool:
+    if not isinstance(value, dict) or set(value) != {"test", "eps", "farthest_gap", "losses_gap"}:
+        return False
+    if value["test"] not in (None, "radius", "duality gap"):
+        return False
+    figures = [value[name] for name in ("eps", "farthest_gap", "losses_gap")]
+    return all(one is None or (_is_known(one) and one >= 0) for one in figures)
+
+
 def _is_share(value: object) -> bool:
     return _is_known(value) and 0 <= value <= 1  # type: ignore[operator]  # just looked at
 
@@ -94,6 +103,7 @@ CHECKS: dict[str, Callable[[object], bool]] = {
     "test_error": _or_none(_is_share),
     "test_error_deviation": _or_none(_is_share),
     "rows_used": _or_none(is_count),
+    "ball": _or_none(_is_ball),
     "drift": _or_none(is_number),
     "seconds": _is_known,
     "seconds_by_phase": _or_none(_are_seconds),

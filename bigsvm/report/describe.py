@@ -241,6 +241,7 @@ def certificate_lines(
         ("pairs of classes", _pairs(certificate.get("pairs"), classes, gap)),
         ("note", _OF_KERNELS.get(certificate.get("kernel_is_definite", True))),
         (gap, _gap(certificate)),
+        ("ball", _ball(certificate.get("ball"))),
         ("duality gap", number(certificate["duality_gap"], 4)),
         (
             "support vectors",
@@ -255,6 +256,16 @@ def certificate_lines(
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
     ]
+
+
+def _ball(proof: Mapping[str, Any] | None) -> str | None:
+    """Say which test certified a ball, and what the centre that is returned fulfils."""
+    if proof is None:
+        return None
+    by = "not certified" if proof["test"] is None else f"certified by the {proof['test']}"
+    if proof["eps"] is None:
+        return by
+    return f"{by}; (1 + {proof['eps']:.3g}) times the radius of this centre encloses all rows"
 
 
 def _test_error(certificate: Mapping[str, Any]) -> str | None:

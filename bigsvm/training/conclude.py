@@ -75,6 +75,7 @@ def conclude(
         test_error=tested.error if tested else None,
         test_error_deviation=tested.deviation if tested else None,
         rows_used=count.scope if is_partial else None,
+        ball=dual.proof(at, tol=tol) if at else None,
     )
     thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
     found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])

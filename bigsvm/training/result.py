@@ -108,6 +108,15 @@ class Certificate:
         the last rows were added (`bigsvm.training.learning_curve`).
     rows_used : int or None
         Of a run without a certificate: how many rows were trained on.
+    ball : dict or None
+        Of a ball, at the centre that is returned, if a sweep has looked at all rows. ``"test"`` is
+        the one that certified it: ``"radius"``, as no row is farther than (1 + `ball_tol`) times
+        the radius; ``"duality gap"``, as the dual objective is so near the primal one that another
+        centre has that property (`bigsvm.duals.ball`); None where it is not certified. ``"eps"`` is
+        the smallest ε for which (1 + ε) times the radius encloses all rows round this centre; None
+        where the radius is 0. ``"farthest_gap"`` and ``"losses_gap"`` are what the tests compare
+        with `tol`, in units of the margin; the latter is None where the duality gap is too large to
+        count.
     """
 
     converged: bool
@@ -135,6 +144,7 @@ class Certificate:
     test_error: float | None = None
     test_error_deviation: float | None = None
     rows_used: int | None = None
+    ball: dict[str, float | str | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

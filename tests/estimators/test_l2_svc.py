@@ -267,6 +267,57 @@ def test_a_full_core_set_of_one_class_is_no_model():
     assert model.objective_ == pytest.approx(plenty.objective_, rel=1e-5)
 
 
+# -- what a certificate says of the centre --------------------------------------------------------
+
+
+def eps_of(model, X, y):
+    """Smallest ε for which (1 + ε) times the radius encloses all points, by plain formulas."""
+    K = np.exp(-model.gamma * ((X[:, None] - X[None]) ** 2).sum(axis=-1)) + 1.0
+    a = np.zeros(len(X))
+    a[model.support_] = np.abs(model.dual_coef_[0])
+    a /= a.sum()
+    K = np.outer(y, y) * K + np.eye(len(X)) / model.C
+    energy, diagonal = a @ K @ a, K[0, 0]
+    farthest = (diagonal - 2 * K @ a + energy).max()
+    return np.sqrt(farthest / (diagonal - energy)) - 1
+
+
+@pytest.mark.parametrize("ball_tol", [1e-2, 1e-4, 1e-6])
+def test_the_certificate_has_the_eps_of_the_centre_that_is_returned(moons, ball_tol):
+    X, y = moons
+    model = bigsvm.L2SVC(C=2.0, gamma=1.0, ball_tol=ball_tol).fit(X, y)
+    found = model.certificate_["ball"]
+    expected = eps_of(model, np.asarray(X, np.float64), np.where(y == model.classes_[1], 1, -1))
+    assert found["eps"] == pytest.approx(expected, rel=1e-3, abs=1e-10)
+    assert (found["test"] == "radius") == (found["farthest_gap"] <= model.certificate_["tol"])
+    assert model.gap_ == min(
+        gap for gap in (found["farthest_gap"], found["losses_gap"]) if gap is not None
+    )
+    if found["test"] == "radius":
+        assert found["eps"] <= ball_tol * (1 + 1e-9)
+
+
+def test_a_run_that_a_duality_gap_ended_says_so_and_its_eps_is_larger(monkeypatch):
+    X, y = make_moons(1500, noise=0.4, random_state=0)
+    monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)  # nothing is polished
+    ended = []
+    for C in (0.02, 0.1, 1.0):
+        model = bigsvm.L2SVC(C=C, gamma=1.0, ball_tol=1e-4).fit(X, y)
+        found = model.certificate_["ball"]
+        assert model.converged_
+        ended.append(found["test"])
+        assert (found["eps"] > 1e-4) == (found["test"] == "duality gap")
+        if found["test"] == "duality gap":
+            assert found["losses_gap"] <= model.certificate_["tol"] < found["farthest_gap"]
+    assert "duality gap" in ended
+
+
+def test_without_a_sweep_nothing_is_said_of_the_ball(moons):
+    X, y = moons
+    model = bigsvm.L2SVC(C=2.0, gamma=1.0, certify=False).fit(X, y)
+    assert model.certificate_["ball"] is None
+
+
 # -- parameters -----------------------------------------------------------------------------------
 
 

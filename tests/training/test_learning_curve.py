@@ -1,6 +1,7 @@
 """The uncertified stop's rule: a line through the last estimates, and when it is flat enough."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -8,6 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigsvm.training.learning_curve import LATEST, WORTH, Estimate, LearningCurve, estimate
+from bigsvm.training.saved import check_counters
+from bigsvm.training.state import Counters
+
+VALUES = {
+    **asdict(Counters(scope=2000)),
+    "random_state": dict(np.random.default_rng(0).bit_generator.state),
+}
 
 
 def curve_of(points):
@@ -88,3 +96,34 @@ def test_a_saved_curve_goes_on():
         one.add(6125, Estimate(0.03, 0.002))
     assert again.gain(10_718, 10**6) == curve.gain(10_718, 10**6)
     assert again.last == Estimate(0.03, 0.002)
+
+
+CURVE = {"trained": [2000.0, 3500.0], "error": [0.05, 0.04], "deviation": [0.005, 0.004]}
+
+
+@pytest.mark.parametrize("curve", [{}, CURVE, {name: [] for name in CURVE}])
+def test_curves_of_runs_are_taken_up(curve):
+    check_counters({**VALUES, "curve": curve}, 5000)
+
+
+@pytest.mark.fault("forged-files")
+@pytest.mark.parametrize(
+    "curve",
+    [
+        None,
+        [],
+        {"trained": [2000.0]},
+        CURVE | {"error": [0.05]},
+        CURVE | {"error": 0.05},
+        CURVE | {"error": [0.05, "0.04"]},
+        CURVE | {"error": [0.05, 1.5]},
+        CURVE | {"deviation": [0.005, 0.0]},
+        CURVE | {"deviation": [0.005, float("nan")]},
+        CURVE | {"trained": [2000.0, 2000.0]},
+        CURVE | {"trained": [0.0, 2000.0]},
+        CURVE | {"more": [1.0, 2.0]},
+    ],
+)
+def test_damaged_curves_are_refused(curve):
+    with pytest.raises(ValueError, match="the counter curve is"):
+        check_counters({**VALUES, "curve": curve}, 5000)
