@@ -35,7 +35,7 @@ def ball_dual(
     parameters: TrainingParameters,
     rule: SelectionRule,
     *,
-    rows_are_scarce: bool,
+    shrinking: bool,
 ) -> BallDual:
     """Make the dual of a ball; its D is that of rows of weight 1, of a sample of the rows."""
 
@@ -54,7 +54,7 @@ def ball_dual(
     lack_of = None if parameters.working_set == "all" else lacking
     return BallDual(
         formulation, rule, Solver.from_name(parameters.solver), largest, lack_of,
-        shrinking=parameters.shrinks(rows_are_scarce=rows_are_scarce),
+        shrinking=shrinking,
         rows_at_once=parameters.rows_at_once,
     )  # fmt: skip
 

@@ -52,8 +52,10 @@ Part = TypeVar("Part")
 
 SCARCE = 0.25
 """With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
-rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %. Shrinking
-by default, too: `shrinking.py` shows where it computes fewer kernel values."""
+rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
+SHRUNK = 0.1
+"""With fewer than this share, shrinking by default: `shrinking.py` shows that it computes fewer
+kernel values there, and more where many rows fit, as those left out have to be brought back."""
 
 
 class Trainer:
@@ -164,16 +166,16 @@ class Trainer:
     def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
         """Make the dual of a problem of one function."""
         parameters = self._parameters
-        scarce = parameters.working_set == "all" and plan.holds_few_rows(SCARCE)
+        whole = parameters.working_set == "all"
+        scarce = whole and plan.holds_few_rows(SCARCE)
+        shrinks = parameters.shrinks(rows_are_scarce=plan.holds_few_rows(SHRUNK))
         rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
         if isinstance(formulation, BallFormulation):
-            return ball_dual(
-                source, formulation, self._tiles, parameters, rule, rows_are_scarce=scarce
-            )
+            return ball_dual(source, formulation, self._tiles, parameters, rule, shrinking=shrinks)
         return BoxDual(
             formulation,
             rule,
-            shrinking=parameters.shrinks(rows_are_scarce=scarce),
+            shrinking=shrinks,
             rows_at_once=parameters.rows_at_once,
         )
 

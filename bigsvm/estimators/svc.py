@@ -74,7 +74,7 @@ class SVC(Classifier):
     shrinking : bool or None
         Whether rows whose variables are pushed against a bound leave the pair steps of
         ``working_set="all"`` and their kernel rows, until the end is near. None is yes where memory
-        holds less than a quarter of all kernel rows, and no with a `disk_cache`, which keeps whole
+        holds less than a tenth of all kernel rows, and no with a `disk_cache`, which keeps whole
         ones. Other runs always leave out rows that
         need not move: False is refused there.
     rows_at_once : int or None

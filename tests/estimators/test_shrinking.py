@@ -85,7 +85,7 @@ def test_a_run_with_shrinking_is_not_resumed_without(tmp_path):
 
 
 def test_by_default_rows_leave_where_few_kernel_rows_fit(monkeypatch):
-    """Below a quarter of them, not above, and not beside rows that are kept on disk."""
+    """Below a tenth of them, not above, and not beside rows that are kept on disk."""
     made = []
 
     class Noted(ShrinkingProblem):
@@ -102,8 +102,8 @@ def test_by_default_rows_leave_where_few_kernel_rows_fit(monkeypatch):
         train_model(as_row_source(X.astype(np.float32)), y, None, parameters)
         return bool(made)
 
-    assert shrinks(kernel_rows=70)
-    assert not shrinks(kernel_rows=80)
-    assert shrinks(kernel_rows=80, shrinking=True)
-    assert not shrinks(kernel_rows=70, shrinking=False)
-    assert not shrinks(kernel_rows=70, disk_cache="9MB")
+    assert shrinks(kernel_rows=29)
+    assert not shrinks(kernel_rows=31)
+    assert shrinks(kernel_rows=31, shrinking=True)
+    assert not shrinks(kernel_rows=29, shrinking=False)
+    assert not shrinks(kernel_rows=29, disk_cache="9MB")
