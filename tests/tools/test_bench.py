@@ -270,6 +270,7 @@ def test_the_command_lists_its_suites_and_refuses_other_names(capsys):
 def test_every_suite_has_options_and_says_how_it_is_called(name):
     module = command.module_of(name)
     assert f"python -m tools.benchmarks {name}" in module.__doc__
+    assert not (module.SUITE.one_process and module.SUITE.base)
     parser = command.parser_of(name, module)
     needed = [
         text

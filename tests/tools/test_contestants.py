@@ -125,6 +125,14 @@ def test_jobs_are_done_one_after_the_other_with_bigsvm_of_another_checkout(tmp_p
     assert answers[1] == {"where": "another checkout", "at": str(REPOSITORY)}
 
 
+def test_one_process_has_one_bigsvm(tmp_path):
+    before = list(sys.path)
+    with pytest.raises(SystemExit, match="one process, one bigsvm"):
+        contestants.use_checkout(str(tmp_path))
+    assert sys.path == before
+    contestants.use_checkout(str(REPOSITORY))
+
+
 def where(job):
     """A job of a suite's own."""
     import bigsvm

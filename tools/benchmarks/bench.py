@@ -90,9 +90,9 @@ class Suite:
     memory : str or None
         Budget of our fits, as ``--memory``; None: there is no such option.
     give_up : float or None
-        As ``--give-up``: seconds of a fit after which it is stopped, or what `patience` makes of
-        them. Who is stopped is not asked again for that case; where cases grow (`growing`), not for
-        any after it, and its runs of that case do not count.
+        As ``--give-up``: seconds of a fit, of a command from its start, after which it is stopped,
+        or what `patience` makes of them. Who is stopped is not asked again for that case; where
+        cases grow (`growing`), not for any after it, and its runs of that case do not count.
     patience : callable or None
         (contestant, its case's runs so far, options) → seconds, None for ever.
     once : tuple of str
@@ -111,7 +111,8 @@ class Suite:
     interpreter : Case or None
         A tiny problem whose peak memory is what the interpreter takes.
     base : bool
-        Whether ``--base CHECKOUT`` lets our contestants of another checkout take turns too.
+        Whether ``--base CHECKOUT`` lets our contestants of another checkout take turns too; not
+        with `one_process`, which can import one bigsvm only.
     more : tuple
         Further options: arguments of ``add_argument``.
     program : callable or None
@@ -196,6 +197,7 @@ class Bench:
             if is_skipped(case.data):
                 continue
             if not case.data.layouts:
+                self._remove(prepared)
                 prepared = None
             elif prepared is None or (prepared.data, prepared.labels) != (case.data, case.labels):
                 self._remove(prepared)

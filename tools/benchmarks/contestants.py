@@ -183,7 +183,7 @@ def estimator(job: Job, **changed: Any) -> Any:  # noqa: ANN401 (an estimator of
         import bigsvm
 
         kind = getattr(bigsvm, parameters.pop("formulation", "SVC"))
-        if job.get("memory"):
+        if who == "this" and job.get("memory"):  # others have the default budget
             parameters["memory"] = job["memory"]
         return kind(**parameters, n_jobs=threads())
     parameters["cache_size"] = job.get("cache", CACHE_MEGABYTES)
@@ -313,8 +313,10 @@ JOBS: dict[str, Callable[[Job], dict[str, Any]]] = {
 def use_checkout(folder: str) -> None:
     """Have bigsvm imported from another checkout, and this module's neighbours from here."""
     sys.path.insert(0, folder)
-    importlib.import_module("bigsvm")
+    found = Path(importlib.import_module("bigsvm").__file__ or "").resolve()
     sys.path.remove(folder)
+    if not found.is_relative_to(Path(folder).resolve()):
+        raise SystemExit(f"bigsvm of {folder} was asked for after {found}: one process, one bigsvm")
 
 
 def main(arguments: Sequence[str]) -> None:

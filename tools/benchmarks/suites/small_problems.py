@@ -83,5 +83,4 @@ SUITE = Suite(
     layout="suitable",
     distances=True,
     cache=1000,
-    base=True,
 )  # fmt: skip
