@@ -164,10 +164,9 @@ def _train(
         source, formulation, kernel, parameters, held_out=held_out is not None
     )
     # From here on rows have the order they are trained in.
-    # Equal rows are looked for among all, which a run that does not come to all has no time for;
-    # and what it evaluates had better be rows as they come.
-    compare = parameters.certify or parameters.formulation in BALLS
-    variables = make_variables(source, formulation, merge=parameters.merges_rows, compare=compare)
+    variables = make_variables(
+        source, formulation, merge=parameters.merges_rows, compare=parameters.compares_rows
+    )
     begin = None
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))

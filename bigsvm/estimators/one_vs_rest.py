@@ -39,6 +39,7 @@ from bigsvm.estimators.running import (
     limits_of,
     open_checkpoint,
     provenance_of,
+    recorded_rules,
 )
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.training.saving import Saver
@@ -146,10 +147,13 @@ def train_one_vs_rest(
         per_row=(problem.label, problem.sample_weight),
         chosen=problem.chosen(),
         class_weights=problem.class_weight,
-        others={"classes": f"{problem.n_outputs}, one against the rest"},
+        others={
+            "classes": f"{problem.n_outputs}, one against the rest",
+            **recorded_rules(parameters),
+        },
     )
     variables = make_variables(
-        source, problem, merge=parameters.merges_rows, compare=parameters.certify
+        source, problem, merge=parameters.merges_rows, compare=parameters.compares_rows
     )
     with (
         Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,

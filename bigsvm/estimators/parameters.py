@@ -221,6 +221,16 @@ class TrainingParameters:
         )
         return self.working_set != "all" and not steps_only
 
+    @property
+    def compares_rows(self) -> bool:
+        """Whether equal rows are looked for among all.
+
+        A run that does not come to all of them has no time for that, and what it evaluates had
+        better be rows as they come. A search for a ball has weights for equal rows.
+        """
+        searches = self.formulation in BALLS and self.multiclass != "ovr"
+        return self.certify or searches
+
     @functools.cached_property
     def n_threads(self) -> int:
         """Number of threads, constant for a whole run; `default_threads` if none was given."""

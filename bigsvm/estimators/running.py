@@ -346,9 +346,13 @@ def open_checkpoint(
 
 def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
     """List rules that a checkpoint must agree with: with others it goes on to other bits."""
-    if parameters.working_set != "all" or parameters.shrinking is None:
-        return {}
-    return {"shrinking": repr(bool(parameters.shrinking))}
+    rules = {}
+    if parameters.working_set == "all" and parameters.shrinking is not None:
+        rules["shrinking"] = repr(bool(parameters.shrinking))
+    if not (parameters.certify or (parameters.merges_rows and parameters.compares_rows)):
+        # The variables of a certified run are others.
+        rules["certify"] = repr(False)
+    return rules
 
 
 def fingerprint_of(

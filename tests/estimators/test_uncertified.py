@@ -10,7 +10,7 @@ import zarr
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
-from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.errors import CheckpointError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.models import KernelExpansion
@@ -188,6 +188,17 @@ def assert_same(model, whole):
         np.testing.assert_array_equal(own, other)
     for name in ("stop_reason", "test_error", "test_error_deviation", "rows_used"):
         assert model.certificate[name] == whole.certificate[name]
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_checkpoint_is_not_taken_up_by_a_certified_run(classes, multiclass, two, three, tmp_path):
+    """Its variables are rows, those of a certified run are rows without their equals."""
+    x, y, _, _ = two if classes == 2 else three
+    given = {"C": 2, "gamma": 1.0, "checkpoint": tmp_path / "c", "multiclass": multiclass}
+    assert bigsvm.SVC(**given, certify=False).fit(x, y).stop_reason_ == "settled"
+    with pytest.raises(CheckpointError, match="certify"):
+        bigsvm.SVC(**given).fit(x, y)
 
 
 def test_events_tell_the_estimates(two):
