@@ -31,9 +31,8 @@ The row of a step is chosen in one of these orders:
 Variables are laid out by class, so that what a step changes of a class is contiguous: it changes
 few of them. The gradient of all rows is kept up to date, but to look at all of them after each step
 would cost more than the step. So where they are many and the order is ``auto``, those of largest ψ
-are watched, and steps are
-taken among these until none of them violates by more than a share of the largest ψ there was; then
-all are looked at again, and others watched.
+are watched, and steps are taken among these until none of them violates by more than a share of the
+largest ψ there was; then all are looked at again, and others watched.
 """
 
 from __future__ import annotations
