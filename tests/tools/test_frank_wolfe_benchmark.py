@@ -7,6 +7,7 @@ import common
 import fit_once
 import frank_wolfe
 import frank_wolfe_growth
+import frank_wolfe_literal
 import frank_wolfe_paper
 import frank_wolfe_solvers
 import frank_wolfe_speed
@@ -15,10 +16,9 @@ import numpy as np
 import pytest
 import timed_fits
 from preparations import AS_THEY_ARE, IMAGES, NORMALISED, prepared
-from timed_fits import Contestant, Fit, Parts
+from timed_fits import Fit, Parts
 
 import bigsvm
-from bigsvm.training import frank_wolfe as search
 
 FIT = Fit(2.0, 90.0, 7, 1, True, ("converged",))
 
@@ -91,35 +91,6 @@ def test_gamma_is_that_of_the_estimators_word():
     assert model.model_.kernel.gamma == gammas["mean-distance"]
     assert gammas["unhalved-distance"] == 2 * gammas["mean-distance"]
     assert gammas["pairs-once"] == 4 * gammas["mean-distance"]
-
-
-def test_libcvm_takes_one_point_a_round_and_nothing_stays_changed():
-    before = search.MOST_SAMPLES, search.POINTS_OF_A_SAMPLE
-    with timed_fits.one_point_a_round():
-        assert (search.MOST_SAMPLES, search.POINTS_OF_A_SAMPLE) == (1, 1)
-    assert (search.MOST_SAMPLES, search.POINTS_OF_A_SAMPLE) == before
-
-    seen = []
-
-    class Looking(bigsvm.L2SVC):
-        def fit(self, X, y):
-            seen.append(search.POINTS_OF_A_SAMPLE)
-            return super().fit(X, y)
-
-    x, y = np.random.default_rng(0).random((40, 2)), np.arange(40) % 2 * 1.0
-    parts = Parts("toy", x, y, x, y, "")
-    timed_fits.fit(Contestant("theirs", Looking, as_libcvm=True), parts)
-    found = timed_fits.fit(Contestant("ours", Looking), parts)
-    assert seen == [1, before[1]]
-    assert found.converged
-    assert found.reasons == ("converged",)
-
-
-def test_the_first_empty_sample_ends_searches_for_a_while():
-    before = search.EMPTY_ALONE
-    with timed_fits.first_empty_sample_ends():
-        assert search.EMPTY_ALONE == 0
-    assert search.EMPTY_ALONE == before > 0
 
 
 def outcome(sampled, certified, *, n_certified=13, name="a1a"):
@@ -359,7 +330,7 @@ def test_growth_of_tiny_data_from_end_to_end(folder, capsys):
     assert frank_wolfe.main(["growth", "--data", "w1a", "w3a", "w8a", "--repeats", "1"]) == 0
     out = capsys.readouterr().out
     assert out.index("| w3a ") < out.index("| w1a ")  # by rows
-    for name in ("FW", "MFW", "CVM, many points a round", "LibCVM's way"):
+    for name in ("FW", "MFW", "LibCVM's way"):
         assert cells(out, "w1a", "90", name)[-1] == "sampled"
 
 
@@ -444,3 +415,33 @@ def test_without_the_data_folder_all_is_skipped(folder, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "skipped mnist" in printed.err
+
+
+def test_an_accuracy_is_reproduced_within_two_deviations_and_a_little():
+    reported = frank_wolfe_paper.Reported(98.0, 0.1)
+
+    def at(*accuracies):
+        return [frank_wolfe_literal.Run(1.0, accuracy, 10, 5) for accuracy in accuracies]
+
+    assert frank_wolfe_literal.is_reproduced(at(98.2, 98.28), reported)
+    assert not frank_wolfe_literal.is_reproduced(at(98.2, 98.4), reported)
+    assert frank_wolfe_literal.is_reproduced(at(97.76), reported)
+    assert not frank_wolfe_literal.is_reproduced(at(97.74), reported)
+
+
+def test_literal_algorithms_of_tiny_data_from_end_to_end(folder, capsys):
+    write(folder, "w1a", 80)
+    frank_wolfe.main(["literal", "--data", "w1a", "a1a", "--seeds", "1"])
+    printed = capsys.readouterr()
+    assert "skipped a1a" in printed.err
+    for solver in ("cvm", "fw", "mfw"):
+        assert cells(printed.out, "w1a", solver)[0] == "8"
+    assert "of 2 accuracies of fw and mfw are the paper's" in printed.out
+
+
+def test_the_time_of_a_step_is_printed_for_each_number_of_rows(monkeypatch, capsys):
+    monkeypatch.setattr(frank_wolfe_literal, "FLAT_STEPS", 40)
+    frank_wolfe.main(["flat", "--rows", "500", "2000"])
+    printed = capsys.readouterr().out
+    for rows, solver in (("500", "fw"), ("2000", "mfw")):
+        assert cells(printed, rows, solver)[0] == "40"

@@ -1,9 +1,8 @@
 """``frank_wolfe.py growth``: seconds and speed-up over CVM, against the number of rows.
 
 The paper's figure 3, on its web series: Frank-Wolfe and modified Frank-Wolfe without a certificate,
-and CVM, as LibCVM does it and as we do, many points a round. Gamma is that of each data set, C of
-all is --C: the paper does not tell its own. All end as the paper's do, at the first sample without
-a point outside: ours would go on until a quarter of them is empty. Runs take turns, the data sets
+and CVM. Gamma is that of each data set, C of all is --C: the paper does not tell its own. All end
+as the paper's do, at the first sample without a point outside. Runs take turns, the data sets
 one after the other. The speed-up is over LibCVM's way, of the same round; where that was given up,
 a lower bound, "≥".
 """
@@ -15,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import exponent, machine, median_range, noise, round_ratios, table
 from frank_wolfe_speed import LIBCVM, ball, in_turns, libcvm, seconds_of
-from timed_fits import UNHALVED, Fit, first_empty_sample_ends, gamma_of, is_there, read
+from timed_fits import UNHALVED, Fit, gamma_of, is_there, read
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
-NAMES = {"fw": "FW", "mfw": "MFW", "cvm": "CVM, many points a round"}
+NAMES = {"fw": "FW", "mfw": "MFW"}
 GAVE_UP = "time_limit"
 
 
@@ -116,8 +115,7 @@ def run(options: argparse.Namespace) -> int:
             ball(called, solver=solver, certify=False, **shared) for solver, called in NAMES.items()
         ]
         asked.append(libcvm(give_up=options.give_up, **shared))
-        with first_empty_sample_ends():
-            rounds, found = in_turns(asked, parts, options.repeats)
+        rounds, found = in_turns(asked, parts, options.repeats)
         sizes.append(Size(name, len(parts.y), rounds))
         calibrations += found
     sizes.sort(key=lambda size: size.n_rows)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from timed_fits import Parts
 
-C_OF_SERIES = {"w": 8.0, "a": 1.0}
+C_OF_SERIES = {"w": 8.0, "a": 2.0}
 """C of each series of sets: a value of the paper's grid, 1, 2, 4 … 4096."""
 SLACK = 0.05
 """Points of accuracy beyond two standard deviations that still count as reproduced."""

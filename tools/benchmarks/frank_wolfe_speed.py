@@ -2,8 +2,8 @@
 
 All train the same rows in one process, in turns, after a tiny problem of each: the exact C-SVC, the
 certified ball, and sampled ones (certify=False). ``LibCVM's way`` is our own code with solver
-"cvm", made to look at one sample a round of which one point joins, as LibCVM does; it is stopped
-after --give-up seconds, and is then what it had become. C and gamma are those that all other
+"cvm", which adds one point of each sample, as LibCVM does; it is stopped after --give-up seconds,
+and is then what it had become. C and gamma are those that all other
 benchmarks have for these rows (`data_sets.py`), or --C and --gamma; with a gamma of
 `TIMES_DISTANCE`, as ``mean-distance`` is one, C is that of the table below. Balls have another loss
 than C-SVC: the same C is not the same model.
@@ -53,7 +53,6 @@ def ball(
     gamma: float,
     threads: int,
     sampling: int = SAMPLING,
-    as_libcvm: bool = False,
     **parameters: Any,  # noqa: ANN401 (of L2SVC)
 ) -> Contestant:
     """Describe somebody who finds a ball from samples, of 59 rows by default."""
@@ -61,12 +60,12 @@ def ball(
     def make() -> bigsvm.L2SVC:
         return bigsvm.L2SVC(C, sampling=sampling, gamma=gamma, n_jobs=threads, **parameters)
 
-    return Contestant(name, make, as_libcvm)
+    return Contestant(name, make)
 
 
 def libcvm(*, give_up: float, **shared: Any) -> Contestant:  # noqa: ANN401 (of `ball`)
     """Describe the core vector machine that takes one point a round."""
-    return ball(LIBCVM, solver="cvm", certify=False, as_libcvm=True, max_time=give_up, **shared)
+    return ball(LIBCVM, solver="cvm", certify=False, max_time=give_up, **shared)
 
 
 def contestants(gamma: float, C: float, options: argparse.Namespace) -> list[Contestant]:

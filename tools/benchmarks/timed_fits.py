@@ -9,13 +9,12 @@ import statistics
 import sys
 import time
 import warnings
-from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_sets import data_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -123,32 +122,6 @@ def gamma_of(x: Any, reading: str) -> float:  # noqa: ANN401 (an array or CSR, o
     return TIMES_DISTANCE[reading] / mean_distance(as_row_source(x), None, seed=0)
 
 
-@contextmanager
-def one_point_a_round() -> Iterator[None]:
-    """Have searches look at one sample at a time, of which one point joins: LibCVM's way."""
-    from bigsvm.training import frank_wolfe
-
-    before = frank_wolfe.MOST_SAMPLES, frank_wolfe.POINTS_OF_A_SAMPLE
-    frank_wolfe.MOST_SAMPLES = frank_wolfe.POINTS_OF_A_SAMPLE = 1
-    try:
-        yield
-    finally:
-        frank_wolfe.MOST_SAMPLES, frank_wolfe.POINTS_OF_A_SAMPLE = before
-
-
-@contextmanager
-def first_empty_sample_ends() -> Iterator[None]:
-    """Have searches end at the first sample without a point outside, as the paper's do."""
-    from bigsvm.training import frank_wolfe
-
-    before = frank_wolfe.EMPTY_ALONE
-    frank_wolfe.EMPTY_ALONE = 0.0
-    try:
-        yield
-    finally:
-        frank_wolfe.EMPTY_ALONE = before
-
-
 class Contestant(NamedTuple):
     """Somebody who trains.
 
@@ -157,13 +130,10 @@ class Contestant(NamedTuple):
     name : str
     make : callable
         → an estimator that has not been fitted.
-    as_libcvm : bool
-        Whether its searches take one point a round.
     """
 
     name: str
     make: Callable[[], Any]
-    as_libcvm: bool = False
 
 
 class Fit(NamedTuple):
@@ -197,8 +167,7 @@ def fit(contestant: Contestant, parts: Parts) -> Fit:
     from sklearn.exceptions import ConvergenceWarning
 
     model = contestant.make()
-    way = one_point_a_round() if contestant.as_libcvm else nullcontext()
-    with way, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the reasons say so
         started = time.perf_counter()
         model.fit(parts.x, parts.y)
