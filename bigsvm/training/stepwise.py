@@ -74,11 +74,9 @@ class StepwiseSearch(Search):
     def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
         self._block_rows = max(1, int(BLOCK_SHARE * plan.active_rows))
         self._block_values = int(BLOCK_SHARE * plan.gram_bytes)
-        return replace(
-            plan,
-            active_rows=max(1, plan.active_rows - self._block_rows),
-            gram_bytes=plan.gram_bytes - self._block_values,
-        )
+        # A plan has room for four copies of an active row. There are three of a point at most, and
+        # two of a quarter as many rows of a block.
+        return replace(plan, gram_bytes=plan.gram_bytes - self._block_values)
 
     def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
         n_values = plan.gram_bytes // tiles.dtype.itemsize
