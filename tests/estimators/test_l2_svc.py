@@ -165,7 +165,7 @@ def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling):
         warnings.simplefilter("error")
         model = bigsvm.L2SVC(
             C=10, gamma=1.0, solver=solver, sampling=sampling, certify=False,
-            ball_tol=1e-6 if solver in ("pairwise", "cvm") else 1e-2,  # single steps are many
+            ball_tol=1e-6 if solver in ("pairwise", "cvm") else 1e-3,  # single steps are many
         ).fit(X, y)  # fmt: skip
     assert model.stop_reason_ == "sampled"
     assert not model.converged_
@@ -180,7 +180,7 @@ def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling):
     assert model.objective_ == pytest.approx(objective, rel=1e-4)
     assert objective <= 0.5 * a.sum()
     np.testing.assert_allclose(model.decision_function(X), K @ beta, atol=1e-6)
-    if sampling != 1 and solver in ("pairwise", "cvm"):  # others end at a coarse tolerance here
+    if sampling != 1:
         assert model.score(X, y) > 0.85
 
 
