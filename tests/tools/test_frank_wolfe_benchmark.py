@@ -6,8 +6,8 @@ import sys
 import common
 import fit_once
 import frank_wolfe
+import frank_wolfe_flat
 import frank_wolfe_growth
-import frank_wolfe_literal
 import frank_wolfe_paper
 import frank_wolfe_solvers
 import frank_wolfe_speed
@@ -417,30 +417,8 @@ def test_without_the_data_folder_all_is_skipped(folder, capsys):
     assert "skipped mnist" in printed.err
 
 
-def test_an_accuracy_is_reproduced_within_two_deviations_and_a_little():
-    reported = frank_wolfe_paper.Reported(98.0, 0.1)
-
-    def at(*accuracies):
-        return [frank_wolfe_literal.Run(1.0, accuracy, 10, 5) for accuracy in accuracies]
-
-    assert frank_wolfe_literal.is_reproduced(at(98.2, 98.28), reported)
-    assert not frank_wolfe_literal.is_reproduced(at(98.2, 98.4), reported)
-    assert frank_wolfe_literal.is_reproduced(at(97.76), reported)
-    assert not frank_wolfe_literal.is_reproduced(at(97.74), reported)
-
-
-def test_literal_algorithms_of_tiny_data_from_end_to_end(folder, capsys):
-    write(folder, "w1a", 80)
-    frank_wolfe.main(["literal", "--data", "w1a", "a1a", "--seeds", "1"])
-    printed = capsys.readouterr()
-    assert "skipped a1a" in printed.err
-    for solver in ("cvm", "fw", "mfw"):
-        assert cells(printed.out, "w1a", solver)[0] == "8"
-    assert "of 2 accuracies of fw and mfw are the paper's" in printed.out
-
-
 def test_the_time_of_a_step_is_printed_for_each_number_of_rows(monkeypatch, capsys):
-    monkeypatch.setattr(frank_wolfe_literal, "FLAT_STEPS", 40)
+    monkeypatch.setattr(frank_wolfe_flat, "FLAT_STEPS", 40)
     frank_wolfe.main(["flat", "--rows", "500", "2000"])
     printed = capsys.readouterr().out
     for rows, solver in (("500", "fw"), ("2000", "mfw")):

@@ -15,7 +15,7 @@ def folder(tmp_path, monkeypatch):
     """Of a small spambase: two overlapping classes."""
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
     rng = np.random.default_rng(0)
-    y = rng.choice([-1, 1], 80)
+    y = np.sort(rng.choice([-1, 1], 80))  # the file has one class after the other
     x = rng.standard_normal((80, 57)) + 0.2 * y[:, None]
     rows = (
         f"{label} " + " ".join(f"{k + 1}:{v:.4f}" for k, v in enumerate(row))

@@ -114,7 +114,7 @@ def test_wilcoxon_is_the_smaller_sum_of_ranks():
 def test_cases_have_the_c_of_their_series_or_all_that_are_named():
     options = command.parse("sampled_balls", ["--data", "w1a", "a1a"])
     assert [case.parameters for case in suite.cases(options)] == [
-        {"C": 8.0, "times": 2.0}, {"C": 1.0, "times": 2.0}
+        {"C": 8.0, "times": 2.0}, {"C": 2.0, "times": 2.0}
     ]  # fmt: skip
     options = command.parse("sampled_balls", ["--data", "w1a", "--C", "1", "4", "--kernel", "poly"])
     cases = suite.cases(options)

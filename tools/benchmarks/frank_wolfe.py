@@ -1,7 +1,6 @@
 """Minimal enclosing balls beside what frank-wolfe.txt reports of them (its section 5).
 
     python tools/benchmarks/frank_wolfe.py tables [--data a1a … mnist] [--seeds 5]
-    python tools/benchmarks/frank_wolfe.py literal [--data w1a … a7a] [--seeds 5]
     python tools/benchmarks/frank_wolfe.py flat [--rows 10000 … 5000000]
     python tools/benchmarks/frank_wolfe.py speed [--data a9a w8a mnist] [--repeats 3]
     python tools/benchmarks/frank_wolfe.py growth [--figure growth.png]
@@ -9,12 +8,13 @@
     python tools/benchmarks/frank_wolfe.py solvers [--data w1a a1a]
 
 tables   accuracy and seconds of all solvers, sampled and certified: the paper's tables 2 and 3
-literal  algorithms 1, 2 and 3 alone, without preparation: accuracies, times, support vectors
 flat     time of a step of algorithms 2 and 3 against the number of rows
 speed    beside C-SVC, and beside core vector machines that take one point a round, as LibCVM does
 growth   seconds and speed-up over those against the number of rows: the paper's figure 3
 scale    millions of rows out of core: a sampled ball in less time than reading them twice
 solvers  steps to the tolerance on one core set: what pairwise steps are for
+
+`python -m tools.benchmarks sampled_balls` has the paper's own algorithms 1, 2 and 3.
 
 Each is described at the top of its module, ``frank_wolfe_*.py``. Without the data folder the parts
 that need it are skipped.
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 WEB = ("w1a", "w3a", "w4a", "w5a", "w6a", "w7a", "w8a")
 MODULES = {
     "tables": "frank_wolfe_tables",
-    "literal": "frank_wolfe_literal",
-    "flat": "frank_wolfe_literal",
+    "flat": "frank_wolfe_flat",
     "speed": "frank_wolfe_speed",
     "growth": "frank_wolfe_growth",
     "scale": "frank_wolfe_scale",
@@ -75,12 +74,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     tables.add_argument(
         "--validation-rows", type=int, help="choose C with so many rows at most; default: all"
     )
-
-    literal = commands.add_parser("literal")
-    both = [name for name in names if name[0] in "aw"]
-    literal.add_argument("--data", nargs="+", choices=both, metavar="NAME", default=both)
-    literal.add_argument("--seeds", type=int, default=5)
-    literal.add_argument("--solvers", nargs="+", choices=SOLVERS[:3], default=list(SOLVERS[:3]))
 
     flat = commands.add_parser("flat")
     flat.add_argument(

