@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from bigsvm.core import sampled_steps as steps
 from bigsvm.core import smo
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ class SteppedCore:
             np.zeros(size, np.int64), reals[0], reals[1], reals[2], reals[3], reals[4],
             np.full(size, -1, np.int32),
         )  # fmt: skip
+
+    @staticmethod
+    def least_values() -> int:
+        """Kernel values that the fewest rows of a few points take."""
+        return FEWEST_ROWS * smo.row_width(1)
 
     @staticmethod
     def most_points(n_values: int) -> int:
@@ -136,7 +142,11 @@ class SteppedCore:
         """Add points without weight; distinct rows (q, d) at (q,) `indices`, none a point yet."""
         p, q = len(self), len(indices)
         while p + q > len(self.points.row):
-            self.widen()
+            if not self.widen():
+                raise MemoryBudgetError(
+                    f"memory holds {self.capacity} points of a core set, and {p + q} are needed; "
+                    "give more memory"
+                )
         (segment,) = self._dual.formulation.segments(indices)
         points, new = self.points, slice(p, p + q)
         points.row[new], points.signs[new] = indices, segment.box.linear

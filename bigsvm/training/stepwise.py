@@ -76,7 +76,8 @@ class StepwiseSearch(Search):
         self._block_values = int(BLOCK_SHARE * plan.gram_bytes)
         # A plan has room for four copies of an active row. There are three of a point at most, and
         # two of a quarter as many rows of a block.
-        return replace(plan, gram_bytes=plan.gram_bytes - self._block_values)
+        least = SteppedCore.least_values() * np.dtype(np.float32).itemsize
+        return replace(plan, gram_bytes=max(plan.gram_bytes - self._block_values, least))
 
     def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
         n_values = plan.gram_bytes // tiles.dtype.itemsize

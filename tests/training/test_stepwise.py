@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import bigsvm
 from bigsvm.data.random_rows import RandomRows
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.kernels import Polynomial
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
@@ -201,6 +203,24 @@ def test_arrays_take_no_more_than_the_plan_has_for_kernel_rows_and_active_rows(m
     assert len(most) > 3
     assert search.core._values.nbytes + max(most) <= ball.plan.gram_bytes
     assert 3 * search.core.capacity + 2 * search._block_rows <= 4 * ball.plan.active_rows
+
+
+@pytest.mark.parametrize("solver", ["fw", "mfw", "cvm"])
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_very_few_rows_have_room(solver, n):
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [1.0, -2.0], [3.0, 1.0]])[:n]
+    model = bigsvm.L2OneClassSVM(1e7, gamma=1.0, solver=solver, ball_tol=1e-2).fit(X)
+    assert model.converged_
+    assert 1 <= len(model.support_) <= n
+
+
+def test_a_core_set_without_room_for_the_first_ball_is_refused():
+    X, y = blobs(40)
+    search = Ball(X, y, solver="fw").search()
+    search.core.capacity = len(search.core.points.row)
+    n = search.core.capacity + 1
+    with pytest.raises(MemoryBudgetError, match=f"and {n} are needed; give more memory"):
+        search.core.add(np.arange(n), X[:n])
 
 
 def test_longer_kernel_rows_keep_the_values_of_those_used_last():
