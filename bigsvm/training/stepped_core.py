@@ -62,6 +62,8 @@ class SteppedCore:
         self.counters = np.zeros(steps.N_COUNTERS, np.int64)
         self.counters[steps.FARTHEST] = -1
         self._rows: list[Rows] = []
+        # Of many rows that are fetched one by one, all would be packed for each.
+        self._packed: tuple[Rows, Columns] | None = None
         # Memory that is not written to yet is none.
         self._values = np.zeros(n_values, tiles.dtype)
         self._lay_out(smo.row_width(1))
@@ -195,7 +197,10 @@ class SteppedCore:
         """Compute the kernel rows of some points, whose rows have all been absorbed."""
         p, points = len(self), self.points
         rows = self.rows()
-        columns = Columns(self._tiles, rows, sparse_partners=self._is_sparse)
+        if self._packed is None or self._packed[0] is not rows:
+            self._packed = None  # free it first
+            self._packed = rows, Columns(self._tiles, rows, sparse_partners=self._is_sparse)
+        columns = self._packed[1]
         slots = np.array(
             [steps.give_slot(points, self.kept, self.counters, int(t)) for t in wanted], np.int64
         )

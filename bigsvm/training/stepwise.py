@@ -51,9 +51,9 @@ AHEAD, FRESH = 8, 4
 in a block, for each sample; at most so many rows are needed as there are samples."""
 OF_A_BLOCK = ("n_iter", "rows_drawn", "empty_samples")
 """Counters that the iterations of a block change."""
-STEPS_OF_A_POINT = 4
-"""Steps for each point that end a search if sweeps follow: plain Frank-Wolfe with large samples may
-need millions, and sweeps are sooner there."""
+STEPS_OF_A_POINT, STEPS_OF_A_SOLVED_POINT = 4, 256
+"""Steps for each point that end a search if sweeps follow, of Frank-Wolfe and of a core set that is
+solved exactly: at a fine tolerance both may need millions, and sweeps are sooner there."""
 
 
 class Block(NamedTuple):
@@ -145,7 +145,8 @@ class StepwiseSearch(Search):
         if len(core) >= RECOMPUTED_EVERY * count.core_exact:
             count.drift = max(count.drift, core.recompute())
             count.core_exact = len(core)
-        if self._certify and not self._is_exact and count.n_iter > STEPS_OF_A_POINT * len(core):
+        most = STEPS_OF_A_SOLVED_POINT if self._is_exact else STEPS_OF_A_POINT
+        if self._certify and count.n_iter > most * len(core):
             return StopReason.SAMPLED
         return StopReason.MAX_ITER if self.watch.steps_left() == 0 else None
 
