@@ -81,7 +81,6 @@ def command(
     loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
     solver: Annotated[
         SolverName,
-        FirstPointsName,
         typer.Option("--solver", help="Of balls (l2-…): how the ball is found from samples."),
     ] = SolverName.PAIRWISE,
     sampling: Annotated[

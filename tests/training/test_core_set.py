@@ -98,7 +98,7 @@ def test_steps_lower_the_energy_to_that_of_the_optimum():
     grown = Grown()
     core = grown.core
     before = core.energy
-    assert core.advance(tol=1e-7, max_steps=10**5, exactly=True) > 0
+    assert core.advance(tol=1e-7, max_steps=10**5) > 0
     best = naive.l2_svc(grown.tilde())
     least = 1 / best.sum()
     assert core.energy < before
@@ -115,7 +115,7 @@ def test_it_holds_its_points_and_no_others():
 def test_points_without_weight_are_let_go_and_the_rest_is_kept():
     grown = Grown(overlap=0.4)
     core = grown.core
-    core.advance(tol=1e-7, max_steps=10**5, exactly=True)
+    core.advance(tol=1e-7, max_steps=10**5)
     kept = np.flatnonzero(core.weights)
     assert len(kept) < 0.75 * len(core)
     indices, weights, gradient = core.indices[kept], core.weights[kept], core.gradient[kept]
@@ -138,7 +138,7 @@ def test_points_without_weight_are_let_go_and_the_rest_is_kept():
 def test_few_points_without_weight_stay():
     grown = Grown()
     core = grown.core
-    core.advance(tol=1e-7, max_steps=10**5, exactly=True)
+    core.advance(tol=1e-7, max_steps=10**5)
     core.spare()
     n = len(core)
     core.add(np.setdiff1d(np.arange(300), core.indices)[:2], grown.X[:2])
@@ -153,7 +153,7 @@ def test_restored_it_goes_on_to_the_same_bits(kernel, sparse, spared):
     grown, other = (Grown(kernel, sparse=sparse, overlap=0.4) for _ in range(2))
     core = grown.core
     if spared:
-        core.advance(tol=1e-7, max_steps=10**5, exactly=True)
+        core.advance(tol=1e-7, max_steps=10**5)
         core.spare()
         assert len(core) < 70
     other.core = other.make()

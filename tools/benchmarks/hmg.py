@@ -85,7 +85,7 @@ def regimes(options: argparse.Namespace) -> str:
         lines.append(
             [
                 f"{given['C']:g}", f"{given['gamma']:g}", f"{support:.1%}", f"{bounded:.1%}",
-                ", ".join(marks), f"{hmg.values / 1e6:.1f}", f"{second.values / 1e6:.1f}",
+                ", ".join(marks), f"{hmg.values / 1e6:.2f}", f"{second.values / 1e6:.2f}",
                 f"{second.values / hmg.values:.2f}", f"{hmg.seconds:.2f}",
                 f"{second.seconds:.2f}", f"{second.seconds / hmg.seconds:.2f}",
             ]
