@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bigsvm
-from tools.benchmarks import suites
+from tools.benchmarks import __main__ as suites
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")

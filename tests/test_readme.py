@@ -152,6 +152,6 @@ def test_every_row_of_a_measured_table_was_printed_by_a_benchmark():
 
 
 def test_files_it_refers_to_exist():
-    for name in ("CHANGELOG.md", ".github/CONTRIBUTING.md", "examples"):
+    for name in ("CHANGELOG.md", ".github/CONTRIBUTING.md", "docs/papers.md", "examples"):
         assert name in README
         assert (REPOSITORY / name).exists()
