@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 SPENT, STEPS_SPENT, EMPTY, FULL, NEED_VALUES, NEED_ROW, JOINED = 0, 1, 2, 3, 4, 5, 6
 """Why `run` returns: no sample is left; no step is left; enough samples in a row had no point
 outside; there is no room for another point; kernel values of a row with the block are needed; the
-kernel row of a point is needed; a point has joined (without steps, for whoever solves the core set
-exactly)."""
+kernel row of a point is needed; a point has joined (without steps: the caller solves the core
+set exactly)."""
 POINTS, STEPS, SAMPLE, EMPTY_SAMPLES, FARTHEST, CLOCK, FILLED, N_COUNTERS = range(8)
 """Places in the counters: points; steps so far; the sample of the block that is next; samples
 without a point outside since the last step; the row of the block that was found farthest, before

@@ -41,7 +41,7 @@ NEAR = 10.0
 LEAST_SETTLED = 0.05
 """Share of the rows that must be settled for them to leave: the others are packed anew."""
 STATE_BYTES = 50
-"""Of a row: alpha and gradient, of up to two variables, which rows are kept, and their numbers."""
+"""Bytes of a row: alpha and gradient of up to two variables, whether it is kept, its number."""
 VALUES_AT_ONCE = 1 << 24
 """Kernel values between two looks at what else there is to do: a tenth of a second."""
 
@@ -149,13 +149,13 @@ class ShrinkingProblem:
 
     @property
     def alpha(self) -> NDArray[np.float64]:
-        """Of all rows, as far as it has got."""
+        """Alpha of all rows now."""
         self._take_over()
         return self._alpha
 
     @property
     def gradient(self) -> NDArray[np.float64]:
-        """Of this alpha, at the rows in play; at others it is an earlier one."""
+        """The gradient at this alpha for rows in use; rows left out have an earlier gradient."""
         self._take_over()
         return self._gradient
 
@@ -171,7 +171,7 @@ class ShrinkingProblem:
 
     @property
     def n_reads(self) -> int:
-        """Of these, the rows that had not to be computed."""
+        """Kernel rows that were read from disk instead of computed."""
         return self._n_reads + self._part.n_reads
 
     @property

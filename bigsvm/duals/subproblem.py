@@ -185,7 +185,7 @@ class SubProblem:
 
     @property
     def n_reads(self) -> int:
-        """Of these, the rows that had not to be computed."""
+        """Kernel rows that were read from disk instead of computed."""
         return self.cache.below.n_hits
 
     @property

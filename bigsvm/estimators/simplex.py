@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 ROW_BYTES = 12
 """Of a row, beside what any run has: its class, and its place in the order of training."""
 ORDER_BYTES = 32
-"""Of a row in one of the paper's orders: its place in a pass, and what is made when it is dealt."""
+"""Bytes of a row in one of the paper's orders: its place in a pass, and the permutation of it."""
 
 
 def train_crammer_singer(

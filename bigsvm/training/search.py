@@ -36,12 +36,12 @@ WORTH_CERTIFYING = 0.08
 certified training the seconds with all that fit, 0.125, 0.06 and 0.03: a9a, C 1, 4.4, 2.6, 2.8 and
 3.7; floors of kernel values, mnist, C 64: 4.83, 4.15, 3.26 and 3.00; w8a finds it before."""
 FEW_POINTS = 2048
-"""Of which a core set is always worth while."""
+"""A core set may have this number of points whatever the number of rows."""
 SHARE_OF_DRAWN = 0.5
 """Least share of the active rows' memory for rows drawn in a pass: with less, there would be more
 passes; with more, the core set would fill earlier."""
 ENDS = (StopReason.SAMPLED, StopReason.CORE_FULL)
-"""Of a search that was not stopped from outside: nothing more would come of it."""
+"""Stop reasons of a finished search: continuing it would change nothing."""
 
 
 class FirstPoints(StrEnum):
