@@ -66,7 +66,7 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
         therefore no options.
     tol : float, default 1e-3
         Largest violation ψ of any row at which training has converged, in units of the margin: ε of
-        the paper, which recommends 0.1: enough where only labels are wanted (README.md).
+        the paper, which recommends 0.1: enough where only labels are wanted (docs/guide.md).
     certify : bool, default True
         As `SVC` has it.
     class_weight : dict, "balanced" or None

@@ -38,6 +38,6 @@ Where the turns themselves are different (a process is killed, or pages are drop
 `bench`, `results` and `children`: `run_checked`, `table`, `verdicts`.
 
 Suites import NumPy and bigsvm inside functions only, as `children.py` says. What a suite printed,
-with the command line, is kept beside it in ``tools/benchmarks/NAME.txt`` where README.md cites it;
-``--output FILE`` appends it to a file.
+with the command line, is kept beside it in ``tools/benchmarks/NAME.txt`` where docs/measured.md
+cites it; ``--output FILE`` appends it to a file.
 """

@@ -1,0 +1,108 @@
+"""docs/guide.md does what it says: its blocks run, in order, as they stand there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bigsvm.data.store import open_store
+from bigsvm.models import KernelExpansion
+
+REPOSITORY = Path(__file__).parents[1]
+PAGE = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
+GUIDE = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An empty folder in which the guide has been followed from beginning to end."""
+    place = tmp_path_factory.mktemp("guide")
+    programs = tmp_path_factory.mktemp("bin")
+    command = programs / "bigsvm"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bigsvm "$@"\n')
+    command.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for kind, text in GUIDE:
+            if kind == "python":
+                # Each block imports all it uses.
+                exec(compile(text, "guide.md", "exec"), {"__name__": "__main__"})
+                continue
+            ended = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=environment,
+            )
+            assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
+            assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
+    return place
+
+
+def test_the_guide_is_shell_and_python_and_runs(folder):
+    assert {kind for kind, _ in GUIDE} == {"sh", "python"}
+    made = {
+        "train.zarr",
+        "scaled.zarr",
+        "test-scaled.zarr",
+        "model.safetensors",
+        "digits.safetensors",
+        "digits.model",
+        "graph.safetensors",
+        "run",
+        "dask.zarr",
+    }
+    assert made <= set(os.listdir(folder))
+
+
+def test_the_scaled_test_rows_are_scaled_as_those_of_the_model(folder):
+    model = KernelExpansion.load(folder / "scaled.safetensors")
+    assert open_store(folder / "test-scaled.zarr").scaler == model.scaler is not None
+
+
+def test_predictions_are_in_the_order_of_the_text(folder):
+    predicted = (folder / "predicted.txt").read_text().splitlines()
+    truth = [line.split()[0] for line in (folder / "test.libsvm").read_text().splitlines()]
+    right = sum(p == t for p, t in zip(predicted, truth, strict=True))
+    values = [float(line) for line in (folder / "values.txt").read_text().splitlines()]
+    assert [value > 0 for value in values] == [label == "1" for label in predicted]
+    assert right / len(truth) == json.loads((folder / "predicted.json").read_text())["accuracy"]
+    assert right / len(truth) > 0.9
+
+
+def test_ten_digits_are_told_apart(folder):
+    predicted = (folder / "digits.txt").read_text().split()
+    truth = [line.split()[0] for line in (folder / "digits-test.libsvm").read_text().splitlines()]
+    assert sum(p == t for p, t in zip(predicted, truth, strict=True)) / len(truth) > 0.9
+    rules = [
+        KernelExpansion.load(folder / f"{name}.safetensors").rule for name in ("digits", "graph")
+    ]
+    assert rules == ["ovo", "ddag"]
+
+
+def test_probabilities_suit_the_labels(folder):
+    head, *lines = (folder / "probabilities.txt").read_text().splitlines()
+    assert head == "labels 0 1"
+    truth = [line.split()[0] for line in (folder / "test.libsvm").read_text().splitlines()]
+    of_the_truth = [float(line.split()[1 + int(t)]) for line, t in zip(lines, truth, strict=True)]
+    assert sum(of_the_truth) / len(truth) > 0.9
+
+
+def test_the_labels_that_were_made_wrong_are_the_most_doubtful(folder):
+    listed = json.loads((folder / "doubtful.json").read_text())["doubtful"]
+    assert len(listed) == 100
+    assert {3, 200, 512} <= {one["row"] for one in listed[:6]}
+
+
+def test_the_model_is_that_of_a_converged_run(folder):
+    assert KernelExpansion.load(folder / "model.safetensors").certificate["converged"] is True
