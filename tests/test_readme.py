@@ -58,7 +58,7 @@ def options():
     return named
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/measured.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
 def test_every_option_a_page_names_exists(page, options):
     assert set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", PAGES[page])) <= options
 
@@ -73,15 +73,3 @@ def test_every_file_a_page_links_to_exists(page):
 def test_the_readme_links_to_every_page():
     links = set(re.findall(r"\]\(([^)#\s]+)", README))
     assert {"CHANGELOG.md", "examples"} | PAGES.keys() - {"README.md"} <= links
-
-
-def test_every_row_of_a_measured_table_was_printed_by_a_benchmark():
-    printed = {
-        line
-        for path in (REPOSITORY / "tools" / "benchmarks").glob("*.txt")
-        for line in path.read_text(encoding="utf-8").splitlines()
-    }
-    page = PAGES["docs/measured.md"]
-    rows = {line for line in page.splitlines() if line.startswith("|")}
-    assert rows
-    assert rows <= printed
