@@ -438,7 +438,9 @@ class BallDual(BoxDual):
         stop_at = int(state.counters[0]) + max_steps
         while (done := int(state.counters[0])) < stop_at:
             # At the same steps wherever a row was missing: that must not change the bits.
-            if done % LOOK == 0 and ball.gap_of_signed(_points(state)) <= tol:
+            if done % LOOK == 0 and (
+                ball.gap_of_signed(state.alpha, state.gradient, state.lower, state.upper) <= tol
+            ):
                 return smo.CONVERGED, -1
             status, row = super().advance(
                 state, rows, slots, used, PAIRS_TOL * tol,
@@ -459,11 +461,6 @@ class BallDual(BoxDual):
     ) -> tuple[int, int]:
         """Take pair steps on a core set, from rows of K̃; returns what `smo.run` does."""
         return smo.run(state, rows, slots, used, smo.SECOND_ORDER, tol, max_steps)
-
-
-def _points(state: smo.PairState) -> ball.Points:
-    """View the variables of a working set or core set as such."""
-    return ball.Points(*(getattr(state, name) for name in ball.Points._fields))
 
 
 def _gap_by_losses(at: Optimality) -> float:

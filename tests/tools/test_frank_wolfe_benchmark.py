@@ -9,7 +9,6 @@ import frank_wolfe
 import frank_wolfe_flat
 import frank_wolfe_growth
 import frank_wolfe_paper
-import frank_wolfe_solvers
 import frank_wolfe_speed
 import frank_wolfe_tables
 import numpy as np
@@ -351,43 +350,6 @@ def test_a_figure_that_cannot_be_drawn_is_refused_before_the_run(folder, monkeyp
         frank_wolfe.main(["growth", "--figure", str(missing)])
 
 
-@pytest.fixture
-def core_set():
-    rng = np.random.default_rng(0)
-    x = rng.random((150, 2))
-    y = np.where(x[:, 0] + 0.2 * rng.standard_normal(150) > 0.5, 1.0, -1.0)
-    return frank_wolfe_solvers.make_problem(Parts("toy", x, y, x, y, ""), 8.0)
-
-
-def test_all_solvers_end_at_the_same_ball(core_set):
-    first = frank_wolfe_solvers.first_weights(core_set)
-    assert first.sum() == pytest.approx(1)
-    assert np.count_nonzero(first) <= 20
-    energies = []
-    for solver in ("mfw", "pairwise, mvp", "pairwise"):
-        weights, run = frank_wolfe_solvers.solve(core_set, first, solver, 50_000)
-        assert run.ended == "at the tolerance"
-        assert run.gap < 2 * frank_wolfe_solvers.TOL
-        energies.append(-weights @ core_set.gradient(weights))
-    np.testing.assert_allclose(energies, energies[0], rtol=1e-5)
-
-
-def test_steps_are_counted_and_limited(core_set):
-    first = frank_wolfe_solvers.first_weights(core_set)
-    _, run = frank_wolfe_solvers.solve(core_set, first, "fw", 100)
-    assert (run.steps, run.ended) == (100, "too many steps")
-    assert run.gap > frank_wolfe_solvers.TOL
-
-
-def test_solvers_of_tiny_data_from_end_to_end(folder, capsys):
-    write(folder, "a1a", 60)
-    assert frank_wolfe.main(["solvers", "--most-steps", "500"]) == 0
-    printed = capsys.readouterr()
-    assert "skipped w1a" in printed.err
-    for solver in frank_wolfe_solvers.SOLVERS:
-        assert 0 < int(cells(printed.out, "a1a", "60", solver)[0]) <= 500
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -401,7 +363,6 @@ def test_solvers_of_tiny_data_from_end_to_end(folder, capsys):
         ["growth", "--repeats", "0"],
         ["scale", "--rows", "0"],
         ["scale", "--memory", "much"],
-        ["solvers", "--most-steps", "0"],
     ],
 )
 def test_options_that_mean_nothing_are_refused(wrong):
@@ -410,7 +371,7 @@ def test_options_that_mean_nothing_are_refused(wrong):
 
 
 def test_without_the_data_folder_all_is_skipped(folder, capsys):
-    for command in ("tables", "speed", "growth", "solvers"):
+    for command in ("tables", "speed", "growth"):
         assert frank_wolfe.main([command]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -5,14 +5,12 @@
     python tools/benchmarks/frank_wolfe.py speed [--data a9a w8a mnist] [--repeats 3]
     python tools/benchmarks/frank_wolfe.py growth [--figure growth.png]
     python tools/benchmarks/frank_wolfe.py scale [--rows 5000000] [--folder DIR] [--steps]
-    python tools/benchmarks/frank_wolfe.py solvers [--data w1a a1a]
 
 tables   accuracy and seconds of all solvers, sampled and certified: the paper's tables 2 and 3
 flat     time of a step of algorithms 2 and 3 against the number of rows
 speed    beside C-SVC, and beside core vector machines that take one point a round, as LibCVM does
 growth   seconds and speed-up over those against the number of rows: the paper's figure 3
 scale    millions of rows out of core: a sampled ball in less time than reading them twice
-solvers  steps to the tolerance on one core set: what pairwise steps are for
 
 `python -m tools.benchmarks sampled_balls` has the paper's own algorithms 1, 2 and 3.
 
@@ -44,7 +42,6 @@ MODULES = {
     "speed": "frank_wolfe_speed",
     "growth": "frank_wolfe_growth",
     "scale": "frank_wolfe_scale",
-    "solvers": "frank_wolfe_solvers",
 }
 """Imported when asked for: the parent of `scale` is to stay small, see `common.py`."""
 
@@ -108,12 +105,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     scale.add_argument("--steps", action="store_true", help="time of a step against n instead")
     scale.add_argument("--most-steps", type=int, default=2_000, help="of a run of --steps")
     scale.add_argument("--repeats", type=int, default=3, help="of --steps")
-
-    solvers = commands.add_parser("solvers")
-    two = ("w1a", "a1a")
-    solvers.add_argument("--data", nargs="+", choices=two, default=list(two))
-    solvers.add_argument("--C", type=float, default=8.0)
-    solvers.add_argument("--most-steps", type=int, default=100_000)
 
     for command in (tables, speed, growth, scale):
         command.add_argument("--threads", type=int, default=2)
