@@ -35,12 +35,21 @@ def test_the_first_two_blocks_are_the_main_job_and_the_tests():
 
 
 def test_the_example_runs(capsys):
-    ((kind, example),) = BLOCKS[2:]
-    assert kind == "python"
+    (example,) = [text for kind, text in BLOCKS if kind == "python"]
     exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
     score, converged = capsys.readouterr().out.split()
     assert float(score) > 0.9
     assert converged == "True"
+
+
+def test_its_other_commands_are_commands_of_the_guide():
+    kind, commands = BLOCKS[-1]
+    assert (kind, len(BLOCKS)) == ("sh", 4)
+    assert set(commands.splitlines()) <= set(PAGES["docs/guide.md"].splitlines())
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 250
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +77,23 @@ def test_every_file_a_page_links_to_exists(page):
     folder = (REPOSITORY / page).parent
     links = re.findall(r"\]\(([^)#\s]+)", PAGES[page])
     assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
+
+
+def anchors(page):
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", PAGES[page], re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_section_a_page_links_to_exists(page):
+    folder = (REPOSITORY / page).parent
+    missing = []
+    for file, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)\s]+)\)", PAGES[page]):
+        target = (folder / file).resolve().relative_to(REPOSITORY).as_posix() if file else page
+        if anchor not in anchors(target):
+            missing.append(f"{target}#{anchor}")
+    assert missing == []
 
 
 def test_the_readme_links_to_every_page():
