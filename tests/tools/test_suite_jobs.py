@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 from command_line import libsvm_text, two_clouds
 
+from bigsvm import open_store
 from bigsvm.core import smo
 from bigsvm.team import Team
 from tools.benchmarks import __main__ as command
 from tools.benchmarks import contestants
 from tools.benchmarks.data import made
-from tools.benchmarks.suites import at_size, conversion, pair_steps, parity, parse, serial_share
+from tools.benchmarks.suites import (
+    at_size,
+    conversion,
+    pair_steps,
+    parity,
+    parse,
+    reading,
+    serial_share,
+)
 from tools.benchmarks.suites.serial_share import Call, Ledger
 
 
@@ -197,3 +206,15 @@ def test_small_problems_are_fitted_by_all_and_compared(suite, folder, capsys):
         assert all("converged" in line for line in lines)
         accuracies = [line.split("|")[-2].split() for line in lines]
         assert all(float(ours) == pytest.approx(float(peer), abs=1) for ours, peer in accuracies)
+
+
+# Reading.
+
+
+@pytest.mark.parametrize("layout", reading.LAYOUTS)
+def test_zarr_and_dask_read_all_rows_of_one_store(layout, tmp_path):
+    job = {"name": layout, "folder": str(tmp_path), "parameters": {"megabytes": 0.1}}
+    found = {who: reading.read({**job, "who": who}) for who in (reading.ZARR, reading.DASK)}
+    store = open_store(tmp_path / f"{layout}.zarr")
+    assert store.rows.is_sparse == (layout == "csr")
+    assert {run["n_rows"] for run in found.values()} == {store.rows.n_rows}
