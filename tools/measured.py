@@ -474,9 +474,9 @@ there (`core_full`), and `mfw` looked at many samples a round. Today such a sear
 `mfw` is the paper's.
 """,
         (
-            *(Table("frank_wolfe", (data,)) for data in ("C 1, gamma 0.008", "C 8, gamma 0.05")),
-            Table("frank_wolfe", ("C 50, gamma",)),
-            Table("frank_wolfe", ("C 1, gamma 0.06491",)),
+            *(Table("balls", (data,)) for data in ("C 1, gamma 0.008", "C 8, gamma 0.05")),
+            Table("balls", ("C 50, gamma",)),
+            Table("balls", ("C 1, gamma 0.06491",)),
         ),
     ),
     Section(
@@ -486,8 +486,8 @@ Made rows of 127 columns with `--memory 700MB`. A ball from samples takes less t
 the rows, and a step takes about as long for five million rows as for ten thousand.
 """,
         (
-            Table("frank_wolfe", ("scale --give-up", "| run")),
-            Table("frank_wolfe", ("scale --steps", "| rows")),
+            Table("balls_at_scale", ("--part runs", "| run")),
+            Table("balls_at_scale", ("--part steps", "| rows")),
         ),
     ),
     Section(

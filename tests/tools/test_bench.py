@@ -1,6 +1,7 @@
 """The benchmark harness: turns, ratios, bounds, tables and limits, mostly without training."""
 
 import argparse
+import inspect
 
 import pytest
 
@@ -270,15 +271,45 @@ def test_the_command_lists_its_suites_and_refuses_other_names(capsys):
 def test_every_suite_has_options_and_says_how_it_is_called(name):
     module = command.module_of(name)
     assert f"python -m tools.benchmarks {name}" in module.__doc__
-    assert not (module.SUITE.one_process and module.SUITE.base)
-    parser = command.parser_of(name, module)
-    needed = [
-        text
-        for action in parser._actions
-        if action.required
-        for text in (action.option_strings[0], next(iter(action.choices)))
-    ]
-    assert command.parse(name, needed).threads >= 1
+    for part in getattr(module, "PARTS", [None]):
+        needed = [] if part is None else ["--part", part]
+        suite = command.suite_of(name, needed)
+        assert not (suite.one_process and suite.base)
+        options = command.parse(name, needed)
+        assert options.threads >= 1
+        assert hasattr(options, "folder") is suite.folder
+        assert command.parse(name, [*needed, "--output", "x.txt"]).output.name == "x.txt"
+        assert suite.folder or "options.folder" not in inspect.getsource(module)
+
+
+def test_a_part_of_a_suite_has_options_of_its_own(capsys):
+    for given in ([], ["--part", "nothing"], ["--part", "runs", "--most-steps", "9"]):
+        with pytest.raises(SystemExit):
+            command.parse("balls_at_scale", given)
+    assert command.parse("balls_at_scale", ["--part", "steps", "--most-steps", "9"]).most_steps == 9
+    with pytest.raises(SystemExit) as ended:
+        command.parse("balls_at_scale", ["--help"])
+    assert ended.value.code == 0
+    assert "time of a step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("goes_its_own_way", [False, True])
+def test_what_is_printed_goes_to_a_file_too(goes_its_own_way, monkeypatch, tmp_path, capsys):
+    def program(options):
+        print("a table")
+        return 1
+
+    suite = Suite(program=program) if goes_its_own_way else Suite(cases=lambda _: CASES)
+    monkeypatch.setattr(bench, "run", lambda suite, options: ("a table", False))
+    monkeypatch.setitem(command.sys.modules, f"{suites.__name__}.toy", argparse.Namespace(
+        SUITE=suite, __doc__="Toy."
+    ))  # fmt: skip
+    monkeypatch.setattr(command, "names", lambda: ["toy"])
+    path = tmp_path / "printed.txt"
+    for _ in range(2):
+        assert command.main(["toy", "--output", str(path)]) == 1
+    assert capsys.readouterr().out == "a table\n" * 2
+    assert path.read_text() == f"$ python -m tools.benchmarks toy --output {path}\na table\n\n" * 2
 
 
 @pytest.mark.slow

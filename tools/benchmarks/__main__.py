@@ -10,7 +10,9 @@ some, and the exit code is 1 where one of them does not hold.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import pkgutil
 import sys
 from pathlib import Path
@@ -36,9 +38,18 @@ def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"{suites.__name__}.{name}")
 
 
-def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
+def suite_of(name: str, arguments: Sequence[str] = ()) -> bench.Suite:
+    """Find a suite: that of a module, or the part of it that ``--part`` names."""
+    module = module_of(name)
+    if not hasattr(module, "PARTS"):
+        return module.SUITE  # type: ignore[no-any-return]
+    parser = argparse.ArgumentParser(prog=f"python -m tools.benchmarks {name}", add_help=False)
+    parser.add_argument("--part", choices=module.PARTS, required=True)
+    return module.PARTS[parser.parse_known_args(arguments)[0].part]  # type: ignore[no-any-return]
+
+
+def parser_of(name: str, module: ModuleType, suite: bench.Suite) -> argparse.ArgumentParser:
     """Make the options of a suite: those that mean something to it."""
-    suite: bench.Suite = module.SUITE
     parser = argparse.ArgumentParser(
         prog=f"python -m tools.benchmarks {name}",
         description=module.__doc__,
@@ -46,6 +57,8 @@ def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
     add = parser.add_argument
+    if hasattr(module, "PARTS"):
+        add("--part", choices=module.PARTS, required=True)
     if suite.data:
         made = ", ".join(f"{family}-N" for family in FAMILIES)
         words = f"as {', '.join(DATA_SETS)}, names of files, or made: {made}"
@@ -71,9 +84,9 @@ def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
         add("--base", type=Path, metavar="CHECKOUT", help="whose bigsvm takes turns with this one")
     for flag, given in suite.more:
         add(flag, **given)
-    add("--folder", type=Path, default=None, help="for the data; default: a temporary one")
-    if suite.program is None:
-        add("--output", type=Path, help="file to which what is printed is appended")
+    if suite.folder:
+        add("--folder", type=Path, default=None, help="for the data; default: a temporary one")
+    add("--output", type=Path, help="file to which what is printed is appended")
     return parser
 
 
@@ -83,7 +96,11 @@ def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     from bigsvm.errors import ParameterError
 
     module = module_of(name)
-    parser = parser_of(name, module)
+    if {"-h", "--help"} & set(arguments) and "--part" not in arguments and hasattr(module, "PARTS"):
+        print(module.__doc__)
+        raise SystemExit(0)
+    suite = suite_of(name, arguments)
+    parser = parser_of(name, module, suite)
     options = parser.parse_args(arguments)
     for flag in ("sizes", "repeats", "threads", "give_up"):
         value = getattr(options, flag, 1)
@@ -99,7 +116,7 @@ def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     if hasattr(options, "base") and not (options.base / "bigsvm").is_dir():
         parser.error(f"--base {options.base} has no folder bigsvm")
     try:
-        module.SUITE.cases(options)
+        suite.cases(options)
     except ValueError as error:
         parser.error(str(error))
     return options
@@ -116,16 +133,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__doc__, f"Suites: {', '.join(names())}", sep="\n", file=sys.stderr)
         return 0 if name in ("-h", "--help") else 2
     options = parse(name, given[1:])
-    suite: bench.Suite = module_of(name).SUITE
-    if suite.program is not None:
-        return suite.program(options)
-    text, holds = bench.run(suite, options)
-    if text:
-        print(text)
-    if text and hasattr(options, "output"):
+    suite, printed = suite_of(name, given[1:]), io.StringIO()
+    with contextlib.redirect_stdout(_Both(printed)):
+        if suite.program is not None:
+            code = suite.program(options)
+        else:
+            text, holds = bench.run(suite, options)
+            code = 0 if holds else 1
+            if text:
+                print(text)
+    if printed.getvalue() and hasattr(options, "output"):
         with options.output.open("a") as file:
-            file.write(f"$ python -m tools.benchmarks {' '.join(given)}\n{text}\n\n")
-    return 0 if holds else 1
+            file.write(f"$ python -m tools.benchmarks {' '.join(given)}\n{printed.getvalue()}\n")
+    return code
+
+
+class _Both(io.TextIOBase):
+    """Standard output, which also goes to a file."""
+
+    def __init__(self, other: io.StringIO) -> None:
+        self._files = (sys.stdout, other)
+
+    def write(self, text: str) -> int:
+        for file in self._files:
+            file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        for file in self._files:
+            file.flush()
 
 
 if __name__ == "__main__":

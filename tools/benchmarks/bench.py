@@ -115,6 +115,8 @@ class Suite:
         with `one_process`, which can import one bigsvm only.
     more : tuple
         Further options: arguments of ``add_argument``.
+    folder : bool
+        Whether there is something to keep in a folder, as ``--folder``.
     program : callable or None
         options → exit code: a suite that goes its own way, with the parts of this module.
     """
@@ -162,6 +164,7 @@ class Suite:
     interpreter: Case | None = None
     base: bool = False
     more: tuple[tuple[str, dict[str, Any]], ...] = ()
+    folder: bool = True
     program: Callable[[argparse.Namespace], int] | None = None
 
 
@@ -365,6 +368,7 @@ class Bench:
             "do": self.suite.do,
             "who": self._kind(name),
             "name": case.data.name,
+            "positive": list(case.data.positive),
             "layout": layout,
             "turn": turn,
             "parameters": dict(case.parameters),
@@ -374,6 +378,7 @@ class Bench:
             "checkout": str(self._checkout(name)) if name in self._bases else None,
             "memory": getattr(self.options, "memory", None),
             "rows": getattr(self.options, "rows", "memory"),
+            "give_up": getattr(self.options, "give_up", None),
             "accuracy": self.suite.accuracy,
             "floors": self.suite.floors,
             "cache": self.suite.cache,
@@ -475,7 +480,7 @@ def beside_base(results: Results) -> str:
 
 def run(suite: Suite, options: argparse.Namespace) -> tuple[str, bool]:
     """Run a suite; what is to be printed, and whether nothing was found not to hold."""
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=getattr(options, "folder", None)) as folder:
         results = Bench(suite, options, Path(folder)).measure()
     if not results.runs:
         return "", True

@@ -51,7 +51,7 @@ CERTIFIED = (
     "converged", "gap", "duality_gap", "n_sweeps", "n_kernel_evaluations", "n_iter",
     "n_working_sets", "cpu_idle", "seconds_by_phase", "bytes_read", "n_bounded",
 )  # fmt: skip
-TINY_ROWS = 300
+TINY_ROWS, TINY_STEPS = 300, 500
 GEMM_SIZE = 2000
 SPARSE = 1 / 3
 """With this share of values that are not 0, or less, rows are CSR where nothing else is asked."""
@@ -98,6 +98,11 @@ def prepare(job: Job) -> dict[str, Any]:
     import scipy.sparse as sp
 
     data, folder = DataSet(*job["data"]), Path(job["folder"])
+    if data.name.startswith("connections-"):
+        from tools.benchmarks import kdd_like
+
+        kdd_like.write(folder / f"{data.name}.dense.zarr", n_rows=data.n_made)
+        return {"n_rows": data.n_made, "n_columns": kdd_like.N_COLUMNS}
     x, y = load(data, data_folder())
     if job["labels"] == "even against odd":
         y = even_and_odd(y)
@@ -111,9 +116,7 @@ def prepare(job: Job) -> dict[str, Any]:
     if job["distances"]:
         dense = x.toarray() if sp.issparse(x) else x
         facts["mean_distance"] = 2 * float(dense.var(axis=0, dtype=np.float64).sum())
-    few = np.arange(min(TINY_ROWS, len(y)))
-    if facts["n_classes"] <= TINY_ROWS:  # labels, and not targets
-        few = np.union1d(few, np.unique(y, return_index=True)[1])
+    few = few_of_each(y)
     for layout in job["layouts"]:
         if layout == "csr":
             rows = sp.csr_matrix(x, dtype=np.float32)
@@ -133,6 +136,14 @@ def prepare(job: Job) -> dict[str, Any]:
             stored = open_store(path).rows
             facts[f"row_bytes {layout}"] = round(stored.n_rows * stored.bytes_per_row)
     return facts
+
+
+def few_of_each(y: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Give the first rows and the first of every class, where y has classes and not targets."""
+    import numpy as np
+
+    few, firsts = np.arange(min(TINY_ROWS, len(y))), np.unique(y, return_index=True)[1]
+    return np.union1d(few, firsts) if len(firsts) <= TINY_ROWS else few
 
 
 def read_rows(job: Job) -> Any:  # noqa: ANN401 (an array or CSR)
@@ -268,6 +279,37 @@ def fit(job: Job) -> dict[str, Any]:
     return answer
 
 
+def train_and_test(job: Job, model: Any) -> dict[str, Any]:  # noqa: ANN401 (any classifier)
+    """Train a model of a suite's own on the rows of a case, and test it on the data's test part.
+
+    A tiny fit comes first, as in `fit`. Of many binary problems the answer has sums.
+    """
+    import numpy as np
+    import scipy.sparse as sp
+
+    warnings.simplefilter("ignore")  # who is not certified says so in `stopped`
+    x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
+    few, most = few_of_each(y), model.max_iter
+    model.set_params(max_iter=TINY_STEPS).fit(x[few], y[few])
+    model.set_params(max_iter=most)
+    print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    model.fit(x, y)
+    answer = {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - cpu_started,
+        "peak_rss": peak_so_far(os.getpid()),
+        "n_support": len(model.support_),
+    }
+    if hasattr(model, "certificate_"):
+        answer |= {name: model.certificate_.get(name) for name in CERTIFIED}
+        answer["stopped"] = str(model.stop_reason_)
+    data = DataSet(job["name"], x.shape[1], positive=tuple(job["positive"]))
+    test_x, test_y = load(data, data_folder(), test=True)
+    test_x = (test_x if sp.issparse(x) else test_x.toarray()).astype(np.float32)
+    return answer | {"accuracy": 100 * float(model.score(test_x, test_y))}
+
+
 def fetched_bytes() -> int | None:
     """Bytes that the system has fetched from disks for this process, where it counts them."""
     counted = Path("/proc/self/io")
@@ -319,12 +361,16 @@ def use_checkout(folder: str) -> None:
         raise SystemExit(f"bigsvm of {folder} was asked for after {found}: one process, one bigsvm")
 
 
+def do(job: Job) -> dict[str, Any]:
+    """Do a job: one of `JOBS`, or a function of a suite."""
+    module, _, function = job["do"].rpartition(":")
+    return (getattr(importlib.import_module(module), function) if module else JOBS[function])(job)
+
+
 def main(arguments: Sequence[str]) -> None:
     for job in json.loads(arguments[0]):
         if job.get("checkout"):
             use_checkout(job["checkout"])
-        module, _, function = job["do"].rpartition(":")
-        do = getattr(importlib.import_module(module), function) if module else JOBS[function]
         print(json.dumps(do(job)), flush=True)
 
 

@@ -426,6 +426,7 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], Iterator[str]], tuple[str,
 def run(options: argparse.Namespace) -> int:
     """Print the tables of a part, of the sets that are there."""
     function, data = PARTS[options.part]
+    options.data = getattr(options, "data", [])
     unknown = sorted(set(options.data) - set(PROBLEMS))
     if unknown:
         raise SystemExit(f"--data {unknown[0]} is none of {', '.join(PROBLEMS)}")

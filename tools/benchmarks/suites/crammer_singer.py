@@ -25,14 +25,13 @@ All figures are counts or errors, and have no noise; speed is not measured.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
 
 if TYPE_CHECKING:
     import argparse
 
-PARTS = ("epsilon", "cooling", "ladder", "tables", "polynomial", "doubt")
 METHODS = ("crammer-singer", "one-vs-rest")
 
 
@@ -43,21 +42,27 @@ def run(options: argparse.Namespace) -> int:
     return crammer_singer.run(options)
 
 
-SUITE = Suite(
-    program=run,
-    threads=1,
-    more=(
-        ("--part", {"choices": PARTS, "required": True}),
-        ("--data", {"nargs": "+", "metavar": "NAME", "default": []}),
-        ("--methods", {"nargs": "+", "choices": METHODS, "default": list(METHODS)}),
-        ("--rows", {"type": int, "default": 2000, "help": "of cooling"}),
-        ("--sizes", {"type": int, "nargs": "+", "default": [1000, 2000, 4000],
-                     "help": "of ladder"}),
+def part(*more: tuple[str, dict[str, Any]], data: bool = True) -> Suite:
+    """Make a part with options of its own."""
+    names: tuple[str, dict[str, Any]] = ("--data", {"nargs": "+", "metavar": "NAME", "default": []})
+    return Suite(program=run, threads=1, folder=False, more=((names,) if data else ()) + more)
+
+
+MOST_STEPS: tuple[str, dict[str, Any]] = ("--most-steps", {"type": int, "default": 100_000})
+PARTS = {
+    "epsilon": part(),
+    "cooling": part(("--rows", {"type": int, "default": 2000}), MOST_STEPS),
+    "ladder": part(
+        ("--sizes", {"type": int, "nargs": "+", "default": [1000, 2000, 4000]}),
         ("--ladder-tol", {"type": float, "default": 0.01}),
-        ("--most-steps", {"type": int, "default": 100_000, "help": "of cooling and ladder"}),
+        MOST_STEPS,
+        data=False,
+    ),
+    "tables": part(
+        ("--methods", {"nargs": "+", "choices": METHODS, "default": list(METHODS)}),
         ("--validated", {"type": int, "default": 1000, "help": "rows of cross-validations"}),
         ("--validation-tol", {"type": float, "default": 0.01}),
-        ("--C", {"type": float, "nargs": "+", "default": [1.0, 8.0], "help": "of polynomial"}),
-        ("--shown", {"type": int, "default": 6, "help": "rows of each set, of doubt"}),
     ),
-)  # fmt: skip
+    "polynomial": part(("--C", {"type": float, "nargs": "+", "default": [1.0, 8.0]})),
+    "doubt": part(("--shown", {"type": int, "default": 6, "help": "rows of each set"})),
+}

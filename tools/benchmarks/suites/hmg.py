@@ -26,8 +26,6 @@ from tools.benchmarks.bench import Suite
 if TYPE_CHECKING:
     import argparse
 
-PARTS = ("regimes", "rows")
-
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of a part."""
@@ -36,15 +34,24 @@ def run(options: argparse.Namespace) -> int:
     return hmg.run(options)
 
 
-SUITE = Suite(
-    program=run,
-    threads=1,
-    more=(
-        ("--part", {"choices": PARTS, "required": True}),
-        ("--share", {"type": float, "default": 0.03, "help": "of the kernel rows, of regimes"}),
-        ("--factors", {"type": float, "nargs": "+", "default": [0.01, 0.1, 1.0, 10.0, 100.0],
-                       "help": "of C and gamma, of regimes"}),
-        ("--trials", {"type": int, "default": 10, "help": "of one row and two, of rows"}),
-        ("--whole-trials", {"type": int, "default": 1, "help": "of the whole cache, of rows"}),
+PARTS = {
+    "regimes": Suite(
+        program=run,
+        folder=False,
+        threads=1,
+        more=(
+            ("--share", {"type": float, "default": 0.03, "help": "of the kernel rows"}),
+            ("--factors", {"type": float, "nargs": "+", "default": [0.01, 0.1, 1.0, 10.0, 100.0],
+                           "help": "of C and gamma"}),
+        ),
     ),
-)  # fmt: skip
+    "rows": Suite(
+        program=run,
+        folder=False,
+        threads=1,
+        more=(
+            ("--trials", {"type": int, "default": 10, "help": "of one row and two"}),
+            ("--whole-trials", {"type": int, "default": 1, "help": "of the whole cache"}),
+        ),
+    ),
+}  # fmt: skip

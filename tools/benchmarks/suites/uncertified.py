@@ -258,4 +258,5 @@ SUITE = Suite(
         ("--balls", {"action": "store_true", "default": False}),
     ),
     program=run,
+    folder=False,
 )
