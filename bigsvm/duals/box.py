@@ -18,7 +18,7 @@ from bigsvm.duals.dual import Dual
 from bigsvm.duals.feasible import fill as fill_up
 from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.pair_steps import PairSteps, is_last_of_kept, is_last_pair
-from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError, ParameterError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Values
 
 
@@ -69,25 +68,6 @@ class SelectionRule(IntEnum):
             raise ParameterError(
                 f"selection is {name!r}; it must be one of {', '.join(names)}"
             ) from None
-
-
-class Scores(NamedTuple):
-    """What rows are chosen by; see `bigsvm.duals.picking.pick`, whose arguments these are.
-
-    Attributes
-    ----------
-    score : (m,) float32
-        By how much rows violate, less than 0 where they do not.
-    asked, free, above : (m,) bool
-    worst : list of int
-        Where the extremes of the worst group are: two places, or fewer.
-    """
-
-    score: NDArray[np.float32]
-    asked: NDArray[np.bool_]
-    free: NDArray[np.bool_]
-    above: NDArray[np.bool_]
-    worst: list[int]
 
 
 class _Part(NamedTuple):
@@ -246,29 +226,6 @@ class BoxDual(Dual[Optimality]):
             for (box, _, _), a in self.formulation.with_alpha(alpha, rows)
         )
 
-    def select(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Optimality,
-        *,
-        capacity: int,
-        crowd: Crowd | None = None,
-        smallest: int,
-        fill: float,
-        rng: np.random.Generator,
-        tol: float = 0.0,
-        band: tuple[int, int] = (0, 0),
-        margin: float = 0.0,
-        rows: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
-        found = self.scores(alpha, outputs, at, tol=tol, rows=rows)
-        return pick(
-            found.score, found.asked, found.free,
-            above=found.above, worst=found.worst, n_free=at.n_free, capacity=capacity,
-            crowd=crowd, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
-        )  # fmt: skip
-
     def scores(
         self,
         alpha: NDArray[np.float64],
@@ -276,9 +233,8 @@ class BoxDual(Dual[Optimality]):
         at: Optimality,
         *,
         tol: float,
-        rows: NDArray[np.int64] | None,
+        rows: NDArray[np.int64] | None = None,
     ) -> Scores:
-        """Score rows for `select`, whose arguments these are."""
         n = len(alpha)
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
         asked, is_free = np.zeros((2, n), np.bool_)
@@ -302,10 +258,10 @@ class BoxDual(Dual[Optimality]):
             for found, end in zip(worst, ends, strict=True):
                 if not found:
                     found.extend(part.start + np.flatnonzero(end)[:1])
-        return Scores(scores, asked, is_free, above, worst[0] + worst[1])
+        return Scores(scores, asked, is_free, above, [worst[0] + worst[1]], at.n_free)
 
     def n_violating(self, alpha: Values, outputs: Values, at: Optimality, *, tol: float) -> int:
-        found = self.scores(alpha, outputs, at, tol=tol, rows=None)
+        found = self.scores(alpha, outputs, at, tol=tol)
         return int(np.count_nonzero(found.score > tol))
 
     def mark_free(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 
 import numpy as np
 
+from bigsvm.duals.picking import pick
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.picking import Crowd
+    from bigsvm.duals.picking import Scores, Wanted
     from bigsvm.duals.problem import Problem, Values
     from bigsvm.tiles.low_rank import LowRank
 
@@ -286,53 +288,41 @@ class Dual(ABC, Generic[At]):
         return alpha
 
     @abstractmethod
-    def select(
+    def scores(
         self,
         alpha: Values,
         outputs: Values,
         at: At,
         *,
-        capacity: int,
-        crowd: Crowd | None = None,
-        smallest: int,
-        fill: float,
-        rng: np.random.Generator,
-        tol: float = 0.0,
-        band: tuple[int, int] = (0, 0),
-        margin: float = 0.0,
+        tol: float,
         rows: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
-        """Choose what to work on: free rows, worst violators, then the next closest to violating.
+    ) -> Scores:
+        """Score the first m rows, or `rows`, (m,), by what `select` chooses them by.
 
         Parameters
         ----------
         alpha, outputs
-            Of m rows.
+            Of these rows.
         at : Standing
             Of these.
-        capacity : int
-            Most rows of a working set, 2 or more.
-        crowd : Crowd, optional
-            What is chosen where free and violating rows are many more.
-        smallest : int
-            Fewest, where there are as many.
-        fill : float
-            Size as a multiple of the free and violating rows.
-        rng : numpy.random.Generator
         tol : float
             A row violates if its gradient is on the wrong side by more than this.
-        band : tuple
-            Fewest and most rows that are made up by those close to violating.
-        margin : float
-            How close, in the gradient.
-        rows : (m,) int64, optional
-            The rows that alpha and outputs are of.
-
-        Returns
-        -------
-        (s,) int64
-            Ascending places in alpha.
         """
+
+    def select(
+        self,
+        alpha: Values,
+        outputs: Values,
+        at: At,
+        wanted: Wanted,
+        *,
+        rows: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
+        """Choose what to work on: free rows, worst violators, then the next closest to violating.
+
+        The arguments are those of `scores`. Returns ascending places in alpha, (s,).
+        """
+        return pick(self.scores(alpha, outputs, at, tol=wanted.tol, rows=rows), wanted)
 
     @abstractmethod
     def begin(

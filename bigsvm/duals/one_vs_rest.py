@@ -18,7 +18,7 @@ from bigsvm.duals.column_problems import is_last_of_sets
 from bigsvm.duals.column_steps import ColumnSteps, is_last_of_columns
 from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
-from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.problem import Entry, Problem, recorded_in
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.formulations import Classification, Signs
     from bigsvm.duals.optimality import Optimality
-    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Selection, Values
 
 
@@ -226,7 +225,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
     def n_violating(self, alpha: Values, outputs: Values, at: ColumnsAt, *, tol: float) -> int:
         violate = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in columns_in_turn(alpha, outputs):
-            found = self.duals[c].scores(a, f, at.columns[c], tol=tol, rows=None)
+            found = self.duals[c].scores(a, f, at.columns[c], tol=tol)
             violate |= found.score > tol
         return int(np.count_nonzero(violate))
 
@@ -270,28 +269,20 @@ class OneVsRestDual(Dual[ColumnsAt]):
             return is_last_of_sets(columns, last, sets)
         return is_last_of_columns(columns, last, size)
 
-    def select(
+    def scores(
         self,
         alpha: Values,
         outputs: Values,
         at: ColumnsAt,
         *,
-        capacity: int,
-        crowd: Crowd | None = None,
-        smallest: int,
-        fill: float,
-        rng: np.random.Generator,
-        tol: float = 0.0,
-        band: tuple[int, int] = (0, 0),
-        margin: float = 0.0,
+        tol: float,
         rows: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
-        """Choose by each row's worst column; columns within `tol` ask for nothing."""
+    ) -> Scores:
+        """Score rows by their worst column; columns within `tol` ask for nothing."""
         n = len(alpha)
         score = np.full(n, -np.inf, np.float32)
         asked, free, above = np.zeros((3, n), np.bool_)
-        worst: list[int] = []
-        # The worst columns' worst rows, and no more of them than there is room for.
+        worst: list[list[int]] = []
         for c in sorted(range(len(self.duals)), key=lambda c: -at.columns[c].gap):
             if at.columns[c].gap <= tol:
                 continue
@@ -302,13 +293,8 @@ class OneVsRestDual(Dual[ColumnsAt]):
             np.maximum(score, found.score, out=score)
             asked |= found.asked
             free |= found.free
-            if not worst or len(worst) + 2 <= capacity // 2:
-                worst += found.worst
-        return pick(
-            score, asked, free,
-            above=above, worst=worst, n_free=int(free.sum()), capacity=capacity, crowd=crowd,
-            smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
-        )  # fmt: skip
+            worst += found.worst
+        return Scores(score, asked, free, above, worst, int(free.sum()))
 
     def begin(
         self,

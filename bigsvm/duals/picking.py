@@ -31,23 +31,65 @@ class Crowd(NamedTuple):
     near: Callable[[int], NDArray[np.float64]] | None = None
 
 
-def pick(
-    scores: NDArray[np.float32],
-    asked: NDArray[np.bool_],
-    free: NDArray[np.bool_],
-    *,
-    above: NDArray[np.bool_],
-    worst: list[int],
-    n_free: int,
-    capacity: int,
-    crowd: Crowd | None,
-    smallest: int,
-    fill: float,
-    band: tuple[int, int],
-    margin: float,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Pick rows by their scores: see `Dual.select`, whose arguments these are.
+class Wanted(NamedTuple):
+    """How many rows are chosen, and which.
+
+    Attributes
+    ----------
+    capacity : int
+        Most rows, 2 or more.
+    smallest : int
+        Fewest rows, if there are as many.
+    fill : float
+        Number of chosen rows as a multiple of the free and violating rows.
+    rng : numpy.random.Generator
+    tol : float
+        A row violates if its gradient is on the wrong side by more than this.
+    band : tuple
+        Fewest and most rows that are made up by those close to violating.
+    margin : float
+        How close, in the gradient.
+    crowd : Crowd, optional
+        What is chosen where free and violating rows are more than `capacity`.
+    """
+
+    capacity: int
+    smallest: int
+    fill: float
+    rng: np.random.Generator
+    tol: float = 0.0
+    band: tuple[int, int] = (0, 0)
+    margin: float = 0.0
+    crowd: Crowd | None = None
+
+
+class Scores(NamedTuple):
+    """What rows are chosen by.
+
+    Attributes
+    ----------
+    score : (m,) float32
+        By how much each row violates; negative if it does not.
+    asked, free : (m,) bool
+        Rows that are free or violate, and those that are free.
+    above : (m,) bool
+        On which side of the threshold each row violates.
+    worst : list of list of int
+        Places of the worst rows of each function, the worst function first.
+    n_free : int
+        Free variables.
+    """
+
+    score: NDArray[np.float32]
+    asked: NDArray[np.bool_]
+    free: NDArray[np.bool_]
+    above: NDArray[np.bool_]
+    worst: list[list[int]]
+    n_free: int
+
+
+def pick(scores: Scores, wanted: Wanted) -> NDArray[np.int64]:
+    """Pick rows by their scores; returns their places, (s,) ascending.
 
     With violators alone the gap merely halves per sweep; some more that nearly violate save half of
     the sweeps (w8a: 6 instead of 14). Where the violators are more than there is room for, each
@@ -61,56 +103,44 @@ def pick(
     little, so that it need not be solved again. Which one is drawn does not depend on its
     violation, or the sets would stay where the worst violators are.
 
-    Parameters
-    ----------
-    scores : (n,) float32
-        By how much rows violate, less than 0 where they do not; changed.
-    asked, free : (n,) bool
-        Rows that are free or violate, and those that are free.
-    above : (n,) bool
-        Which side of the threshold a row violates on.
-    worst : list of int
-        Rows that are picked in any case.
-    n_free : int
-        Free variables.
-
-    Returns
-    -------
-    (m,) int64
-        Ascending.
+    The scores are changed.
     """
-    n, wanted = len(scores), int(asked.sum())
+    score, capacity = scores.score, wanted.capacity
+    n, n_asked = len(score), int(scores.asked.sum())
     near = None
-    if crowd is not None and wanted > capacity:
-        capacity, near = crowd.capacity, crowd.near
-    if near is None and 2 * n_free <= capacity:
-        scores[free] = np.inf
-    size = int(min(n, capacity, max(smallest, fill * wanted)))
-    close = max(band[0], int(np.count_nonzero(scores > -margin)))
-    size = max(size, min(close, band[1]))
+    if wanted.crowd is not None and n_asked > capacity:
+        capacity, near = wanted.crowd.capacity, wanted.crowd.near
+    if near is None and 2 * scores.n_free <= capacity:
+        score[scores.free] = np.inf
+    size = int(min(n, capacity, max(wanted.smallest, wanted.fill * n_asked)))
+    close = max(wanted.band[0], int(np.count_nonzero(score > -wanted.margin)))
+    size = max(size, min(close, wanted.band[1]))
     if size == n:
         return np.arange(n)
-    if size < wanted:
-        _thin_out(scores, above, worst, size, rng, near=near)
-    last = np.partition(scores, n - size)[n - size]
-    chosen = np.flatnonzero(scores > last)
-    ties = np.flatnonzero(scores == last)[: size - len(chosen)]
+    if size < n_asked:
+        _thin_out(scores, size, wanted, near)
+    last = np.partition(score, n - size)[n - size]
+    chosen = np.flatnonzero(score > last)
+    ties = np.flatnonzero(score == last)[: size - len(chosen)]
     return np.sort(np.concatenate([chosen, ties]))
 
 
 def _thin_out(
-    scores: NDArray[np.float32],
-    above: NDArray[np.bool_],
-    worst: list[int],
+    found: Scores,
     size: int,
-    rng: np.random.Generator,
-    *,
+    wanted: Wanted,
     near: Callable[[int], NDArray[np.float64]] | None,
 ) -> None:
     """Make the scores of too many violators random, and no more than half of `size` of a side.
 
-    With `near` they are the nearer to a random one of them, the higher.
+    With `near`, a violator's score is its kernel value with a random one of them.
     """
+    scores, rng = found.score, wanted.rng
+    worst: list[int] = []
+    for places in found.worst:
+        # Of the functions after the worst, only as many as there is room for.
+        if not worst or len(worst) + 2 <= wanted.capacity // 2:
+            worst += places
     if near is not None:
         violators = np.flatnonzero((scores > 0) & np.isfinite(scores))
         values = near(int(rng.choice(violators)))
@@ -122,7 +152,8 @@ def _thin_out(
             score[violates] *= rng.random(np.count_nonzero(violates), np.float32)
     scores[worst] = np.inf
     open_places = size - int(np.count_nonzero(np.isposinf(scores)))
-    sides = [np.flatnonzero((scores > 0) & np.isfinite(scores) & (above == s)) for s in (0, 1)]
+    violates = (scores > 0) & np.isfinite(scores)
+    sides = [np.flatnonzero(violates & (found.above == s)) for s in (0, 1)]
     fewer = min(len(side) for side in sides)
     quota = max(-(-open_places // 2), open_places - fewer)
     for side in sides:

@@ -29,7 +29,7 @@ import numpy as np
 from bigsvm.core import simplex
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.formulations import check_positive
-from bigsvm.duals.picking import SCAN_ROWS, pick
+from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
 from bigsvm.duals.problem import Entry, Problem, recorded_in
 from bigsvm.duals.row_steps import RowSteps, is_last
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.duals.picking import Crowd
     from bigsvm.duals.problem import Selection, Values
 
 
@@ -337,22 +336,15 @@ class SimplexDual(Dual[Violations]):
     def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
         return self.optimality(alpha, np.zeros_like(alpha), rows=rows).n_bounded
 
-    def select(
+    def scores(
         self,
         alpha: Values,
         outputs: Values,
         at: Violations,
         *,
-        capacity: int,
-        crowd: Crowd | None = None,
-        smallest: int,
-        fill: float,
-        rng: np.random.Generator,
-        tol: float = 0.0,
-        band: tuple[int, int] = (0, 0),
-        margin: float = 0.0,
+        tol: float,
         rows: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
+    ) -> Scores:
         n = len(alpha)
         scores = np.empty(n, np.float32)
         free = np.zeros(n, np.bool_)
@@ -362,11 +354,8 @@ class SimplexDual(Dual[Violations]):
             scores[part.span], free[part.span] = score, part.is_free
             if score.max() > largest:
                 largest, worst = float(score.max()), [part.span.start + int(score.argmax())]
-        return pick(
-            scores, free | (scores > tol), free,
-            above=np.zeros(n, np.bool_), worst=worst, n_free=at.n_free, capacity=capacity,
-            crowd=crowd, smallest=smallest, fill=fill, band=band, margin=margin, rng=rng,
-        )  # fmt: skip
+        one_side = np.zeros(n, np.bool_)
+        return Scores(scores, free | (scores > tol), free, one_side, [worst], at.n_free)
 
     def infeasible(
         self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.duals.picking import Crowd
+from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.training.model_steps import rank_of_model
 from bigsvm.training.start import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
 
@@ -186,19 +186,17 @@ class Choice:
         one_set = self._in_core and not self._dual.columns and not together
         # Rows that violate by less than the first set leaves do not make a crowd; where another
         # sweep reads all rows again they are taken along.
-        return self._dual.select(
-            alpha,
-            outputs,
-            at,
+        wanted = Wanted(
             capacity=self._capacity(at) if one_set else self._plan.active_rows,
-            crowd=Crowd(self._plan.active_rows) if one_set else None,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=TOGETHER_FILL if together else FILL,
+            rng=self._rng,
             tol=self.loosely(at, tol) if one_set else tol,
             band=band,
             margin=MARGIN * at.gap,
-            rng=self._rng,
+            crowd=Crowd(self._plan.active_rows) if one_set else None,
         )
+        return self._dual.select(alpha, outputs, at, wanted)
 
     def steps_together(
         self, alpha: NDArray[np.float64], outputs: NDArray[np.float64], at: Standing
@@ -233,16 +231,9 @@ class Choice:
     ) -> NDArray[np.int64]:
         """Choose the working set of one of very many functions among all rows, ascending."""
         # The memory of active rows with all functions is that of as many variables of each.
-        return dual.select(
-            alpha,
-            outputs,
-            at,
-            capacity=self._plan.widest_set,
-            smallest=min(SMALLEST_COLUMN_SET, self._plan.widest_set),
-            fill=FILL,
-            tol=tol,
-            rng=self._rng,
-        )
+        most = self._plan.widest_set
+        wanted = Wanted(most, min(SMALLEST_COLUMN_SET, most), FILL, self._rng, tol)
+        return dual.select(alpha, outputs, at, wanted)
 
     def takes_all(self, n_active: int) -> bool:
         """Whether the active rows are a working set as they are: all rows there are, and few."""
@@ -273,18 +264,15 @@ class Choice:
             # Row steps look at few of the rows, and so what does not violate costs them little:
             # Crammer-Singer of mnist takes 13.5 s, and 14.9 in sets as large as pair steps want.
             return np.arange(len(active)), self.loosely(at, tol)
-        places = active.dual.select(
-            active.alpha,
-            active.outputs,
-            at,
-            rows=active.indices,
+        wanted = Wanted(
             capacity=self._capacity(at),
-            crowd=Crowd(self._capacity(at), near=active.kernel_row),
             smallest=max(SMALLEST_SET, int(LEAST_SHARE * len(active))),
             fill=FILL,
-            tol=self.loosely(at, tol),
             rng=self._rng,
+            tol=self.loosely(at, tol),
+            crowd=Crowd(self._capacity(at), near=active.kernel_row),
         )
+        places = active.dual.select(active.alpha, active.outputs, at, wanted, rows=active.indices)
         share = WORKING_TOL if len(places) < len(active) else 1.0
         return places, self.loosely(at, share * tol)
 

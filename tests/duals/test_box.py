@@ -14,7 +14,7 @@ from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.optimality import Extremes, Optimality
-from bigsvm.duals.picking import Crowd
+from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.duals.subproblem import LEAST_BATCH, Progress, SubProblem
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import RBF
@@ -129,9 +129,7 @@ def test_working_sets(seed, weighted, capacity, smallest, fill):
     outputs = K @ alpha
     at = dual.optimality(alpha, outputs)
     rng = np.random.default_rng(seed)
-    chosen = dual.select(
-        alpha, outputs, at, capacity=capacity, smallest=smallest, fill=fill, rng=rng
-    )
+    chosen = dual.select(alpha, outputs, at, Wanted(capacity, smallest, fill, rng))
     scores, free = violations(formulation, alpha, outputs, at.worst.threshold)
     wanted = free | (scores.astype(np.float32) > 0)
     assert chosen.dtype == np.int64
@@ -164,7 +162,7 @@ def test_the_worse_a_violator_the_likelier_it_is_chosen():
     rng = np.random.default_rng(0)
     times = np.zeros(60)
     for _ in range(2000):
-        times[dual.select(alpha, outputs, at, capacity=8, smallest=1, fill=1.0, rng=rng)] += 1
+        times[dual.select(alpha, outputs, at, Wanted(8, 1, 1.0, rng))] += 1
     assert np.count_nonzero(times[candidates]) > 8
     assert spearmanr(times[candidates], scores[candidates]).statistic > 0.95
 
@@ -180,9 +178,7 @@ def test_a_crowd_of_violators_leaves_the_free_rows_their_places():
 
     def choose(crowd, capacity=11):
         rng = np.random.default_rng(0)
-        return dual.select(
-            alpha, outputs, at, capacity=capacity, crowd=crowd, smallest=1, fill=1.0, rng=rng
-        )
+        return dual.select(alpha, outputs, at, Wanted(capacity, 1, 1.0, rng, crowd=crowd))
 
     assert len(choose(None)) == 11
     assert not np.isin(free, choose(None)).all()
@@ -203,26 +199,22 @@ def test_of_a_crowd_the_neighbours_of_one_row_on_either_side_are_chosen(seed):
         pivots.append(place)
         return K[place]
 
-    found = dual.scores(alpha, outputs, at, tol=0.0, rows=None)
+    found = dual.scores(alpha, outputs, at, tol=0.0)
     crowd, score = np.flatnonzero(found.asked), found.score.copy()
-    chosen = dual.select(
-        alpha, outputs, at, capacity=10, crowd=Crowd(12, near), smallest=1, fill=1.0,
-        rng=np.random.default_rng(seed),
-    )  # fmt: skip
+    wanted = Wanted(10, 1, 1.0, np.random.default_rng(seed), crowd=Crowd(12, near))
+    chosen = dual.select(alpha, outputs, at, wanted)
     (pivot,) = pivots
     assert score[pivot] > 0
     assert len(chosen) == 12
-    assert np.isin(found.worst, chosen).all()
+    assert np.isin(found.worst[0], chosen).all()
     others = np.setdiff1d(crowd, found.worst)
     for side in (False, True):
         inside = [i for i in others if found.above[i] == side and i in chosen]
         outside = [i for i in others if found.above[i] == side and i not in chosen]
         assert 4 <= len(inside) <= 6
         assert K[pivot, inside].min() >= K[pivot, outside].max(initial=0)
-    all_of_them = dual.select(
-        alpha, outputs, at, capacity=len(crowd), crowd=Crowd(12, near), smallest=1, fill=1.0,
-        rng=np.random.default_rng(seed),
-    )  # fmt: skip
+    wanted = wanted._replace(capacity=len(crowd), rng=np.random.default_rng(seed))
+    all_of_them = dual.select(alpha, outputs, at, wanted)
     np.testing.assert_array_equal(all_of_them, crowd)
     assert pivots == [pivot]
 
@@ -233,7 +225,7 @@ def test_ties_are_broken_by_the_first_rows():
     alpha, outputs = np.zeros(20), 2.0 * sign
     at = dual.optimality(alpha, outputs)
     rng = np.random.default_rng(0)
-    chosen = dual.select(alpha, outputs, at, capacity=7, smallest=7, fill=1.0, rng=rng)
+    chosen = dual.select(alpha, outputs, at, Wanted(7, 7, 1.0, rng))
     assert chosen.tolist() == list(range(7))
 
 
@@ -244,7 +236,7 @@ def test_rows_without_weight_are_chosen_last():
     at = dual.optimality(alpha, outputs)
     movable = formulation.sample_weight > 0
     capacity, rng = movable.sum(), np.random.default_rng(0)
-    chosen = dual.select(alpha, outputs, at, capacity=capacity, smallest=60, fill=1.0, rng=rng)
+    chosen = dual.select(alpha, outputs, at, Wanted(capacity, 60, 1.0, rng))
     assert chosen.tolist() == np.flatnonzero(movable).tolist()
 
 

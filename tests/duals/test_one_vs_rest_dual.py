@@ -10,6 +10,7 @@ from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
+from bigsvm.duals.picking import Wanted
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError
 from bigsvm.kernels import RBF
@@ -56,10 +57,11 @@ def test_columns_that_are_solved_ask_for_nothing(problem):
     at = dual.optimality(alpha, K @ alpha)
     assert at.gap == at.columns[2].gap > 1
     options = {"capacity": 20, "smallest": 10, "fill": 1.0, "tol": 1e-6}
-    chosen = dual.select(alpha, K @ alpha, at, rng=np.random.default_rng(0), **options)
+    chosen = dual.select(alpha, K @ alpha, at, Wanted(rng=np.random.default_rng(0), **options))
     alone = dual.duals[2].select(
-        alpha[:, 2], K @ alpha[:, 2], at.columns[2], rng=np.random.default_rng(0), **options
-    )
+        alpha[:, 2], K @ alpha[:, 2], at.columns[2],
+        Wanted(rng=np.random.default_rng(0), **options),
+    )  # fmt: skip
     np.testing.assert_array_equal(chosen, alone)
 
 
@@ -68,10 +70,8 @@ def test_more_columns_than_places_leave_room_for_the_worst(problem):
     alpha = np.zeros((N, K_CLASSES))
     at = dual.optimality(alpha, alpha)
     for capacity in (2, 3, 5):
-        chosen = dual.select(
-            alpha, alpha, at, capacity=capacity, smallest=1, fill=1.0, tol=1e-6,
-            rng=np.random.default_rng(0),
-        )  # fmt: skip
+        wanted = Wanted(capacity, 1, 1.0, np.random.default_rng(0), tol=1e-6)
+        chosen = dual.select(alpha, alpha, at, wanted)
         assert len(chosen) == capacity
 
 

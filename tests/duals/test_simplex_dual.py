@@ -7,6 +7,7 @@ import pytest
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import simplex
 from bigsvm.duals import row_steps
+from bigsvm.duals.picking import Wanted
 from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual, Violations
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError, ParameterError
@@ -143,10 +144,8 @@ def test_free_rows_then_the_worst_then_the_nearest_are_chosen(point, capacity):
     dual = SimplexDual(problem)
     at = dual.optimality(alpha, outputs)
     scores, free = scores_of(problem, alpha, outputs)
-    chosen = dual.select(
-        alpha, outputs, at, capacity=capacity, smallest=8, fill=1.5, tol=1e-3,
-        rng=np.random.default_rng(0),
-    )  # fmt: skip
+    wanted = Wanted(capacity, 8, 1.5, np.random.default_rng(0), tol=1e-3)
+    chosen = dual.select(alpha, outputs, at, wanted)
     assert len(chosen) == capacity
     assert (np.diff(chosen) > 0).all()
     assert int(np.argmax(scores)) in chosen
@@ -166,10 +165,10 @@ def test_rows_close_to_violating_are_active_too(point):
     at = dual.optimality(alpha, outputs)
     scores, free = scores_of(problem, alpha, outputs)
     near = free | (scores > -0.3)
-    chosen = dual.select(
-        alpha, outputs, at, capacity=len(scores), smallest=2, fill=1.0, tol=10.0, band=(0, N),
-        margin=0.3, rng=np.random.default_rng(0),
-    )  # fmt: skip
+    wanted = Wanted(
+        len(scores), 2, 1.0, np.random.default_rng(0), tol=10.0, band=(0, N), margin=0.3
+    )
+    chosen = dual.select(alpha, outputs, at, wanted)
     assert set(chosen) == set(np.flatnonzero(near))
     assert len(chosen) < N - 1
 
