@@ -297,18 +297,10 @@ class BallDual(BoxDual):
             found = max(found, float(margins.max(initial=0.0)))
         return found
 
-    def steps_together(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Optimality,
-        *,
-        tol: float,
-        fewest: int,
-    ) -> bool:
-        if self.lack is None or len(alpha) <= fewest or at.gap <= tol:
-            return False
-        return self.n_violating(alpha, outputs, at, tol=tol) > fewest and self.model_rank > 0
+    @property
+    def together(self) -> Self:
+        """Towards the optimum of a box dual of low rank."""
+        return self
 
     def doubtful(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from bigsvm.core import smo
-from bigsvm.duals.dual import Leap, Steps
+from bigsvm.duals.abilities import Leap
+from bigsvm.duals.dual import Steps
 from bigsvm.duals.pair_steps import is_last_pair
 
 if TYPE_CHECKING:
@@ -155,6 +156,11 @@ class ColumnSteps(Steps):
             if goal <= tol:
                 return (smo.STALLED if self._stalled else smo.CONVERGED), -1
             self._turn, self._round = 0, self._round + 1
+
+    @property
+    def leaps(self) -> Self:
+        """Those of the columns."""
+        return self
 
     def leap_bytes(self, width: float) -> float:
         """Of one column, and where all of them lead."""

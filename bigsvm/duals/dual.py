@@ -1,23 +1,21 @@
-"""Dual: what the outer loop asks of a family of problems, and what it may do with the answer."""
+"""Dual and Steps: what every family of problems does; `bigsvm.duals.abilities` has what some do."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from bigsvm.duals.picking import pick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from bigsvm.duals.abilities import Climbs, Leaps, Settles, StepsTogether
     from bigsvm.duals.picking import Scores, Wanted
     from bigsvm.duals.problem import Problem, Values
-    from bigsvm.tiles.low_rank import LowRank
 
 
 class Standing(Protocol):
@@ -53,21 +51,6 @@ class Standing(Protocol):
 
 
 At = TypeVar("At", bound=Standing)
-
-
-class Leap(NamedTuple):
-    """Where a leap leads.
-
-    Attributes
-    ----------
-    target : float64
-        As `Steps.land` wants it.
-    change : (m,) or (m, k) float64
-        What makes outputs, less what it is at the origin.
-    """
-
-    target: Values
-    change: Values
 
 
 class Steps(ABC):
@@ -106,14 +89,6 @@ class Steps(ABC):
     def last(self) -> NDArray[np.int64]:
         """What must be known besides to go on to the same bits: two integers or more."""
 
-    def settled(self) -> NDArray[np.bool_]:
-        """Rows that may be left out for now, (m,); only asked for where the dual `shrinks`."""
-        raise NotImplementedError
-
-    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """`last` where only the rows `kept`, (m,) bool, remain."""
-        raise NotImplementedError
-
     @abstractmethod
     def advance(
         self,
@@ -126,66 +101,24 @@ class Steps(ABC):
     ) -> tuple[int, int]:
         """Take steps; returns a status and the row that is missing, as `bigsvm.core.smo.run`."""
 
-    def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
-        """Rows that are to go uphill together before the next steps, (q,); none of most problems.
-
-        Parameters
-        ----------
-        fits : callable
-            Whether there is memory for so many values of 4 bytes.
-        """
-        return np.empty(0, np.int64)
-
-    def climb(self, places: NDArray[np.int64], gram: NDArray[np.float32], *, tol: float) -> Values:
-        """Move alpha of `places`, (q,), uphill; returns by how much, as alpha, (q, …).
-
-        The gradient follows by `follow`. `gram` (q, q) is K among them.
-        """
-        raise NotImplementedError
-
-    def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
-        """Let the gradient follow a climb's change, by its kernel rows in parts of (b, ≥ m)."""
-        raise NotImplementedError
-
-    def leap_bytes(self, width: float) -> float:
-        """Bytes that a leap takes where the factor has so many columns; infinite without a way."""
-        return math.inf
-
-    def leap(
-        self,
-        origin: tuple[Values, Values],
-        factor: NDArray[np.float64],
-        *,
-        tol: float,
-        look: Callable[[], None],
-    ) -> Leap | None:
-        """Find the optimum without steps; None where there is no way.
-
-        Parameters
-        ----------
-        origin : two of float64
-            Alpha and gradient, as they are called above, where steps began.
-        factor : (m, r) float64
-            L of ``L Lᵀ = K``; overwritten.
-        tol : float
-        look : callable
-            Called now and then; may raise.
-        """
-        raise NotImplementedError
-
-    def land(
-        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
-    ) -> None:
-        """Go where a leap leads, or stay where that is better.
-
-        Outputs, (m,) or (m, k), are those of what alpha is there, and here, less what it is at the
-        origin. They are exact, and so is the gradient afterwards.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
         """Tell by how much rows violate, and which are not expected to move; both (m,)."""
+
+    @property
+    def settles(self) -> Settles | None:
+        """How rows that are settled are left out."""
+        return None
+
+    @property
+    def climbs(self) -> Climbs | None:
+        """How rows go uphill together."""
+        return None
+
+    @property
+    def leaps(self) -> Leaps | None:
+        """How the optimum is found without steps."""
+        return None
 
 
 class Dual(ABC, Generic[At]):
@@ -244,48 +177,18 @@ class Dual(ABC, Generic[At]):
     def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
         """Variables, or rows, of `rows` at a bound that is not 0."""
 
+    @abstractmethod
     def n_violating(self, alpha: Values, outputs: Values, at: At, *, tol: float) -> int:
-        """Count the rows that violate by more than `tol`; of classifiers only."""
-        raise NotImplementedError
-
-    def steps_together(
-        self,
-        alpha: Values,
-        outputs: Values,
-        at: At,
-        *,
-        tol: float,
-        fewest: int,
-    ) -> bool:
-        """Whether more rows than `fewest` violate by more than `tol`, and can step together.
-
-        They can where each variable has a ridge and is bound by its box alone, if a kernel of low
-        rank is near enough.
-        """
-        return False
+        """Count the rows that violate by more than `tol`."""
 
     @property
-    def model_rank(self) -> int:
-        """Rank of a kernel near enough for rows to step together; 0 where they cannot."""
-        return 0
+    def together(self) -> StepsTogether | None:
+        """How rows step together."""
+        return None
 
-    def model_optimum(
-        self, model: LowRank, alpha: Values, gradient: Values, rows: NDArray[np.int64]
-    ) -> Values:
-        """Alpha of `rows` at the optimum, if K were what the model is; of those that step together.
-
-        Parameters
-        ----------
-        model : LowRank
-            Of these rows.
-        alpha, gradient
-            Where they stand.
-        """
-        raise NotImplementedError
-
+    @abstractmethod
     def filled(self, alpha: Values, outputs: Values) -> Values:
         """Alpha of the first rows, feasible if these are all; alpha itself where it was."""
-        return alpha
 
     @abstractmethod
     def scores(
@@ -398,6 +301,7 @@ class Dual(ABC, Generic[At]):
             By how much any output may be wrong.
         """
 
+    @abstractmethod
     def newton(
         self,
         alpha: Values,
@@ -410,7 +314,7 @@ class Dual(ABC, Generic[At]):
     ) -> Values | None:
         """Alpha after the rows that are not at a bound are solved for together, by Newton's method.
 
-        None where they are too many, or nothing of the kind is known.
+        None if they are too many.
 
         Parameters
         ----------
@@ -423,4 +327,3 @@ class Dual(ABC, Generic[At]):
         look : callable
             Called between two parts of the work; raises to end it.
         """
-        return None

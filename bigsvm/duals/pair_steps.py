@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from bigsvm.core import smo
-from bigsvm.duals.dual import Leap, Steps
+from bigsvm.duals.abilities import Leap
+from bigsvm.duals.dual import Steps
 from bigsvm.duals.interior_point import Variables, interior_point, needed_bytes
 
 if TYPE_CHECKING:
@@ -154,6 +155,11 @@ class PairSteps(Steps):
         """The last pair, (2,)."""
         return self.state.pair.copy()
 
+    @property
+    def settles(self) -> Self:
+        """Its own way."""
+        return self
+
     def settled(self) -> NDArray[np.bool_]:
         """As `bigsvm.core.smo.settle`."""
         settled = np.empty(self._size, np.bool_)
@@ -181,6 +187,11 @@ class PairSteps(Steps):
     ) -> tuple[int, int]:
         """Take pair steps; see `bigsvm.core.smo.run`."""
         return self._advance(self.state, rows, slots, used, tol, max_steps)
+
+    @property
+    def leaps(self) -> Self:
+        """Its own way."""
+        return self
 
     def leap_bytes(self, width: float) -> float:
         """As much as its method needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -153,6 +153,11 @@ class RowSteps(Steps):
             self.state.turn[:] = np.random.default_rng((self._seed, lap)).permutation(self._size)
             self._dealt = lap
         return self._size - done
+
+    @property
+    def climbs(self) -> Self:
+        """Its own way."""
+        return self
 
     def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
         """Rows with two variables below their bounds, once steps have been many.

@@ -234,17 +234,20 @@ class ShrinkingProblem:
 
     def _shrink(self) -> None:
         """Leave out rows that are settled, where they are some."""
-        settled = self._part.settled()
+        part = self._part
+        if part.settles is None:
+            raise TypeError(f"the steps of {type(self._dual).__name__} cannot leave rows out")
+        settled = part.settles.settled()
         if np.count_nonzero(settled) < LEAST_SETTLED * len(settled) or settled.all():
             return
         if not self._is_narrow:
             self._due = self._part.next_leap()
         self._end_part()
-        part, among = self._part, ~settled
+        among = ~settled
         part.let_go()
         kept = self._kept.copy()
         kept[kept] = among
-        self._set_part(kept, last=part.last_among(among), steps=part.steps)
+        self._set_part(kept, last=part.settles.last_among(among), steps=part.steps)
         part.hand_over(self._part, among)
 
     def _widen(self, look: Callable[[], None]) -> None:

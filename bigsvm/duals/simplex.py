@@ -357,6 +357,9 @@ class SimplexDual(Dual[Violations]):
         one_side = np.zeros(n, np.bool_)
         return Scores(scores, free | (scores > tol), free, one_side, [worst], at.n_free)
 
+    def filled(self, alpha: Values, outputs: Values) -> Values:
+        return alpha
+
     def infeasible(
         self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
     ) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.cache.resident import RowBuffer, RowTier
     from bigsvm.data.rows import Rows
+    from bigsvm.duals.abilities import Leaps, Settles
     from bigsvm.duals.dual import Dual
     from bigsvm.duals.problem import Values
     from bigsvm.tiles import KernelTiles
@@ -145,10 +146,6 @@ class SubProblem:
     def bring_up_to_date(self, look: Callable[[], None]) -> None:
         """Have alpha and gradient of all rows belong together, which they always do here."""
 
-    def settled(self) -> NDArray[np.bool_]:
-        """Rows that may be left out for now; see `Steps.settled`."""
-        return self._taken.settled()
-
     def let_go(self) -> None:
         """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
         base, places = self._rows
@@ -159,9 +156,10 @@ class SubProblem:
         all_kept = np.pad(kept, (0, self._taken.n_slack), constant_values=True)
         self.cache.carry_over(narrow.cache, all_kept, stamp=self._taken.stamp)
 
-    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """`last` of a sub-problem of the rows kept."""
-        return self._taken.last_among(kept)
+    @property
+    def settles(self) -> Settles | None:
+        """How rows that are settled are left out, if its steps can."""
+        return self._taken.settles
 
     @property
     def alpha(self) -> NDArray[np.float64]:
@@ -210,11 +208,11 @@ class SubProblem:
         `look` is called before rows are computed; where it raises, the slice is not done.
         """
         self._climb(tol, look)
-        cache, due = self.cache, self.next_leap()
+        cache, leaps, due = self.cache, self._taken.leaps, self.next_leap()
         goal = self.steps + max_steps
         while True:
-            if self.steps == due:
-                self._leap(tol, look)
+            if leaps is not None and self.steps == due:
+                self._leap(leaps, tol, look)
                 due *= NEXT_LEAP
             status, row = self._taken.advance(
                 cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
@@ -230,11 +228,14 @@ class SubProblem:
             self.row_seconds += time.perf_counter() - began
 
     def _climb(self, tol: float, look: Callable[[], None]) -> None:
-        """Let variables go uphill together where steps alone have been many; see `Steps.climb`.
+        """Let variables go uphill together where steps alone have been many; see `Climbs`.
 
         Their kernel rows are computed for it, whichever are in memory: that must not change a bit.
         """
-        places = self._taken.climbing(lambda n_values: n_values <= self._climb_values)
+        climbs = self._taken.climbs
+        if climbs is None:
+            return
+        places = climbs.climbing(lambda n_values: n_values <= self._climb_values)
         if not len(places):
             return
         with self._alone:
@@ -243,17 +244,19 @@ class SubProblem:
             for rows in self._rows_of(places, look):
                 gram[done : done + len(rows)] = rows[:, places]
                 done += len(rows)
-            change = self._taken.climb(places, gram, tol=tol)
-            self._taken.follow(change, self._rows_of(places, look))
+            change = climbs.climb(places, gram, tol=tol)
+            climbs.follow(change, self._rows_of(places, look))
 
     def next_leap(self) -> int:
-        """How many steps there are when another way is tried next; see `Steps.leap`.
+        """How many steps there are when another way is tried next; see `Leaps`.
 
-        It hangs on nothing else, so that whoever goes on from before it leaps, and nobody who goes
-        on from behind.
+        Depends only on the step count, so a resumed run leaps exactly where the original did.
         """
+        leaps = self._taken.leaps
+        if leaps is None:
+            return sys.maxsize
         width = factor_width(self._tiles, self._rows)
-        if width == np.inf or self._taken.leap_bytes(width) > self._spare:
+        if width == np.inf or leaps.leap_bytes(width) > self._spare:
             return sys.maxsize
         least = max(FIRST_LEAP, STEPS_PER_ROW * self.size, STEPS_PER_WIDTH * int(width) ** 2)
         due = -(-least // smo.REFRESH) * smo.REFRESH
@@ -261,15 +264,15 @@ class SubProblem:
             due *= NEXT_LEAP
         return due
 
-    def _leap(self, tol: float, look: Callable[[], None]) -> None:
+    def _leap(self, leaps: Leaps, tol: float, look: Callable[[], None]) -> None:
         with self._alone, self._tiles.exact() as exact:
-            found = self._taken.leap(
+            found = leaps.leap(
                 self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
             )
             if found is not None:
                 here = self._per_output(self.alpha - self._origin[0])
                 outputs = (self._outputs_of(change, exact, look) for change in (found.change, here))
-                self._taken.land(self._origin, found.target, *outputs)
+                leaps.land(self._origin, found.target, *outputs)
             self._tiles.n_evaluations += exact.n_evaluations
 
     def _outputs_of(

@@ -205,13 +205,15 @@ class Choice:
 
         The arguments are those of `active_rows`.
         """
-        dual, most = self._dual, min(len(alpha), self._plan.active_rows)
-        if self._whole or most <= MANY_TOGETHER:
+        together, most = self._dual.together, min(len(alpha), self._plan.active_rows)
+        if together is None or self._whole or most <= MANY_TOGETHER:
             return False
         tol = self.active_tol(len(alpha), at)
-        return dual.steps_together(alpha, outputs, at, tol=tol, fewest=MANY_TOGETHER) and bool(
-            rank_of_model(most, self._plan, wanted=dual.model_rank)
-        )
+        if at.gap <= tol:
+            return False
+        if self._dual.n_violating(alpha, outputs, at, tol=tol) <= MANY_TOGETHER:
+            return False
+        return bool(rank_of_model(most, self._plan, wanted=together.model_rank))
 
     @property
     def by_columns(self) -> bool:

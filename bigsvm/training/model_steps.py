@@ -36,7 +36,7 @@ class ModelSteps:
     Parameters
     ----------
     active : ActiveRows
-        Of a dual whose variables all have a ridge and no sum; changed by each step.
+        Of a dual that declares how rows step `together`; changed by each step.
     plan : TrainingPlan
     buffer : RowBuffer
         Memory of kernel rows, which the model takes meanwhile.
@@ -73,7 +73,11 @@ class ModelSteps:
         look: Callable[[], None],
     ) -> None:
         self._active, m = active, len(active)
-        rank = rank_of_model(m, plan, wanted=active.dual.model_rank)
+        together = active.dual.together
+        if together is None:
+            raise TypeError(f"rows of {type(active.dual).__name__} cannot step together")
+        self._together = together
+        rank = rank_of_model(m, plan, wanted=together.model_rank)
         buffer.n_touched = max(buffer.n_touched, m * rank)
         # Rows are in random order, or as good as: any will do that are the same after a resumption.
         landmarks = np.arange(rank) * m // rank
@@ -94,7 +98,7 @@ class ModelSteps:
         active = self._active
         dual, rows = active.dual, active.indices
         gradient = dual.gradient(active.alpha, active.outputs, rows)
-        target = dual.model_optimum(self._model, active.alpha, gradient, rows)
+        target = self._together.model_optimum(self._model, active.alpha, gradient, rows)
         change = target - active.alpha
         added = active.product(change, look)
         slope = float(gradient @ change)

@@ -1,0 +1,125 @@
+"""What some families can do besides: small protocols that they declare, and a solver looks up.
+
+`Steps` and `Dual` have a property for each, which is None unless a family declares it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bigsvm.duals.problem import Values
+    from bigsvm.tiles.low_rank import LowRank
+
+
+class Settles(Protocol):
+    """Steps that can go on without rows that are settled; see `bigsvm.duals.shrinking`."""
+
+    def settled(self) -> NDArray[np.bool_]:
+        """Rows that may be left out for now, (m,)."""
+
+    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """`Steps.last` when only the rows `kept`, (m,) bool, remain."""
+
+
+class Climbs(Protocol):
+    """Steps between which some rows can go uphill together."""
+
+    def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
+        """Rows that are to go uphill together before the next steps, (q,); often none.
+
+        Parameters
+        ----------
+        fits : callable
+            Whether there is memory for a number of values of 4 bytes.
+        """
+
+    def climb(self, places: NDArray[np.int64], gram: NDArray[np.float32], *, tol: float) -> Values:
+        """Move alpha of `places`, (q,), uphill; returns by how much, as alpha, (q, …).
+
+        The gradient follows by `follow`. `gram` (q, q) is K among them.
+        """
+
+    def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
+        """Let the gradient follow a climb's change, by its kernel rows in parts of (b, ≥ m)."""
+
+
+class Leap(NamedTuple):
+    """Where a leap leads.
+
+    Attributes
+    ----------
+    target : float64
+        As `Leaps.land` wants it.
+    change : (m,) or (m, k) float64
+        What makes outputs, less what it is at the origin.
+    """
+
+    target: Values
+    change: Values
+
+
+class Leaps(Protocol):
+    """Steps that another method can replace, which works on a factor of the kernel matrix."""
+
+    def leap_bytes(self, width: float) -> float:
+        """Bytes that a leap takes if the factor has `width` columns."""
+
+    def leap(
+        self,
+        origin: tuple[Values, Values],
+        factor: NDArray[np.float64],
+        *,
+        tol: float,
+        look: Callable[[], None],
+    ) -> Leap | None:
+        """Find the optimum without steps; None if the method fails.
+
+        Parameters
+        ----------
+        origin : two of float64
+            `Steps.alpha` and `Steps.gradient` where steps began.
+        factor : (m, r) float64
+            L of ``L Lᵀ = K``; overwritten.
+        tol : float
+        look : callable
+            Called now and then; may raise.
+        """
+
+    def land(
+        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
+    ) -> None:
+        """Go where a leap leads, or stay where that is better.
+
+        Outputs, (m,) or (m, k), are those of what alpha is there, and here, less what it is at the
+        origin. They are exact, and so is the gradient afterwards.
+        """
+
+
+class StepsTogether(Protocol):
+    """A dual whose rows can step together, towards the optimum for a kernel of low rank.
+
+    Each variable has a ridge and is bound by its box alone.
+    """
+
+    @property
+    def model_rank(self) -> int:
+        """Rank of a kernel that is near enough; 0 if there is none."""
+
+    def model_optimum(
+        self, model: LowRank, alpha: Values, gradient: Values, rows: NDArray[np.int64]
+    ) -> Values:
+        """Alpha of `rows` at the optimum, if K were what the model is.
+
+        Parameters
+        ----------
+        model : LowRank
+            Of these rows.
+        alpha, gradient
+            Where they stand.
+        """
