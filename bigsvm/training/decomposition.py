@@ -1,8 +1,9 @@
 """The outer loop: choose active rows, solve on them, sweep; until a full sweep certifies.
 
 The state is alpha and f = K beta, both row-sized and checkpointed; f is exact for the rows of the
-scope. Over and over the loop does::
+scope. The loop repeats::
 
+    score    violation of every row of the scope, from f
     select   active rows: free rows, worst violators, next closest to violating
     solve    the dual restricted to them, one working set of pair steps after the other
     sweep    f += K(other rows of the scope, active) Δbeta[active], streaming the rows
@@ -187,17 +188,23 @@ class Decomposition:
                 self.count.n_sweeps,
             )
         )
-        steps = {
+        phases = {
+            # 1 score   violation of every row of the scope, from f: stop if none is left
+            # 2 select  active rows: free rows, worst violators, next closest to violating
             Phase.SELECT: self._select,
+            # 3 solve   the dual restricted to the active rows, on their kernel rows
             Phase.SOLVE: self._solve,
+            # 4 sweep   f += K(other rows of the scope, active) Δbeta[active], streaming the rows
             Phase.SWEEP: self._sweep,
+            # 5 grow    f of the next rows, while the scope is not all of them
             Phase.GROW: self._grow,
+            #   fill    variables of a new scope, if they must add up to more than 0
             Phase.FILL: self._fill,
         }
         try:
             while self._stop is None:
                 self._give_back()
-                steps[self.count.phase]()
+                phases[self.count.phase]()
         except Stopped as stopped:
             self._stop = stopped.reason
         if self._stop is not StopReason.CONVERGED:
