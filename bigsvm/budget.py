@@ -33,15 +33,11 @@ slice 32, and a change and what it adds to others 16."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
 GRAM_SHARE_OF_COLUMNS = 0.4
-"""The same where several functions have working sets of their own: active are the rows that matter
-to any of them. Seconds in 1 GB of all digits of mnist against the rest, dense, with C 1, gamma 0.05
-(25 492 support vectors); dense, smoothed, C 4, gamma 3.326; sparse, C 10, gamma 0.02, with 0.55,
-0.45, 0.4, 0.35: 77.7, 60.0, 59.1, 55.3; 22.9, 20.2, 21.0, 21.4; 13.2, 13.1, 13.0, 13.6."""
-SHARE_HELD = (0.8, 0.15)
-"""Share of a working set's kernel rows that fit: usually, and at least where a smaller set would
-not hold all free rows. Seconds of few-100000 (1537 free rows), streamed in 35 and 44 MB, with 1,
-0.8, 0.6 as the first: 5.8, 2.5, 2.7; 1.36, 1.35, 2.79. In 28 MB with sets as large as 1, 0.6, 0.3
-and 0.15 allow: 15.1, 12.8, 8.6, 13.2."""
+"""The same if several functions have working sets of their own: more rows are active then."""
+SHARE_HELD = 0.8
+"""Share of its kernel rows that must fit in memory for a working set to be that large."""
+LEAST_SHARE_HELD = 0.15
+"""The same for a working set that is larger because it holds all free rows."""
 BLOCK_SHARE = 0.15
 READER_CHUNKS = 4
 """Chunks that are read together; each is in memory compressed and decoded, beside the block."""
@@ -225,7 +221,9 @@ def plan_training(
     elif gram >= SMALLEST_GRAM and for_rows > 0:
         active = int(min(n_rows, for_rows / row_bytes))
         exact = max(1, int(min(2 * n_rows, for_rows / row_bytes)) // 2)
-        size, widest = (min(active, _most_variables(gram, share)) for share in SHARE_HELD)
+        size, widest = (
+            min(active, _most_variables(gram, share)) for share in (SHARE_HELD, LEAST_SHARE_HELD)
+        )
     # Nothing smaller than the whole problem needs more than its square, if that is not too small.
     gram = max(min(gram, max(4 * _padded(widest) * widest, SMALLEST_GRAM)), 0)
     projected = {

@@ -22,13 +22,13 @@ PROBE_BATCHES = 3
 PROBE_SECONDS = 0.2
 PROBE_BYTES = 16 << 20
 """Most bytes written and read back when measuring: 60 ms at the 0.28 GB/s of a slow disk."""
-LEAST_READ_SECONDS, MOST_READ_SPEED = 2e-6, 5e9
-"""What no disk is faster than: seconds a row, and bytes a second beside. Rows of 4 to 400 kB that
-the system had in memory took 2 µs at least and came, hashed, at 7 to 12 GB/s; those that it had not
-at 0.4 to 2.0, from a disk of its own."""
+LEAST_READ_SECONDS = 2e-6
+"""Seconds that reading a row takes at least, from any disk."""
+MOST_READ_SPEED = 5e9
+"""Bytes a second that no disk exceeds."""
 WORTH_KEEPING = 1.5
-"""Times as long that computing a row must take. Handing a row over to be written cost about what
-reading it once costs (80 kB: 0.04 ms beside 0.06); from here on two or three reads pay for it."""
+"""A row is kept if computing it takes this many times as long as reading it: writing it costs about
+as much as one read, which two or three reads then repay."""
 
 
 class Decision(NamedTuple):

@@ -22,20 +22,15 @@ if TYPE_CHECKING:
     from bigsvm.tiles import Columns, KernelTiles
 
 BATCH = 24
-"""Most rows fetched together: of those that seem to be needed next many are not. Kernel values of
-w8a in floors, and time that rows took, with 12, 24, 64: 2.78, 2.91, 3.14, and 0.31, 0.33, 0.36 s;
-mnist 3.02, 3.05, 3.08, and 1.9, 1.3, 2.1 s."""
-AGAIN, OPENED = 0.25, 1.1
-"""Rows fetched again, as a share of the slots open, from which so many times the slots are opened.
-With 0.5 and 1 instead of 0.25, kernel values of w8a in floors: 2.46, 2.52 instead of 2.43, mnist
-2.98, 3.12 instead of 2.94, for no or 20 of 450 megabytes less. As many are opened where rows would
-have to go whose variables are not quiet. Without that, with 1.1 and with 1.5: mushrooms with gamma
-0.76, all of whose rows are support vectors, 1.5, 0.8 and 0.7 s; 15 000 rows of a9a with gamma 1, C
-32, 4.3, 2.4 and 2.7 s; mnist 2.83, 2.82 and 2.78 floors of kernel values, 399, 401 and 414 MB."""
-MANY, AGAIN_OF_MANY = 0.6, 1.0
-"""With this share of all rows in memory, the share fetched again that opens more slots. Megabytes
-at the peak, kernel values in floors and seconds without and so: mnist 456, 2.93, 5.8 and 431, 2.96,
-5.7; few-100000 382, 2.38, 1.0 and 371, 2.44, 1.1."""
+"""Most rows fetched together: many of those that seem to be needed next are not."""
+AGAIN = 0.25
+"""Share of the open slots: once as many rows have been fetched again, more slots are opened."""
+OPENED = 1.1
+"""Times as many slots are open then, or if a row would have to go whose variable still moves."""
+MANY = 0.6
+"""With slots for this share of all rows, more of them rarely help, and `AGAIN_OF_MANY` holds."""
+AGAIN_OF_MANY = 1.0
+"""`AGAIN` once many slots are open."""
 FEWEST_SLOTS = 4
 """HMG looks at the rows of the last pair and may then need those of two others."""
 

@@ -61,14 +61,15 @@ AUTO, WORST, ACTIVE, SEQUENTIAL, RANDOM = 0, 1, 2, 3, 4
 
 BLOCK = 64
 """Rows of one reduction."""
-WATCHED, WATCHED_VALUES, MANY = 512, 1 << 14, 2
-"""Rows that are watched, and most of their gradients, 128 kB; from so many times as many rows on.
-Microseconds of a step, all taken together, of 20 000 rows of mnist (10 classes, working sets of up
-to 6518) with 256, 512 and 1024: 7.5, 6.1 and 6.3."""
+WATCHED = 512
+"""Most rows that are watched."""
+WATCHED_VALUES = 1 << 14
+"""Most gradients of watched rows: 128 kB."""
+MANY = 2
+"""Rows are watched if there are more than this many times as many."""
 SHARE = 0.7
-"""Of the largest ψ, to which the watched rows are solved. Steps of the same in thousands, and their
-seconds with 0.5, 0.7 and 0.85: 274, 242 and 225; 2.0, 1.5 and 1.5. And of the ψ of a row
-without a coefficient, below which the others' let it step in the order ``auto``."""
+"""Watched rows are solved to this share of the largest ψ. In the order ``auto``, a row without a
+coefficient steps only if the ψ of the others are below this share of its own."""
 BIN = 19
 """Low bits of a float32 that do not count in ordering ψ: what is left tells 1 from 1.06."""
 PADDING = 1024

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK_BYTES = 1 << 22
-"""Text parsed at once by one thread: its arrays stay below the size from which malloc returns
-memory to the system, so that pages are not faulted in again for every chunk. A quarter of it made
-the conversion of mnist (69 MB) slower: 6.4, 7.0 and 8.7 s instead of 5.8, 5.9 and 6.0."""
+"""Text parsed at once by one thread: its arrays are too small for malloc to return their memory
+to the system, which would fault pages in again for every chunk."""
 
 MAX_LINE_BYTES = 64 << 20
 """A file without newlines is refused here, instead of being read into memory whole; it is room for

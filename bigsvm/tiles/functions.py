@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     Weights: TypeAlias = NDArray[np.float64] | sp.csr_array
 
 WEIGHTS_PER_EVALUATION = 8
-"""Weights that take as long as a kernel value, roughly: 0.19 ns each in one thread, or as many of
-`add_all` as take that, beside 0.4 ns for a value of short rows and 4 to 6 of mnist's."""
-ALL_PER_WEIGHT, ALL_PER_TURN = 5, 8
-"""Weights of a column, zeros too, that `add_all` works through while `add_some` takes one that is
-not zero, and while it turns a value round: 0.037, 0.19 and 0.29 ns in one thread. It is faster for
-up to eight functions, for 40 from a density of 0.16 on, for many from 0.2."""
+"""Weights that take about as long as one kernel value of rows with few columns."""
+ALL_PER_WEIGHT = 5
+"""Weights, zeros included, that `add_all` adds while `add_some` adds one that is not zero."""
+ALL_PER_TURN = 8
+"""Weights, zeros included, that `add_all` adds while `add_some` turns a value round."""
 
 
 def weighted_rows(weights: Weights) -> NDArray[np.int64]:

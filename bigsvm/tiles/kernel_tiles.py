@@ -54,12 +54,11 @@ SPANS_AT_ONCE, SUMS_AT_ONCE = 12, 1 << 22
 """Spans of rows of a symmetric product whose sums along the columns are in memory together, and how
 many of these at most, 32 MB; of two spans in any case."""
 WORTH_SHARING = 2e-4
-"""Seconds of work of one call below which other threads are not woken: 24 kernel rows of 6000
-values took 0.10 ms in one thread and 0.12 in two (w8a), 64 of them 0.25 and 0.22."""
+"""Seconds of work below which waking other threads takes longer than it saves."""
 SECONDS_PER_VALUE = 0.3e-9
+"""Seconds of a kernel value in one thread, without its entries."""
 SECONDS_PER_ENTRY = {True: 0.025e-9, False: 0.008e-9}
-"""Of a kernel value in one thread, and for each entry of a sparse row or column of a dense one: 0.5
-ns at 12 and 14 entries, 3.7 at 150; 0.4 at 22 columns, 6.2 at 784."""
+"""Seconds for each entry of a sparse row (True), or for each column of a dense one (False)."""
 
 
 class KernelTiles:

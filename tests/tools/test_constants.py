@@ -1,0 +1,34 @@
+"""tools/benchmarks/constants.md: the constants that it names exist, and have the values it says."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "tools" / "benchmarks" / "constants.md").read_text(encoding="utf-8")
+ROWS = re.findall(
+    r"^\| `(\w+)\.(\w+)` \| ([^|]+) \| [^|]+ \| ([0-9a-f]{7}) \| ", PAGE, re.MULTILINE
+)
+
+
+def values_of(file, name):
+    """Return the constant's values in all modules of this name."""
+    paths = (REPOSITORY / "bigsvm").rglob(f"{file}.py")
+    modules = [
+        import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
+        for path in paths
+    ]
+    return [vars(module)[name] for module in modules if name in vars(module)]
+
+
+def test_every_row_of_its_tables_is_a_constant():
+    heads = PAGE.count("| constant | value | what was measured | commit | date |")
+    lines = [line for line in PAGE.splitlines() if line.startswith("|")]
+    assert len(ROWS) == len(lines) - 2 * heads > 30
+
+
+@pytest.mark.parametrize(("file", "name", "value", "commit"), ROWS)
+def test_a_constant_has_the_value_that_was_measured(file, name, value, commit):
+    assert eval(value) in values_of(file, name)
