@@ -7,7 +7,6 @@ import pytest
 from typer.main import get_command
 
 from bigsvm.cli import app
-from tools.benchmarks import __main__ as suites
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -52,23 +51,14 @@ def test_the_readme_is_short():
     assert len(README.splitlines()) <= 250
 
 
-@pytest.fixture(scope="module")
-def options():
-    """The options of the command line and of the benchmarks."""
-    root = get_command(app)
-    named = {
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_every_option_a_page_names_exists(page):
+    options = {"--help"} | {
         name
-        for command in root.commands.values()
+        for command in get_command(app).commands.values()
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
-    for name in suites.names():
-        named |= suites.parser_of(name, suites.module_of(name))._option_string_actions.keys()
-    return named
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
-def test_every_option_a_page_names_exists(page, options):
     assert set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", PAGES[page])) <= options
 
 
