@@ -79,20 +79,19 @@ LOOK = 256
 """Pair steps between two looks at the Frank-Wolfe gap, each of which costs as much as two steps."""
 ROUNDING = 1e-4
 """Share of D by which float32 may make R too small: sums of 1000 products lose 6e-5 at worst."""
-LARGEST_SHARE, TIMES = 5e-3, 10.0
-"""Of the objective, that a duality gap which certifies the ball may be, and how many times less
-than (1 + ε) asks for it has to be: ε of the radius may be much of the objective where there are
-many rows. Seconds and accuracy of a9a, C 1, by the farthest point alone, with 1e-3, 5e-3 and 1e-2
-and without, and with both: 4.1, 2.5, 1.5, 1.5 and 1.9 s, 85.14, 85.21, 85.06, 84.88, 85.23 %."""
+LARGEST_SHARE = 5e-3
+"""A duality gap certifies a ball only if it is at most this share of the objective: with many rows,
+ε of the radius may be much of the objective."""
+TIMES = 10.0
+"""A duality gap that certifies a ball must be this many times smaller than (1 + ε) asks for."""
 LARGEST_LACK = 0.25
-"""Rows step together if a model of low rank lacks less of K_ii, in units of 1 / mean C_i. Seconds
-without and with one of rank 1024, and what it lacks: magic04 (19 020 rows), C 1 and 32, 3.5, 1.2,
-2.9, 1.2 (0.003, 0.1); a9a, C 1, gamma 1/123 and 1 / mean distance, 3.2 and 1.6, 5.3 and 3.8
-(0.002, 0.12); a9a, C 32, 5.4 and 16 (3.8)."""
-ENOUGH, RANKS, LEAST_RANK = 0.004, 64, 128
-"""A model has the first rank, of multiples of the second and the third at least, that lacks less
-than the first, if there is one. Seconds of a9a, C 1, gamma 0.008 with rank 256, 512 and 768, which
-lack 0.0057, 0.003 and 0.002: 1.2 (two steps), 1.1 and 1.4."""
+"""Rows step together if a model of low rank lacks less of K_ii, in units of 1 / mean C_i."""
+ENOUGH = 0.004
+"""A model has the least rank that lacks less than this of K_ii."""
+RANKS = 64
+"""The rank of a model is a multiple of this."""
+LEAST_RANK = 128
+"""Least rank of a model."""
 PAIRS_TOL = 0.1
 """Share of the goal at which pairs that differ by so little are not moved any more."""
 

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from bigsvm.tiles import KernelTiles
 
 SLICES = 4
-"""Of REFRESH steps a lane, before all of them meet: they wait for the slowest. Seconds of the pair
-steps of mnist against the rest, C 10, gamma 0.02, with 1, 2, 4, 16: 4.4, 4.0, 3.8, 3.7."""
+"""Slices of REFRESH steps that a lane takes before all lanes meet; they wait for the slowest."""
 LEAST_HELD = 0.5
-"""Share of its kernel rows that a lane's largest working set has room for, where there are several
-lanes. Seconds of mnist against the rest, C 1, gamma 0.05, in 1 GB, sparse and dense, with 0.5 (one
-lane there) and 0.3: 36.1 and 37.3, 56.4 and 61.5, for rows are fetched again."""
+"""There are only as many lanes as have memory for this share of the kernel rows of their largest
+working set: with less, rows are fetched again and again."""
 ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
 """What is known of a column: whether and how it ended, its steps, and its last pair."""
 DONE, STALLED = 1, 2

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 ROUNDS, PATIENCE = 80, 6
 """Rounds at most, and how many without a better point end it. Usual are 15 to 50."""
 ADDED = 1e-14
-"""To Θ, of the largest K_ii. Features as they are, C 1: spambase takes 31 rounds, 50 and more to a
-worse point with 1e-10; without, neighbours of the optimum lose all their digits."""
+"""Share of the largest K_ii that is added to Θ: without it, rows next to the optimum lose all their
+digits; with more, rounds are more and the point is worse."""
 SHORTER = 0.995
 """Share of the way to the nearest bound that a round goes."""
 CLOSEST = 1e-30
@@ -54,10 +54,10 @@ TOUCHING = 1e-9
 """A variable nearer to its bound than this share of its box is put there."""
 NEAR = 2.0
 """Variables whose gradient is nearer to the threshold than so many gaps are solved for exactly."""
-LEAST_NEAR, NEAR_PER_COLUMN = 128, 1.25
-"""How many of these there may be, and for each column of the factor; those next to the threshold,
-and nothing where so many are free. Mnist as it is, linear, ends with 567 free variables at a gap of
-7e-8 instead of 2e-3, for 0.03 of 7 s."""
+LEAST_NEAR = 128
+"""Most variables, next to the threshold, that are solved for exactly."""
+NEAR_PER_COLUMN = 1.25
+"""Further ones for each column of the factor. With more free variables none is solved exactly."""
 ARRAYS, SQUARES = 40, 4
 """Of the size of the variables, and of the square of those near a threshold: what is in memory."""
 

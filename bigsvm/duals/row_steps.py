@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 SLICE_WORK = 1 << 28
 """Values that the steps of one slice look at, whatever the number of classes: a tenth of a second
 or two."""
-FIRST_CLIMB, NEXT_CLIMB = 1 << 16, 1 << 13
-"""Steps on a working set before its free variables first climb together, and between two climbs.
-Most working sets need fewer. Seconds of 43 500 rows in 9 columns, 7 classes, without climbs and
-with them: 11 and 6 (C 32), 222 and 65 (C 1024)."""
+FIRST_CLIMB = 1 << 16
+"""Steps on a working set before its free variables first climb together; most need fewer steps."""
+NEXT_CLIMB = 1 << 13
+"""Steps between two climbs."""
 MOST_CLIMBING = 2048
 """Rows of a climb, at most."""
 STEP_READS = 3

@@ -30,24 +30,21 @@ if TYPE_CHECKING:
 
 
 EVICTING_BATCH = 12
-"""Kernel rows computed at once when each takes the place of another: as many as the dense
-micro-kernel does in the time of one. With them HMG on all 12 000 rows of mnist takes 77 instead of
-130 s with 120 slots; of sparse rows each takes its time, and HMG 12 s by computing one alone. Where
-slots are few only at first a batch saves what each call costs: w8a 0.6 instead of 0.9 s. Of several
-functions sparse rows are wanted by the dozen, too: Crammer-Singer of mnist 16.2 instead of 17.4."""
+"""Kernel rows computed at once when each takes the place of another: the dense micro-kernel
+computes this many in the time of one."""
 LEAST_BATCH = 6
-"""So many kernel rows are fetched together where there is room, even if fewer rows violate: those
-next to it are asked for next, and a batch costs as much before its first row as six more. Spambase
-with C 32 has 389 instead of 1202 batches and takes 0.16 instead of 0.22 s; with 12 rows 321, and
-0.18 s. W8a takes as long as before, and 2.38 instead of 2.37 floors of kernel values."""
+"""Kernel rows fetched together if there is room, even if fewer rows violate: starting a batch costs
+as much as six rows, and rows that nearly violate are needed next."""
 CLIMB_SHARE = 4
 """Of the memory for kernel rows a climb may take this part besides."""
-FIRST_LEAP, STEPS_PER_ROW, STEPS_PER_WIDTH, NEXT_LEAP = 1 << 13, 2, 2, 4
-"""Steps of a working set before another way is tried: so many, for each row, and for each column
-squared of what it works with, which then takes as long as the steps have, about. And by how much
-they grow until it is tried again. Pendigits as it is, 7494 rows, linear, even against odd: 43 s
-without, 2.4 with 32768, 20, 10; 0.8 with 4096, 1, 10. Where steps alone would end soon after, that
-costs as much as they have: cardio 0.05 instead of 0.02 s with 8192, 2, 1."""
+FIRST_LEAP = 1 << 13
+"""Least steps on a working set before the first leap."""
+STEPS_PER_ROW = 2
+"""The same for each row."""
+STEPS_PER_WIDTH = 2
+"""The same for each squared column of the factor: a leap takes about as long as these steps."""
+NEXT_LEAP = 4
+"""Factor of the steps until the next leap."""
 
 
 class Progress(IntEnum):

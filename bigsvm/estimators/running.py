@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 Part = TypeVar("Part")
 
 SCARCE = 0.25
-"""With fewer kernel rows in memory than this share of all, HMG. Seconds of second-order ÷ its, all
-rows of mnist's first 12 000 as one working set: 1.49 at 1 %, 1.30 at 10 %, 1.05 at 25 %."""
+"""With memory for less than this share of all kernel rows, HMG is the faster rule."""
 SHRUNK = 0.1
 """With fewer than this share, shrinking by default: `shrinking.py` shows that it computes fewer
 kernel values there, and more where many rows fit, as those left out have to be brought back."""

@@ -29,45 +29,38 @@ NEAR, NEAR_TOL = 2.0, 0.75
 move then, and their sweep costs little. Solved to the usual share, all free rows do."""
 WORKING_TOL = 0.9
 """A working set among more active rows, to this share of their tolerance, for the same reason."""
-LOOSE, LAST = 0.01, 10.0
-"""No working set is solved to less than this share of the gap it was chosen at, while there are
-other rows: the next one moves the same variables again. But where that is less than so many times
-the tolerance, it may be the last one. Without it mnist takes half as many pair steps again. One
-digit against nine, C 8, with 0.002 for all sets and so: 26 847 and 23 752 of them among all rows,
-kernel values 5.80 and 5.75 10^8; Crammer-Singer of all ten 15.3 and 14.9 s."""
+LOOSE = 0.01
+"""A working set among other rows is solved to this share of the gap it was chosen at: the next set
+moves the same variables again."""
+LAST = 10.0
+"""If that share is less than this many times the tolerance, the set may be the last one, and is
+solved to the tolerance."""
 FINEST_INNER_TOL = 1e-7
 """Below it pair steps on float32 kernel values only chase their rounding, for ever."""
 FILL = 1.5
-"""A working set has this many times the free and violating rows: the others nearly violate. Kernel
-values in floors with 1.3, 1.5, 2: w8a 2.55, 2.37, 2.43, mnist 2.91, 2.92, 2.94."""
-SMALLEST_SET, LARGEST_SET = 2048, 6144
-"""A working set has as many rows as these where there are as many, and more only for the free rows'
-sake. Floors of kernel values, and megabytes of them in memory, with 5120, 6144, 8192: mnist 3.45,
-2.88 and 2.89, 104, 140 and 223 MB; a9a and w8a hardly differ but in memory."""
+"""A working set has this many times the free and violating rows; the others nearly violate."""
+SMALLEST_SET = 2048
+"""Rows that a working set has at least, if there are that many."""
+LARGEST_SET = 6144
+"""Rows that a working set has at most, unless more are free."""
 MANY_FUNCTIONS = 64
-"""So many, and memory for few active rows, have working sets of their own among all rows: 1000
-classes of 20 rows in 1 GB, which holds 468 active rows, had after 44 sweeps of these a third of the
-first gap left; so they converge in four sweeps."""
+"""From this many functions on, each has a working set of its own among all rows if memory holds few
+active rows: sweeps of the active rows alone would not converge."""
 SMALLEST_COLUMN_SET = 64
 """Fewest variables of one of very many functions, each of which has few rows that matter."""
 TIGHT_FILL = 1.25
-"""A working set has this many times the free rows even where too few of its kernel rows fit: solved
-in parts they disturb one another for ever. few-100000 streamed in 26, 28 and 30 MB, whose usual
-sets are smaller than its 1537 free rows: kernel rows fetched with 1, 1.1, 1.25 and 1.5, in
-thousands, 1258, 1152, 1040 and 1157; 1055, 919, 880 and 1089; 470, 470, 445 and 583."""
-FIRST_BYTES, SHARE_OF_SLOTS = 64_000_000, 0.15
-"""Kernel rows in memory at first, at least and as a share of a working set: others take their place
-until too many are fetched again. Megabytes at the peak and kernel values in floors, all at first,
-with a share of 0.15 or 512 rows, and so: w8a 322, 2.41; 269, 2.41; 284, 2.37; mnist 510, 2.88; 398,
-2.86; 398, 2.83. Seconds of smaller problems with 0.15 or 512 rows and so: spambase 0.34 and 0.23,
-satimage 0.27 and 0.15, 15 000 rows of magic04 0.33 and 0.20."""
+"""A working set has this many times the free rows even if too few of its kernel rows fit: free rows
+that are solved in parts disturb one another for ever."""
+FIRST_BYTES = 64_000_000
+"""Bytes of kernel rows that are in memory at first, at least. There are more once too many of them
+are fetched again."""
+SHARE_OF_SLOTS = 0.15
+"""Share of a working set whose kernel rows are in memory at first."""
 LEAST_SHARE = 0.5
 """A working set has at least this share of the active rows, up to the usual most: what it moves is
 added up for all active rows, so that few large sets cost less than many small ones."""
 MANY_TOGETHER = 4000
-"""More violators step together where they can. Seconds with pair steps and so, C 1 unless it is
-named: a4a (4781 rows) 0.25 and 0.25, a6a (11 220) 0.66 and 0.40, 9000 rows of magic04 0.51 and
-0.25, with C 32 0.70 and 0.30."""
+"""If more rows than this violate, they step together where the family can."""
 TOGETHER_FILL = 1.15
 """So many times the free and violating rows are active where they step together: for one that is
 left out and comes to violate another round is needed."""

@@ -33,19 +33,15 @@ AT_ONCE = 8
 FEWEST_SAMPLES, MOST_SAMPLES = 16, 64
 """Of a round; with fewer, a search may end as soon as it has begun."""
 POINTS_OF_A_SAMPLE = 4
-"""So many of the farthest of each sample join. Seconds and accuracy with 1, 4 and 12, pairwise: 0-4
-against 5-9 of mnist, C 64, 4.6, 2.1 and 2.2 s, 98.35, 98.37 and 98.19 %; w8a, C 8, 0.21, 0.14 and
-0.19 s, 99.02, 99.02 and 98.99 % (all with the first empty sample as the end). But no more than half
-of a sample: of 4 rows, all and two, mnist, C 50, 3.4 and 3.0 s, 97.4 and 97.3 %."""
+"""Farthest rows of each sample that join the core set, but at most half of the sample."""
 STEPS_PER_POINT = 4
 """Most steps of a round for each point that joined, and for each sample with a point of the core
 set outside, each a thousandth of what looking for it took."""
-EMPTY, EMPTY_ALONE = 0.25, 0.5
-"""Share of a round's samples without a point outside that ends the search, if sweeps follow and if
-none do: with 60 rows, about 2 and 1 % of all rows may be outside then. The first such sample, where
-the paper stops, comes by chance. Seconds and accuracy of w8a, C 64, with 0.125, 0.25 and 0.5:
-pairwise 0.04, 0.24 and 0.55 s, 97.41, 98.88 and 99.34 %, mfw 0.07, 0.15 and 1.08 s, 97.74, 98.27
-and 99.30 %; certified 99.4 %, in 0.8 and 1.0 s with 0.25 and 0.5."""
+EMPTY = 0.25
+"""The search ends when this share of a round's samples have no point outside, if sweeps follow.
+With samples of 60 rows, about 2 % of all rows may be outside then."""
+EMPTY_ALONE = 0.5
+"""The same if no sweeps follow; about 1 % of all rows may be outside then."""
 SHOWING = 256
 """Points of a core set that show how many rows are outside."""
 MOST_ROWS = 1 << 14

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from bigsvm.tiles import KernelTiles
 
 MOST_ROWS = 1200
-"""Of a small class; pairs of much larger ones are worth runs of their own. Seconds of mnist in runs
-of their own and so, C 32: 4000 rows 0.74 and 0.22, 10 000 rows 1.9 and 1.0, 20 000 rows 4.2 and
-3.8; letter, 15 000 rows, 2.9 and 0.64, 4000 rows 2.0 and 0.18."""
+"""Most rows of a small class; pairs of larger classes are worth runs of their own."""
 MOST_BYTES = 128_000_000
 """For kernel values and what else solving takes: as much as classes of so many rows need."""
 GROUP_ROWS = 256

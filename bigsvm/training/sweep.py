@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 EVALUATIONS_AT_ONCE = 2e8
 """Kernel evaluations between two looks at the clock: 0.1 to 0.8 seconds on two cores."""
 VALUES_AT_ONCE = 1 << 21
-"""Most sums that the rows between two looks have, 16 MB; one row may have more. Those of several
-functions may be in memory twice. With four times as many, predicting with the half million
-functions of a thousand classes took 250 MB instead of less than 165."""
+"""Most sums of the rows between two looks: 16 MB, for several functions in memory twice. One row
+may have more."""
 WORTH_SKIPPING = 0.02
 """Share of rows left out from which taking the others out of their block costs less than they."""
 
