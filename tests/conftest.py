@@ -4,6 +4,8 @@ import faults
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("support")
+
 # The first example of a property may compile a kernel.
 settings.register_profile("bigsvm", deadline=None)
 settings.load_profile("bigsvm")

@@ -51,14 +51,3 @@ def peers_coefficients(peer, n_rows):
                 column[peer.support_[part]] = -peer.dual_coef_[other, part]
             found.append(column)
     return np.stack(found, axis=1)
-
-
-def assert_same_bits(found, expected):
-    for name in ("support", "intercepts", "rho"):
-        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
-    for name in ("data", "indices", "indptr"):
-        one, other = (getattr(result.coefficients, name) for result in (found, expected))
-        assert one.tobytes() == other.tobytes(), name
-    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter", "n_bounded"):
-        assert getattr(found.certificate, name) == getattr(expected.certificate, name), name
-    assert found.pairs == expected.pairs

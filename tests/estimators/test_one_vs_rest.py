@@ -1,22 +1,15 @@
 """One against the rest: each function as the fit of its two classes, all as scikit-learn's."""
 
-import pickle
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interruption import StopAt
 from one_vs_one import clouds, values
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
+from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits
 
 import bigsvm
 from bigsvm import write_store
@@ -44,16 +37,6 @@ def alone(X, y, label, weights=None, **parameters):
     """The model of one class against the others."""
     given = TrainingParameters(**{"tol": 1e-6, "threads": 1, **parameters})
     return train_model(as_row_source(X), y == label, weights, given)
-
-
-def assert_same_bits(found, expected):
-    for name in ("support", "intercepts", "rho"):
-        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
-    for name in ("data", "indices", "indptr"):
-        one, other = (getattr(result.coefficients, name) for result in (found, expected))
-        assert one.tobytes() == other.tobytes(), name
-    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter", "n_bounded"):
-        assert getattr(found.certificate, name) == getattr(expected.certificate, name), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -192,13 +175,13 @@ def test_resumed_it_gives_the_same_bits(tmp_path, kind):
     asked, options = StopAt(), {**KINDS[kind], "tol": 1e-4}
     whole = train(X, y, hooks=Hooks(interrupted=asked), **options).functions
     assert whole.certificate.converged
-    for first in sorted({1, asked.count // 3, 2 * asked.count // 3, asked.count}):
-        for moment in (first, 3, -1):
-            found = train(
-                X, y, hooks=Hooks(interrupted=StopAt(moment)),
-                checkpoint=str(tmp_path / str(first)), **options,
-            ).functions  # fmt: skip
-        assert_same_bits(found, whole)
+
+    def attempt(folder, interrupted):
+        hooks = Hooks(interrupted=interrupted)
+        return train(X, y, hooks=hooks, checkpoint=str(folder), **options).functions
+
+    firsts = sorted({1, asked.count // 3, 2 * asked.count // 3, asked.count})
+    assert_resumed_to_the_same_bits(attempt, tmp_path, firsts, whole)
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -232,52 +215,22 @@ def test_limits_are_of_all_functions(tmp_path, limit, reason):
 
 
 PROGRAM = """
-import pathlib, pickle, sys
-folder = pathlib.Path(sys.argv[1])
-sys.path[:0] = [str(folder), str(folder.parent)]
+import pickle
+sys.path.insert(1, sys.path[0] + "/estimators")
 from one_vs_one import clouds
 from test_one_vs_rest import train
 X, y = clouds(n=1000, k=6, spread=0.7)
 print("started", flush=True)
-found = train(X, y, C=10.0, tol=1e-3, checkpoint=sys.argv[2], checkpoint_every=0.1).functions
-with open(sys.argv[3], "wb") as file:
+found = train(X, y, C=10.0, tol=1e-3, checkpoint=sys.argv[1], checkpoint_every=0.1).functions
+with open(sys.argv[2], "wb") as file:
     pickle.dump(found, file)
 """
 
 
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` each time after it has saved once more."""
-
-    def start(name):
-        paths = [str(tmp_path / name), str(tmp_path / f"{name}.pickle")]
-        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), *paths]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        process.stdout.close()
-        return process
-
-    def newest():
-        return max((path.name for path in (tmp_path / "killed").glob("generation-*")), default="")
-
-    assert start("whole").wait() == 0
-    kills = 0
-    for _ in range(3):
-        before = newest()
-        process = start("killed")
-        while newest() == before and process.poll() is None:
-            time.sleep(0.005)
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert kills >= 1
-    assert start("killed").wait() == 0
-    found, whole = (
-        pickle.loads((tmp_path / f"{name}.pickle").read_bytes()) for name in ("killed", "whole")
-    )
+    whole = assert_killed_to_the_same_bits(PROGRAM, tmp_path, pause=0.0)
     assert whole.certificate.converged
-    assert_same_bits(found, whole)
 
 
 def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():

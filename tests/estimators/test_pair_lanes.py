@@ -5,8 +5,9 @@ from concurrent.futures import wait
 
 import numpy as np
 import pytest
-from interruption import StopAt
-from one_vs_one import assert_same_bits, clouds, train
+from one_vs_one import clouds, train
+from support.resuming import StopAt
+from support.same import assert_same_bits
 
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.sources import as_row_source

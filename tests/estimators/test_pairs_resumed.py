@@ -1,18 +1,12 @@
 """One checkpoint for all pairs: stopped, killed, damaged, and gone on with to the same bits."""
 
 import json
-import pickle
-import random
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from interruption import StopAt
-from one_vs_one import assert_same_bits, clouds, train, values
+from one_vs_one import clouds, train, values
+from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits
+from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
 from bigsvm.estimators.parameters import Hooks
@@ -38,18 +32,18 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, every, t
     whole = train(X, y, hooks=Hooks(interrupted=asked), **KINDS[kind]).functions
     assert whole.certificate.converged
     within = 0
-    for first in range(1, asked.count, 2 if kind == "c-svc" else max(2, asked.count // 12)):
-        folder = str(tmp_path / str(first))
-        for moment in (first, 2, 7, 1, -1):
-            found = train(
-                X, y, hooks=Hooks(interrupted=StopAt(moment)), checkpoint=folder,
-                checkpoint_every=every, threads=threads, **KINDS[kind],
-            ).functions  # fmt: skip
-            within += len(newest_manifest(Path(folder))["values"]["pairs"])
-            if found.certificate.converged:
-                break
-            assert found.certificate.stop_reason == "interrupted"
-        assert_same_bits(found, whole)
+
+    def attempt(folder, interrupted):
+        nonlocal within
+        found = train(
+            X, y, hooks=Hooks(interrupted=interrupted), checkpoint=str(folder),
+            checkpoint_every=every, threads=threads, **KINDS[kind],
+        ).functions  # fmt: skip
+        within += len(newest_manifest(folder)["values"]["pairs"])
+        return found
+
+    firsts = range(1, asked.count, max(1, asked.count // 5))
+    assert_resumed_to_the_same_bits(attempt, tmp_path, firsts, whole, then=(2, 7, 1, -1))
     assert within > 3
 
 
@@ -186,19 +180,18 @@ class TestLog:
 
 
 PROGRAM = """
-import pickle, sys
-sys.path.insert(0, sys.argv[1])
-from one_vs_one import clouds, train
+import pickle
+from estimators.one_vs_one import clouds, train
 from bigsvm.training import small_pairs
-if sys.argv[4] == "by runs":
+if sys.argv[3] == "by runs":
     small_pairs.MOST_ROWS = 0
     X, y = clouds(n=2400, k=8, spread=0.5)
 else:
-    X, y = clouds(n=20000, k=40, spread=0.5)
+    X, y = clouds(n=9000, k=30, spread=0.5)
 print("started", flush=True)
-given = {"checkpoint": sys.argv[2], "checkpoint_every": 0.1, "threads": int(sys.argv[5])}
+given = {"checkpoint": sys.argv[1], "checkpoint_every": 0.1, "threads": int(sys.argv[4])}
 found = train(X, y, C=10.0, **given).functions
-with open(sys.argv[3], "wb") as file:
+with open(sys.argv[2], "wb") as file:
     pickle.dump(found, file)
 """
 
@@ -206,39 +199,8 @@ with open(sys.argv[3], "wb") as file:
 @pytest.mark.parametrize(("pairs", "threads"), [("by runs", 1), ("by runs", 2), ("together", 1)])
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path, pairs, threads):
     """A real process, `kill -9` at random moments, each after it has got on a little."""
-    folder = str(Path(__file__).parent)
-
-    def start(name):
-        paths = [str(tmp_path / name), str(tmp_path / f"{name}.pickle")]
-        command = [sys.executable, "-c", PROGRAM, folder, *paths, pairs, str(threads)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        process.stdout.close()
-        return process
-
-    def newest():
-        return max((path.name for path in (tmp_path / "killed").glob("generation-*")), default="")
-
-    assert start("whole").wait() == 0
-    rng, kills = random.Random(0), 0
-    while kills < 3:
-        before = newest()
-        process = start("killed")
-        while newest() == before and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.2))
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert kills >= 1
-    assert start("killed").wait() == 0
-    found, whole = (
-        pickle.loads((tmp_path / f"{name}.pickle").read_bytes()) for name in ("killed", "whole")
-    )
+    whole = assert_killed_to_the_same_bits(PROGRAM, tmp_path, arguments=(pairs, threads))
     assert whole.certificate.converged
-    assert_same_bits(found, whole)
 
 
 def test_the_generation_tells_how_far_the_run_is(tmp_path):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from interruption import StopAt
-from one_vs_one import assert_same_bits, clouds, train
+from one_vs_one import clouds, train
+from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm import write_store
 from bigsvm.estimators.one_vs_one import train_one_vs_one
@@ -123,17 +123,16 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(
     whole = train(X, y, **given, hooks=Hooks(interrupted=asked)).functions
     assert len(solved) > 1
     assert 0 < sum(solved) < 15
-    for first in range(1, asked.count, 5):
-        folder = str(tmp_path / str(first))
-        for moment in (first, 3, -1):
-            found = train(
-                X, y, **given, hooks=Hooks(interrupted=StopAt(moment)), checkpoint=folder,
-                checkpoint_every=every,
-            ).functions  # fmt: skip
-            if found.certificate.converged:
-                break
-            assert found.certificate.stop_reason == "interrupted"
-        assert_same_bits(found, whole)
+
+    def attempt(folder, interrupted):
+        return train(
+            X, y, **given, hooks=Hooks(interrupted=interrupted), checkpoint=str(folder),
+            checkpoint_every=every,
+        ).functions  # fmt: skip
+
+    assert_resumed_to_the_same_bits(
+        attempt, tmp_path, range(1, asked.count, max(1, asked.count // 5)), whole
+    )
 
 
 @pytest.mark.usefixtures("of_few")

@@ -3,15 +3,15 @@
 import naive
 import numpy as np
 import pytest
+from support.problems import classes_of_blobs, gram
+from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
 
 from bigsvm.duals.columns_in_turn import COLUMNS_AT_ONCE, columns_in_turn
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
-from .problems import classes_of_blobs, gram
-from .test_decomposition import StopAt
-from .test_one_vs_rest import KINDS, alone, assert_same_bits, columns, dense
+from .test_one_vs_rest import KINDS, alone, columns, dense
 
 SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
 
@@ -75,33 +75,24 @@ def test_the_gap_is_that_of_the_dense_problems():
 def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
     X, label = classes_of_blobs(500, 3, overlap=0.4)
     given = {"kind": kind, "tol": tolerance(kind), **SETTINGS}
-    moments = []
 
-    def look():
+    def kind_of_moment():
         count, state = run.count, run.state
         of_columns = state.works_on_variables and not len(state.active)
         turn = int((state.pair[::4] > 0).sum()) if of_columns else -1
-        moments.append((str(count.phase), of_columns, count.rows_done > 0, turn))
-        return False
+        return str(count.phase), of_columns, count.rows_done > 0, turn
 
-    run = columns(X, label, limits=Limits(interrupted=look), **given)
+    moments = Moments(kind_of_moment)
+    run = columns(X, label, limits=Limits(interrupted=moments), **given)
     whole = run.run()
     assert whole.certificate.converged
-    kinds = {}
-    for at, what in enumerate(moments, start=1):
-        kinds.setdefault(what, []).append(at)
+    kinds = moments.by_kind
     # In the working sets of different functions, and within the sweep of what has moved in all.
     assert len({turn for phase, of, _, turn in kinds if phase == "solve" and of}) > 1
     assert any(phase == "sweep" and of and within for phase, of, within, _ in kinds)
-    for first in sorted(ats[len(ats) // 2] for ats in kinds.values()):
-        for moment in (first, 5, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                result = columns(X, label, checkpoint=checkpoint, limits=limits, **given).run()
-            if result.certificate.converged:
-                break
-            assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        assert_same_bits(result, whole)
+    firsts = sorted(ats[len(ats) // 2] for ats in kinds.values())
+    train = with_checkpoint(lambda **saving: columns(X, label, **saving, **given).run())
+    assert_resumed_to_the_same_bits(train, tmp_path, firsts, whole, then=(5, -1))
 
 
 @pytest.mark.usefixtures("by_columns")

@@ -4,6 +4,7 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.problems import blobs, decomposition, dense_alpha, gram
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.ball import L2SVC, BallDual
@@ -14,8 +15,6 @@ from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact, certify
 from bigsvm.training.working_rows import WorkingRows
-
-from .problems import blobs, decomposition, dense_alpha, gram
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interruption import StopAt
+from support.problems import blobs, decomposition, definition, dense_alpha, gram
+from support.resuming import StopAt
+from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
 from bigsvm.training import certify as certifying
@@ -13,7 +15,6 @@ from bigsvm.training.confirm import confirm
 from bigsvm.training.state import Limits
 from bigsvm.training.working_rows import WorkingRows
 from tests.training.forged import array_of, forge, newest
-from tests.training.problems import blobs, decomposition, definition, dense_alpha, gram
 
 X, Y = blobs(600)
 
@@ -82,9 +83,7 @@ def test_a_run_that_is_resumed_has_the_same_bits(tmp_path):
     generation = stopped(tmp_path / "run", moment=20)
     assert array_of(generation, "alpha").any()
     found, whole = resumed(tmp_path / "run"), decomposition(X, Y, working_set=150).run()
-    assert found.alpha.tobytes() == whole.alpha.tobytes()
-    assert found.thresholds == whole.thresholds
-    assert found.certificate.gap == whole.certificate.gap
+    assert_same_bits(found, whole)
 
 
 @pytest.mark.parametrize("k", [1, 3])

@@ -4,11 +4,10 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.problems import Ball, blobs
 
 from bigsvm.kernels import RBF, Linear, Polynomial
 from bigsvm.training.core_set import CoreSet
-
-from .problems import Ball, blobs
 
 KERNELS = {
     "rbf": (RBF(gamma=0.5), {"name": "rbf", "gamma": 0.5}),

@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
+from support.problems import classes_of_blobs, gram, multiclass
+from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
+from support.same import assert_same_bits
 
 from bigsvm.budget import plan_training
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
 from bigsvm.kernels import make_kernel
-from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
-
-from .problems import classes_of_blobs, gram, multiclass
-from .test_decomposition import StopAt
 
 SOLVERS = ("exact", "fixed_point")
 
@@ -33,14 +32,6 @@ def assert_is_feasible(alpha, label, bounds):
     upper = bounds[:, None] * np.eye(alpha.shape[1])[label]
     assert (alpha <= upper).all()
     np.testing.assert_allclose(alpha.sum(axis=1), 0, atol=1e-12 * max(bounds))
-
-
-def assert_same_bits(a, b):
-    np.testing.assert_array_equal(a.support, b.support)
-    for name in ("data", "indices", "indptr"):
-        np.testing.assert_array_equal(getattr(a.alpha, name), getattr(b.alpha, name))
-    assert a.certificate.gap == b.certificate.gap
-    assert a.certificate.objective == b.certificate.objective
 
 
 KERNELS = {
@@ -210,50 +201,34 @@ def watched(request, monkeypatch):
         monkeypatch.setattr("bigsvm.training.watch.REFRESH", 200)
 
 
-def moments_of(run):
-    """Where a run is each time it looks up: its phase, and whether within a pass, a working set."""
-    found = []
-
-    def look():
-        count, state = run.count, run.state
-        within = bool(len(state.working)) and count.sub_steps > 0
-        found.append((str(count.phase), count.rows_done > 0, within, count.scope))
-        return False
-
-    return found, look
+def kind_of_moment(run):
+    """What a run is doing: its phase, and whether within a pass, a working set."""
+    count, state = run.count, run.state
+    within = bool(len(state.working)) and count.sub_steps > 0
+    return str(count.phase), count.rows_done > 0, within, count.scope
 
 
 @pytest.mark.usefixtures("many_phases", "watched")
 @pytest.mark.parametrize("subproblem", SOLVERS)
 def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, subproblem):
-    """In passes and working sets, at their first, middle and last moment of each kind."""
+    """In passes and working sets, at the middle one of the moments of a kind."""
     X, label = classes_of_blobs(1200, 4, overlap=0.8)
     settings = {
         "C": 5.0, "working_set": 300, "active_rows": 700, "subproblem": subproblem, "tol": 0.03,
     }  # fmt: skip
-    observed = multiclass(X, label, limits=Limits(interrupted=lambda: probe()), **settings)
-    moments, probe = moments_of(observed)
+    moments = Moments(lambda: kind_of_moment(observed))
+    observed = multiclass(X, label, limits=Limits(interrupted=moments), **settings)
     whole = observed.run()
     assert whole.certificate.converged
     assert whole.certificate.n_sweeps > 2
-    kinds = {}
-    for at, kind in enumerate(moments, start=1):
-        kinds.setdefault(kind, []).append(at)
+    kinds = moments.by_kind
     assert {phase for phase, *_ in kinds} >= {"solve", "sweep", "grow"}
     assert {(phase, within) for phase, within, *_ in kinds} >= {("sweep", True), ("grow", True)}
     assert any(within for _, _, within, _ in kinds)  # in the middle of a working set
     assert {scope for *_, scope in kinds} == {300, 525, 1200}
-    chosen = {ats[place] for ats in kinds.values() for place in (0, len(ats) // 2, -1)}
-    for first in sorted(chosen):
-        for moment in (first, 5, 1, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                run = multiclass(X, label, checkpoint=checkpoint, limits=limits, **settings)
-                result = run.run()
-            if result.certificate.converged:
-                break
-            assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        assert_same_bits(result, whole)
+    firsts = sorted(ats[len(ats) // 2] for ats in kinds.values())
+    train = with_checkpoint(lambda **saving: multiclass(X, label, **saving, **settings).run())
+    assert_resumed_to_the_same_bits(train, tmp_path, firsts, whole, then=(5, 1, -1))
 
 
 ORDERS = [
@@ -269,31 +244,18 @@ def test_resumed_in_an_order_of_the_paper_it_gives_the_same_bits(
     monkeypatch.setattr("bigsvm.duals.row_steps.SLICE_WORK", 4 * 256 * 150)
     X, label = classes_of_blobs(250, 4)
     settings = {"C": 2.0, "order": order, "cooling": cooling, "tol": 0.03, "seed": 3}
-    looks, lasts = [], set()
-
-    def looking():
-        looks.append(observed.count.sub_steps)
-        lasts.add(int(observed.state.pair[0]))
-        return False
-
-    observed = multiclass(X, label, limits=Limits(interrupted=looking), **settings)
+    moments = Moments(lambda: (observed.count.sub_steps, int(observed.state.pair[0])))
+    observed = multiclass(X, label, limits=Limits(interrupted=moments), **settings)
     whole = observed.run()
     assert whole.certificate.converged
-    assert any(steps % 250 for steps in looks)
+    assert any(steps % 250 for steps, _ in moments.seen)
     if cooling or order in ("sequential", "random"):
-        assert len(lasts) > 2
-    for first in range(2, len(looks), max(1, len(looks) // 6)):
-        for moment in (first, 3, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                run = multiclass(
-                    X, label, checkpoint=checkpoint, limits=limits, slots=40, **settings
-                )
-                result = run.run()
-            if result.certificate.converged:
-                break
-            assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        assert_same_bits(result, whole)
+        assert len({last for _, last in moments.seen}) > 2
+    firsts = range(2, len(moments.seen), max(1, len(moments.seen) // 6))
+    train = with_checkpoint(
+        lambda **saving: multiclass(X, label, slots=40, **saving, **settings).run()
+    )
+    assert_resumed_to_the_same_bits(train, tmp_path, firsts, whole)
 
 
 @pytest.mark.usefixtures("watched")

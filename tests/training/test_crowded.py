@@ -1,18 +1,18 @@
 """Runs whose scopes have many more violators than a working set holds."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
-from interruption import StopAt
+from support.problems import blobs, decomposition, gram
+from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_checkpoint
+from support.same import assert_same_bits
 
 from bigsvm.data.write import write_store
 from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuSVC, OneClass, SquaredHingeSVC
 from bigsvm.training.active import ActiveRows
-from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.state import Limits
-
-from .problems import blobs, decomposition, gram
 
 N_ROWS, SMALL = 1200, 100
 
@@ -55,52 +55,39 @@ FORMULATIONS = {
 }
 
 
-def crowded_run(X, y, **options):
-    return decomposition(X, y, working_set=SMALL, active_rows=N_ROWS, **options)
-
-
-def assert_same_bits(result, reference):
-    np.testing.assert_array_equal(result.support, reference.support)
-    np.testing.assert_array_equal(result.alpha, reference.alpha)
-    assert result.thresholds == reference.thresholds
-    assert result.certificate.n_iter == reference.certificate.n_iter
-    assert result.certificate.n_working_sets == reference.certificate.n_working_sets
+def crowded(X, y, **options):
+    return decomposition(X, y, working_set=SMALL, active_rows=N_ROWS, **options).run()
 
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
 def test_resumed_between_sets_of_neighbours_it_gives_the_same_bits(kind, tmp_path, pivots):
     X, y = blobs(N_ROWS, overlap=1.5)
     settings = {"formulation": FORMULATIONS[kind](X, y)}
-    watch = StopAt(-1)
-    whole = crowded_run(X, y, limits=Limits(interrupted=watch), **settings).run()
+    watch = StopAt()
+    whole = crowded(X, y, limits=Limits(interrupted=watch), **settings)
     assert whole.certificate.converged
     of_whole = list(pivots)
     assert len(of_whole) > 2
-    for first in (watch.count // 3, 4 * watch.count // 5):
-        pivots.clear()
-        for moment in (first, 3, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                result = crowded_run(X, y, checkpoint=checkpoint, limits=limits, **settings).run()
-            if result.certificate.converged:
-                break
-        assert_same_bits(result, whole)
-        assert set(pivots) <= set(of_whole)
+    pivots.clear()
+    train = functools.partial(crowded, X, y, **settings)
+    firsts = (watch.count // 3, 4 * watch.count // 5)
+    assert_resumed_to_the_same_bits(with_checkpoint(train), tmp_path, firsts, whole)
+    assert set(pivots) <= set(of_whole)
 
 
 def test_threads_do_not_change_the_bits(pivots):
     X, y = blobs(N_ROWS, overlap=1.5)
-    alone = crowded_run(X, y).run()
+    alone = crowded(X, y)
     assert pivots
-    assert_same_bits(crowded_run(X, y, threads=3).run(), alone)
+    assert_same_bits(crowded(X, y, threads=3), alone)
 
 
 def test_rows_of_a_store_are_chosen_as_neighbours_too(tmp_path, pivots):
     X, y = blobs(N_ROWS, overlap=1.5)
-    in_memory = crowded_run(X, y).run()
+    in_memory = crowded(X, y)
     pivots.clear()
     rows = write_store(tmp_path / "s.zarr", X, y.astype(float), shuffle=False).rows
-    streamed = crowded_run(rows, y).run()
+    streamed = crowded(rows, y)
     assert pivots
     assert streamed.certificate.converged
     assert streamed.certificate.objective == pytest.approx(

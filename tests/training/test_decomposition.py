@@ -1,16 +1,18 @@
 import itertools
-import signal
-import subprocess
-import sys
-import textwrap
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from interruption import StopAt
 from sklearn.svm import SVC as PeerSVC
+from support.problems import blobs, decomposition, definition, dense_alpha, gram
+from support.resuming import (
+    StopAt,
+    Until,
+    assert_killed_to_the_same_bits,
+    assert_resumed_to_the_same_bits,
+    with_checkpoint,
+)
+from support.same import assert_same_bits
 
 from bigsvm.cache.costs import Decision
 from bigsvm.cache.disk_cache import DiskCache
@@ -32,8 +34,6 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
-from .problems import blobs, decomposition, definition, dense_alpha, gram
-
 
 @pytest.fixture(scope="module")
 def problem():
@@ -43,15 +43,6 @@ def problem():
 @pytest.fixture(scope="module")
 def reference(problem):
     return decomposition(*problem).run()
-
-
-def assert_same_bits(result, reference):
-    np.testing.assert_array_equal(result.support, reference.support)
-    np.testing.assert_array_equal(result.alpha, reference.alpha)
-    assert result.thresholds == reference.thresholds
-    assert result.certificate.n_sweeps == reference.certificate.n_sweeps
-    assert result.certificate.n_iter == reference.certificate.n_iter
-    assert result.certificate.gap == reference.certificate.gap
 
 
 @pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
@@ -136,31 +127,25 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, mo
     X, y = blobs(1200, overlap=0.7)
     settings = {"working_set": 450, "active_rows": 900, "rule": rule}
     settings["formulation"] = FORMULATIONS[kind](X, y)
-    watch = StopAt(-1)
+    watch = StopAt()
     whole = decomposition(X, y, limits=Limits(interrupted=watch), **settings).run()
     assert watch.count > 40
     phases, scopes, within = set(), set(), set()
-    for first in range(1, watch.count, 3 if kind == "c-svc" else max(7, watch.count // 6)):
-        # Stopped there, and then a few times more on the way to the end.
-        folder = tmp_path / str(first)
-        for moment in (first, 2, 5, 11, 1, 23, -1):
-            with Checkpoint(folder, {}) as checkpoint:
-                run = decomposition(
-                    X,
-                    y,
-                    checkpoint=checkpoint,
-                    limits=Limits(interrupted=StopAt(moment)),
-                    **settings,
-                )
-                result = run.run()
-            phases.add(str(run.count.phase))
-            scopes.add(run.count.scope)
-            if len(run.state.working):
-                within.add(len(run.state.working) < len(run.state.active))
-            if result.certificate.converged:
-                break
-            assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        assert_same_bits(result, whole)
+    # Stopped there, and then a few times more on the way to the end.
+    firsts = range(1, watch.count, max(1, watch.count // (12 if kind == "c-svc" else 5)))
+
+    def train(**saving):
+        run = decomposition(X, y, **saving, **settings)
+        result = run.run()
+        phases.add(str(run.count.phase))
+        scopes.add(run.count.scope)
+        if len(run.state.working):
+            within.add(len(run.state.working) < len(run.state.active))
+        return result
+
+    assert_resumed_to_the_same_bits(
+        with_checkpoint(train), tmp_path, firsts, whole, then=(2, 5, 11, 1, 23, -1)
+    )
     with_sums = whole.certificate.converged and settings["formulation"].sums(slice(0, 9))
     expected = {"select", "solve", "sweep", "grow"} | ({"fill"} if with_sums else set())
     assert phases - {"fill"} <= expected
@@ -179,7 +164,7 @@ def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, mo
     start = dense_alpha(decomposition(X, y, C=0.5).run(), 1200)
     settings = {"working_set": 150, "active_rows": 200}
     assert np.count_nonzero(start) > 200
-    watch = StopAt(-1)
+    watch = StopAt()
     whole = decomposition(X, y, start=start, limits=Limits(interrupted=watch), **settings).run()
     phases = []
     for moment in range(1, 40, 4):
@@ -192,61 +177,27 @@ def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, mo
     assert phases.count("fill") > 2
 
 
+KILLED = """
+import pickle
+from support.problems import blobs, decomposition
+from bigsvm.training.checkpoint import Checkpoint
+import bigsvm.training.sweep as sweep
+sweep.EVALUATIONS_AT_ONCE = 1e6
+X, y = blobs(3000)
+with Checkpoint(sys.argv[1], {}) as checkpoint:
+    print("started", flush=True)
+    result = decomposition(
+        X, y, C=10.0, working_set=750, checkpoint=checkpoint, checkpoint_every=0.2
+    ).run()
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(result, file)
+"""
+
+
 @pytest.mark.slow  # what tests/cli/test_processes.py does to the command
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has got on a little."""
-    code = textwrap.dedent(
-        """
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        import numpy as np
-        from training.problems import blobs, decomposition
-        from bigsvm.training.checkpoint import Checkpoint
-        import bigsvm.training.sweep as sweep
-        sweep.EVALUATIONS_AT_ONCE = 1e6
-        X, y = blobs(3000)
-        with Checkpoint(sys.argv[2], {}) as checkpoint:
-            print("started", flush=True)
-            result = decomposition(
-                X, y, C=10.0, working_set=750, checkpoint=checkpoint, checkpoint_every=0.2
-            ).run()
-        np.savez(sys.argv[3], support=result.support, coefficients=result.alpha,
-                 intercept=result.thresholds[0], gap=result.certificate.gap)
-        """
-    )
-    tests = str(Path(__file__).parents[1])
-
-    def start(name):
-        paths = [tests, str(tmp_path / name), str(tmp_path / f"{name}.npz")]
-        command = [sys.executable, "-c", code, *paths]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        process.stdout.close()
-        return process
-
-    def newest():
-        return max((path.name for path in (tmp_path / "killed").glob("generation-*")), default="")
-
-    whole = start("whole")
-    assert whole.wait() == 0
-    rng = np.random.default_rng()
-    kills = 0
-    while kills < 4:
-        before = newest()
-        process = start("killed")
-        while newest() == before and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.2))
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert kills >= 2
-    assert start("killed").wait() == 0
-    with np.load(tmp_path / "whole.npz") as a, np.load(tmp_path / "killed.npz") as b:
-        for name in a.files:
-            np.testing.assert_array_equal(a[name], b[name])
+    assert_killed_to_the_same_bits(KILLED, tmp_path, times=4, at_least=2)
 
 
 @pytest.mark.parametrize("max_iter", [0, 1, 50])
@@ -266,20 +217,6 @@ def test_a_time_limit_stops_and_says_so(problem):
     result = decomposition(*problem, C=1e4, limits=Limits(max_seconds=1e-9)).run()
     assert result.certificate.stop_reason is StopReason.TIME_LIMIT
     assert not result.certificate.converged
-
-
-class Until:
-    """Asks to stop from the moment that a run has told of something on."""
-
-    def __init__(self, wanted):
-        self.wanted = wanted
-        self.reached = False
-
-    def __call__(self):
-        return self.reached
-
-    def listen(self, event):
-        self.reached |= self.wanted(event)
 
 
 def test_interrupted_before_the_first_sweep_no_gap_is_claimed():

@@ -1,10 +1,9 @@
 """What a run costs, in units that no machine changes: sweeps, and kernel evaluations in floors."""
 
 import pytest
+from support.problems import blobs, decomposition
 
 from bigsvm.data.sources import ArrayRows
-
-from .problems import blobs, decomposition
 
 MANY, FEW = 2.0, 4.0
 """Most floors of so few rows where a fifth or more of them are support vectors, and elsewhere."""

@@ -8,7 +8,9 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from interruption import StopAt
+from support.problems import Ball, blobs, dense_alpha, gram
+from support.resuming import StopAt, assert_resumed_to_the_same_bits
+from support.same import assert_same_bits
 
 from bigsvm.budget import plan_training
 from bigsvm.data.random_rows import RandomRows, random_rows
@@ -21,8 +23,6 @@ from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
 from bigsvm.training.search import largest_core, sample_size
 from bigsvm.training.state import Limits
-
-from .problems import Ball, blobs, dense_alpha, gram
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")
 SAMPLINGS = ("all", 0.3, 60, 1)
@@ -42,26 +42,6 @@ def optimum(problem):
     X, y = problem
     a = naive.l2_svc(tilde(X, y.astype(float)))
     return 0.5 * a.sum()
-
-
-class Until:
-    """Asks to stop from the moment that a run has told of something on."""
-
-    def __init__(self, wanted):
-        self.wanted, self.reached = wanted, False
-
-    def __call__(self):
-        return self.reached
-
-    def listen(self, event):
-        self.reached |= self.wanted(event)
-
-
-def assert_same_bits(result, reference):
-    np.testing.assert_array_equal(result.support, reference.support)
-    np.testing.assert_array_equal(result.alpha, reference.alpha)
-    for name in ("stop_reason", "n_sweeps", "n_iter", "gap", "objective", "drift"):
-        assert getattr(result.certificate, name) == getattr(reference.certificate, name), name
 
 
 # -- where it ends --------------------------------------------------------------------------------
@@ -329,18 +309,19 @@ def test_after_a_full_core_set_training_goes_on_as_certified(problem, optimum, c
 def test_what_goes_on_after_a_full_core_set_is_resumed_to_the_same_bits(problem, tmp_path):
     X, y = problem
     ball = Ball(X, y, capacity=40)
-    watch = StopAt(-1)
+    watch = StopAt()
     whole = ball.train(certify=False, limits=Limits(interrupted=watch))
     phases = set()
-    for first in range(1, watch.count, max(1, watch.count // 8)):
-        with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:
-            for moment in (first, 2, 1, -1):
-                limits = Limits(interrupted=StopAt(moment))
-                result = ball.train(certify=False, checkpoint=checkpoint, limits=limits)
-                phases.add(checkpoint.latest().values["phase"])
-                if result.certificate.converged:
-                    break
-        assert_same_bits(result, whole)
+
+    def attempt(folder, interrupted):
+        with Checkpoint(folder, {}) as checkpoint:
+            limits = Limits(interrupted=interrupted)
+            result = ball.train(certify=False, checkpoint=checkpoint, limits=limits)
+            phases.add(checkpoint.latest().values["phase"])
+            return result
+
+    firsts = range(1, watch.count, max(1, watch.count // 5))
+    assert_resumed_to_the_same_bits(attempt, tmp_path, firsts, whole, then=(2, 1, -1))
     assert "search" in phases
     assert len(phases) > 1
 
@@ -457,26 +438,24 @@ def stored(X, y, folder):
 )
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, solver, kind, one_class):
     """Each run gets a little further, whatever it is doing; the next one goes on from there."""
-    X, y = SOURCES[kind](*blobs(350, seed=4), tmp_path)
+    X, y = SOURCES[kind](*blobs(250, seed=4), tmp_path)
     ball = Ball(X, None if one_class else y, solver=solver, sampling=40, ball_tol=1e-6)
-    watch = StopAt(-1)
+    watch = StopAt()
     whole = ball.train(limits=Limits(interrupted=watch))
     assert whole.certificate.converged
     assert watch.count > 12
     phases = set()
-    for first in range(1, watch.count, max(1, watch.count // 12)):
-        with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:
-            for moment in (first, 2, 1, 3, 7, -1):
-                result = ball.train(
-                    checkpoint=checkpoint, limits=Limits(interrupted=StopAt(moment))
-                )
-                saved = checkpoint.latest()
-                if saved is not None:
-                    phases.add(saved.values["phase"])
-                if result.certificate.converged:
-                    break
-                assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        assert_same_bits(result, whole)
+
+    def attempt(folder, interrupted):
+        with Checkpoint(folder, {}) as checkpoint:
+            result = ball.train(checkpoint=checkpoint, limits=Limits(interrupted=interrupted))
+            saved = checkpoint.latest()
+            if saved is not None:
+                phases.add(saved.values["phase"])
+            return result
+
+    firsts = range(1, watch.count, max(1, watch.count // 6))
+    assert_resumed_to_the_same_bits(attempt, tmp_path, firsts, whole, then=(2, 1, 3, 7, -1))
     assert "search" in phases
     assert len(phases) > 1
 

@@ -6,7 +6,8 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from interruption import StopAt
+from support.problems import Ball, blobs, dense_alpha, gram
+from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 
 from bigsvm.budget import TrainingPlan
 from bigsvm.cache.resident import RowBuffer
@@ -14,13 +15,10 @@ from bigsvm.data.write import write_store
 from bigsvm.kernels import Sigmoid
 from bigsvm.training import choice, decomposition, events
 from bigsvm.training.active import ActiveRows
-from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.model_steps import SMALLEST_RANK, ModelSteps, rank_of_model
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 from bigsvm.training.working_rows import WorkingRows
-
-from .problems import Ball, blobs, dense_alpha, gram
 
 
 @pytest.fixture(autouse=True)
@@ -128,22 +126,14 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, steps, kind, m
         store = write_store(tmp_path / "s.zarr", X, y.astype(float))
         X, y = store.rows, store.labels()
     problem = Ball(X, y, sampling=20, lack=little, capacity=900)
-    watch = StopAt(-1)
+    watch = StopAt()
     whole = problem.train(limits=Limits(interrupted=watch))
     assert whole.certificate.converged
     assert len(steps) > 1
-    for first in range(1, watch.count, max(1, watch.count // 25)):
-        with Checkpoint(tmp_path / f"{first}", {}) as checkpoint:
-            for moment in (first, 2, 1, 3, 7, -1):
-                result = problem.train(
-                    checkpoint=checkpoint, limits=Limits(interrupted=StopAt(moment))
-                )
-                if result.certificate.converged:
-                    break
-                assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        np.testing.assert_array_equal(result.support, whole.support)
-        np.testing.assert_array_equal(result.alpha, whole.alpha)
-        assert result.certificate.n_iter == whole.certificate.n_iter
+    firsts = range(1, watch.count, max(1, watch.count // 8))
+    assert_resumed_to_the_same_bits(
+        with_checkpoint(problem.train), tmp_path, firsts, whole, then=(2, 1, 3, 7, -1)
+    )
 
 
 def test_each_is_told_and_counted(steps):

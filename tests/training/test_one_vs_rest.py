@@ -5,6 +5,9 @@ import functools
 import naive
 import numpy as np
 import pytest
+from support.problems import classes_of_blobs, decomposition, gram
+from support.resuming import Moments, StopAt, assert_resumed_to_the_same_bits, with_checkpoint
+from support.same import assert_same_bits
 
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
@@ -13,12 +16,8 @@ from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.column_problems import Lane
 from bigsvm.duals.formulations import CSVC, NuSVC, SquaredHingeSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
-from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
-
-from .problems import classes_of_blobs, decomposition, gram
-from .test_decomposition import StopAt
 
 KINDS = {
     "c-svc": functools.partial(CSVC, C=5.0),
@@ -61,15 +60,6 @@ def dense(result, n):
     alpha = np.zeros((n, result.alpha.shape[1]))
     alpha[result.support] = result.alpha.toarray()
     return alpha
-
-
-def assert_same_bits(a, b):
-    np.testing.assert_array_equal(a.support, b.support)
-    for name in ("data", "indices", "indptr"):
-        np.testing.assert_array_equal(getattr(a.alpha, name), getattr(b.alpha, name))
-    assert a.thresholds == b.thresholds
-    for name in ("gap", "objective", "n_iter", "n_sweeps"):
-        assert getattr(a.certificate, name) == getattr(b.certificate, name)
 
 
 @pytest.mark.parametrize("rule", ["second-order", "hmg", "mvp"])
@@ -152,23 +142,17 @@ def test_in_many_parts_each_column_is_the_run_of_its_own(kind):
     assert result.certificate.objective == pytest.approx(total, rel=1e-5, abs=1e-4)
 
 
-def moments_of(run):
-    """Where a run is each time it looks up: its phase, and how far within it."""
-    found = []
-
-    def look():
-        count, state = run.count, run.state
-        within = bool(len(state.working)) and count.sub_steps > 0
-        turn = round_ = -1
-        if state.works_on_variables:
-            turn = int((state.pair[::4] > 0).any())  # whether any function has ended
-        elif len(state.pair) > 2:
-            turn, round_ = state.pair[-3:-1].tolist()
-        own = within and state.works_on_variables
-        found.append((str(count.phase), count.rows_done > 0, within, turn > 0, round_, own))
-        return False
-
-    return found, look
+def kind_of_moment(run):
+    """What a run is doing when it asks whether to stop: its phase, and how far within it."""
+    count, state = run.count, run.state
+    within = bool(len(state.working)) and count.sub_steps > 0
+    turn = round_ = -1
+    if state.works_on_variables:
+        turn = int((state.pair[::4] > 0).any())  # whether any function has ended
+    elif len(state.pair) > 2:
+        turn, round_ = state.pair[-3:-1].tolist()
+    own = within and state.works_on_variables
+    return str(count.phase), count.rows_done > 0, within, turn > 0, round_, own
 
 
 @pytest.mark.usefixtures("many_phases")
@@ -185,28 +169,20 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
     }  # fmt: skip
     if kind == "l2-svc":
         settings["tol"] = 1e-5
-    observed = columns(X, label, limits=Limits(interrupted=lambda: probe()), **settings)
-    moments, probe = moments_of(observed)
+    moments = Moments(lambda: kind_of_moment(observed))
+    observed = columns(X, label, limits=Limits(interrupted=moments), **settings)
     whole = observed.run()
     assert whole.certificate.converged
     assert whole.certificate.n_sweeps > 1
-    kinds = {}
-    for at, kind_of_moment in enumerate(moments, start=1):
-        kinds.setdefault(kind_of_moment, []).append(at)
+    kinds = moments.by_kind
     assert {phase for phase, *_ in kinds} >= {"solve", "sweep", "grow"}
     # In a working set of all functions, between them and in a later round; and in one of each.
     for own in (False, True):
         assert any(within and turn for _, _, within, turn, _, of in kinds if of is own)
     assert any(within and round_ > 0 for _, _, within, _, round_, _ in kinds)
-    for first in sorted(ats[len(ats) // 2] for ats in kinds.values()):
-        for moment in (first, 5, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                result = columns(X, label, checkpoint=checkpoint, limits=limits, **settings).run()
-            if result.certificate.converged:
-                break
-            assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        assert_same_bits(result, whole)
+    firsts = sorted(ats[len(ats) // 2] for ats in kinds.values())
+    train = with_checkpoint(lambda **saving: columns(X, label, **saving, **settings).run())
+    assert_resumed_to_the_same_bits(train, tmp_path, firsts, whole, then=(5, -1))
 
 
 @pytest.mark.usefixtures("many_phases")
@@ -227,20 +203,15 @@ def test_functions_solved_at_once_are_what_they_are_one_after_the_other(
     expected = columns(X, label, **settings).run()
     assert all(lane.tiles.threads == 1 for lane in lanes)
     lanes.clear()
-    asked = StopAt(-1)
+    asked = StopAt()
     found = columns(X, label, threads=3, limits=Limits(interrupted=asked), **settings).run()
     assert_same_bits(found, expected)
     assert max(lane.buffer.n_shared // len(lane.buffer.values) for lane in lanes) == 3
-    for first in range(1, asked.count, max(5, asked.count // 8)):
-        for moment in (first, 9, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                result = columns(
-                    X, label, threads=3, checkpoint=checkpoint, limits=limits, **settings
-                ).run()
-            if result.certificate.converged:
-                break
-        assert_same_bits(result, expected)
+    firsts = range(1, asked.count, max(5, asked.count // 4))
+    train = with_checkpoint(
+        lambda **saving: columns(X, label, threads=3, **saving, **settings).run()
+    )
+    assert_resumed_to_the_same_bits(train, tmp_path, firsts, expected, then=(9, -1))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.problems import blobs, gram
 
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
@@ -16,8 +17,6 @@ from bigsvm.training.passes import Passes
 from bigsvm.training.state import Counters, Limits
 from bigsvm.training.watch import Watch
 from bigsvm.training.working_rows import WorkingRows
-
-from .problems import blobs, gram
 
 N = 500
 TILE = 64

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.kernels import RBF
@@ -12,8 +13,6 @@ from bigsvm.training.active import ActiveRows
 from bigsvm.training.passes import Passes
 from bigsvm.training.state import Counters
 from bigsvm.training.working_rows import Gathered, WorkingRows
-
-from .problems import blobs, gram
 
 K = 3
 

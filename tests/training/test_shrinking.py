@@ -1,15 +1,15 @@
 """Shrinking: the same optimum, fewer kernel values, and the same bits after any interruption."""
 
-import signal
-import subprocess
-import sys
-import textwrap
-import time
-from pathlib import Path
-
 import numpy as np
 import pytest
-from interruption import StopAt
+from support.problems import blobs, decomposition, gram
+from support.resuming import (
+    StopAt,
+    assert_killed_to_the_same_bits,
+    assert_resumed_to_the_same_bits,
+    with_checkpoint,
+)
+from support.same import assert_same_bits
 
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.duals.box import BoxDual, SelectionRule
@@ -26,8 +26,6 @@ from bigsvm.duals.shrinking import ShrinkingProblem
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
-
-from .problems import blobs, decomposition, gram
 
 
 def target(X):
@@ -58,13 +56,6 @@ def run(kind, *, shrinking, n=700, rule="hmg", slots=100, **options):
     return decomposition(
         X, y, dual=dual, whole=True, working_set=n, slots=slots, gamma=0.3, **options
     )
-
-
-def same_bits(result, reference):
-    for name in ("support", "alpha", "thresholds"):
-        np.testing.assert_array_equal(getattr(result, name), getattr(reference, name))
-    assert result.certificate.objective == reference.certificate.objective
-    assert result.certificate.gap == reference.certificate.gap
 
 
 def exact_gap(kind, result, n=700):
@@ -117,7 +108,7 @@ def test_rows_left_out_cost_no_kernel_values():
 @pytest.mark.parametrize("slots", [20, 700])
 def test_memory_and_threads_change_no_bit(slots):
     reference = run("c-svc", shrinking=True, slots=60).run()
-    same_bits(run("c-svc", shrinking=True, slots=slots, threads=2).run(), reference)
+    assert_same_bits(run("c-svc", shrinking=True, slots=slots, threads=2).run(), reference)
 
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
@@ -127,21 +118,22 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, mo
     monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)  # steps between two saves
     tol = 1e-3 if kind == "c-svc" else 1e-5
     options = {"shrinking": True, "rule": rule, "n": 400, "tol": tol}
-    watch = StopAt(-1)
+    watch = StopAt()
     undisturbed = run(kind, limits=Limits(interrupted=watch), **options).run()
     assert undisturbed.certificate.converged
     left_out = False
-    for first in range(1, watch.count, max(3, watch.count // 8)):
-        for moment in (first, 2, 7, -1):
-            with Checkpoint(tmp_path / str(first), {}) as checkpoint:
-                limits = Limits(interrupted=StopAt(moment))
-                one = run(kind, checkpoint=checkpoint, limits=limits, **options)
-                result = one.run()
-                left_out |= len(one.state.pair) > 2
-            if result.certificate.converged:
-                break
-            assert result.certificate.stop_reason is StopReason.INTERRUPTED
-        same_bits(result, undisturbed)
+
+    def train(**saving):
+        nonlocal left_out
+        one = run(kind, **saving, **options)
+        result = one.run()
+        left_out |= len(one.state.pair) > 2
+        return result
+
+    firsts = range(1, watch.count, max(3, watch.count // 5))
+    assert_resumed_to_the_same_bits(
+        with_checkpoint(train), tmp_path, firsts, undisturbed, then=(2, 7, -1)
+    )
     assert left_out, "no run was stopped while rows were left out"
 
 
@@ -191,56 +183,23 @@ def test_a_checkpoint_whose_rows_left_out_make_no_sense_is_refused():
     assert not dual.knows_last(last, 700)
 
 
+KILLED = """
+import pickle
+import bigsvm.duals.shrinking, bigsvm.training.watch
+bigsvm.duals.shrinking.PERIOD, bigsvm.training.watch.REFRESH = 64, 96
+from training.test_shrinking import run
+from bigsvm.training.checkpoint import Checkpoint
+with Checkpoint(sys.argv[1], {}) as checkpoint:
+    print("started", flush=True)
+    result = run(
+        "c-svc", shrinking=True, n=2500, checkpoint=checkpoint, checkpoint_every=0.05
+    ).run()
+with open(sys.argv[2], "wb") as file:
+    pickle.dump(result, file)
+"""
+
+
 @pytest.mark.slow
 def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has saved something new."""
-    code = textwrap.dedent(
-        """
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        import numpy as np
-        import bigsvm.duals.shrinking, bigsvm.training.watch
-        bigsvm.duals.shrinking.PERIOD, bigsvm.training.watch.REFRESH = 64, 96
-        from training.test_shrinking import run
-        from bigsvm.training.checkpoint import Checkpoint
-        with Checkpoint(sys.argv[2], {}) as checkpoint:
-            print("started", flush=True)
-            result = run(
-                "c-svc", shrinking=True, n=2500, checkpoint=checkpoint, checkpoint_every=0.05
-            ).run()
-        np.savez(sys.argv[3], support=result.support, alpha=result.alpha,
-                 thresholds=result.thresholds, gap=result.certificate.gap)
-        """
-    )
-    tests = str(Path(__file__).parents[1])
-
-    def start(name):
-        paths = [tests, str(tmp_path / name), str(tmp_path / f"{name}.npz")]
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *paths], stdout=subprocess.PIPE, text=True
-        )
-        process.stdout.readline()
-        process.stdout.close()
-        return process
-
-    def newest():
-        return max((path.name for path in (tmp_path / "killed").glob("generation-*")), default="")
-
-    assert start("whole").wait() == 0
-    rng, kills = np.random.default_rng(), 0
-    while kills < 4:
-        before = newest()
-        process = start("killed")
-        while newest() == before and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.1))
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert kills >= 2
-    assert start("killed").wait() == 0
-    with np.load(tmp_path / "whole.npz") as a, np.load(tmp_path / "killed.npz") as b:
-        for name in a.files:
-            np.testing.assert_array_equal(a[name], b[name])
+    assert_killed_to_the_same_bits(KILLED, tmp_path, times=4, at_least=2, pause=0.1)

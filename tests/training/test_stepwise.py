@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.problems import Ball, blobs, gram
 
 import bigsvm
 from bigsvm.data.random_rows import RandomRows
@@ -13,8 +14,6 @@ from bigsvm.training.search import FirstPoints
 from bigsvm.training.state import Limits
 from bigsvm.training.stepped_core import SteppedCore
 from bigsvm.training.stepwise import StepwiseSearch
-
-from .problems import Ball, blobs, gram
 
 STEPWISE = ("fw", "mfw", "cvm")
 

@@ -5,14 +5,13 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.kernels import RBF
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training import sweep as sweep_module
 from bigsvm.training.sweep import sweep
-
-from .problems import blobs, gram
 
 N_BLOCKS = 6
 PATIENCE = 60.0

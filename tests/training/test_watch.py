@@ -5,13 +5,12 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
+from support.problems import blobs, decomposition
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.training import events, watch
 from bigsvm.training.state import Counters, Limits, idle_share
 from bigsvm.training.watch import Watch
-
-from .problems import blobs, decomposition
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""Small training problems for the tests of this folder, and the definition of their optimum."""
+"""Small training problems, runs on them, and the definition of their optimum."""
 
 import numpy as np
 

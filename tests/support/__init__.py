@@ -1,0 +1,6 @@
+"""What tests of several folders share: problems, comparisons, optima, and interrupted runs.
+
+- `support.problems`: rows, labels and runs on them
+- `support.same`: two results are the same to the bit
+- `support.resuming`: a run that is interrupted or killed, and gone on with
+"""
