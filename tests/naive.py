@@ -15,7 +15,9 @@ def kernel_value(a, b, name, *, gamma=1.0, coef0=0.0, degree=3):
         return (gamma * dot + coef0) ** degree
     if name == "sigmoid":
         return math.tanh(gamma * dot + coef0)
-    return math.exp(-gamma * math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+    if name == "rbf":
+        return math.exp(-gamma * math.fsum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+    raise ValueError(f"no kernel is named {name!r}")
 
 
 def kernel_matrix(A, B, name, **parameters):

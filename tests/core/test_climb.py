@@ -96,7 +96,9 @@ def test_directions_that_rounding_makes_fall_do_not_run_away():
 def test_what_is_no_number_ends_it():
     gram, alpha, upper, gradient, _ = problem()
     gradient[0, 0] = np.nan
+    before = alpha.copy()
     go(gram, alpha, upper, gradient)
+    np.testing.assert_allclose(alpha, before, rtol=1e-14)
 
 
 def test_the_gradient_follows_kernel_row_by_kernel_row():
