@@ -1,6 +1,7 @@
 """The experiments of Crammer and Singer's paper, on tiny data."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import bigsvm
 from tools.benchmarks import crammer_singer
 from tools.benchmarks.__main__ import main
 from tools.benchmarks.crammer_singer import read
+from tools.benchmarks.preparations import PREPARATIONS, prepared
 
 
 @pytest.fixture
@@ -134,6 +136,76 @@ def test_the_polynomial_is_of_rows_divided_by_their_norm(capsys):
     predicted = model.predict((0.5 * (test_x @ x.T + 1)) ** 9)
     assert float(lines[0][5]) == pytest.approx(100 * (predicted != parts.test_y).mean(), abs=0.01)
     assert lines[0][6] == "1.24"
+
+
+@pytest.mark.usefixtures("folder")
+def test_prepared_rows_are_trained_with_what_was_chosen_for_them(capsys):
+    assert main(["crammer_singer", "--part", "prepared", "--data", "usps"]) == 0
+    printed = capsys.readouterr().out
+    chosen = json.loads(crammer_singer.CHOSEN.read_text())["usps"]
+    (parts,) = read("usps")
+    for method, model in (("crammer-singer", bigsvm.CrammerSingerSVC()), ("ovr", bigsvm.SVC())):
+        (one,) = chosen[method]
+        ready = prepared(parts, one["rows"])
+        model.set_params(C=one["C"], gamma=one["gamma"], tol=1e-3)
+        if method == "ovr":
+            model.set_params(multiclass="ovr")
+        wrong = (model.fit(ready.x, ready.y).predict(ready.test_x) != ready.test_y).sum()
+        ((_, error, _, of_all, *_),) = lines_of(printed, method)
+        assert of_all == f"{wrong} of 90"
+        assert error == f"{100 * wrong / 90:.2f}"
+        assert f"{method}: C {one['C']:g}, gamma {one['gamma']:.4g} " in printed
+    (last,) = [line for line in lines_of(printed, "usps") if line[3][0] in "+-"]
+    assert float(last[3]) == pytest.approx(float(last[2]) - float(last[1]), abs=0.02)
+    assert lines_of(printed, "usps: ovo converged")[0][-1] == "holds"
+
+
+def test_a_choice_has_what_the_table_says_of_it():
+    chosen = json.loads(crammer_singer.CHOSEN.read_text())
+    assert set(chosen) == set(crammer_singer.PROBLEMS)
+    for name, methods in chosen.items():
+        for choices in methods.values():
+            assert len(choices) == max(1, crammer_singer.PROBLEMS[name].folds)
+            assert all(choice["rows"] in PREPARATIONS for choice in choices)
+            assert all(min(choice["C"], choice["gamma"]) > 0 for choice in choices)
+
+
+def test_problems_are_read_as_the_paper_has_them(classes, monkeypatch):
+    classes("letter", 60, n_classes=3, largest=15)
+    classes("glass.scale", 61, n_classes=3)
+    plain = crammer_singer.PROBLEMS["letter"]._replace(n_trained=None)
+    monkeypatch.setitem(crammer_singer.PROBLEMS, "letter", plain)
+    (whole,) = read("letter")
+    assert whole.x.dtype == np.float32
+    assert whole.x.max() == 1
+    assert whole.test_x.max() <= 1
+    folds = read("glass")
+    assert [len(fold.test_y) for fold in folds] == [13, 12, 12, 12, 12]
+    assert {len(fold.y) + len(fold.test_y) for fold in folds} == {61}
+    # The first rows of the other file may be trained on too.
+    monkeypatch.setitem(crammer_singer.PROBLEMS, "letter", plain._replace(n_trained=70))
+    (moved,) = read("letter")
+    assert (len(moved.y), len(moved.test_y)) == (70, 50)
+    np.testing.assert_array_equal(moved.x[60:], whole.test_x[:10])
+    np.testing.assert_array_equal(moved.test_x, whole.test_x[10:])
+    np.testing.assert_array_equal(moved.y, np.concatenate([whole.y, whole.test_y[:10]]))
+    # Random rows of a larger size go on from those of a smaller one.
+    monkeypatch.setitem(crammer_singer.PROBLEMS, "letter", plain._replace(n_rows=20))
+    (few,) = read("letter")
+    np.testing.assert_array_equal(whole.x[crammer_singer.some_rows(60, 40)[:20]], few.x)
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_sets_are_lines_of_one_table(capsys, monkeypatch):
+    monkeypatch.setattr(crammer_singer, "COARSE_C", (1.0,))
+    monkeypatch.setattr(crammer_singer, "COARSE_TIMES", (1.0,))
+    given = ["--data", "usps", "mnist", "--validated", "40"]
+    assert main(["crammer_singer", "--part", "tables", *given]) == 0
+    header, _, *lines = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("|")
+    ]
+    assert header.split("|")[1].strip() == "problem"
+    assert [line.split("|")[1].strip() for line in lines] == ["usps", "mnist"]
 
 
 def test_sets_that_are_not_there_are_skipped(tmp_path, monkeypatch, capsys):

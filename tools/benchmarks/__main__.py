@@ -108,7 +108,7 @@ def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
             parser.error(f"--{flag.replace('_', '-')} must be more than 0")
     if hasattr(options, "sizes"):
         options.sizes = sorted(set(options.sizes))
-    if hasattr(options, "memory"):
+    if getattr(options, "memory", None) is not None:
         try:
             parse_bytes(options.memory)
         except ParameterError as error:

@@ -279,16 +279,22 @@ def fit(job: Job) -> dict[str, Any]:
     return answer
 
 
-def train_and_test(job: Job, model: Any) -> dict[str, Any]:  # noqa: ANN401 (any classifier)
+def train_and_test(
+    job: Job,
+    model: Any,  # noqa: ANN401 (any classifier)
+    *,
+    dense: bool = False,
+) -> dict[str, Any]:
     """Train a model of a suite's own on the rows of a case, and test it on the data's test part.
 
-    A tiny fit comes first, as in `fit`. Of many binary problems the answer has sums.
+    A tiny fit comes first, as in `fit`. With `dense` rows become an array, whatever their layout.
     """
     import numpy as np
     import scipy.sparse as sp
 
     warnings.simplefilter("ignore")  # who is not certified says so in `stopped`
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
+    x = x.toarray() if dense and sp.issparse(x) else x
     few, most = few_of_each(y), model.max_iter
     model.set_params(max_iter=TINY_STEPS).fit(x[few], y[few])
     model.set_params(max_iter=most)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,8 +17,10 @@ from sklearn.model_selection import StratifiedKFold
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.ball import mean_distance
+from tools.benchmarks.children import machine as hardware
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
-from tools.benchmarks.results import table
+from tools.benchmarks.preparations import prepared
+from tools.benchmarks.results import Limit, at_most, must, table, verdicts
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +46,8 @@ ORDERS = {
 }
 """Versions of figure 6; with a cache, 4, they take the same steps."""
 PAPER_POLYNOMIAL = "1.24"
+CHOSEN = Path(__file__).with_name("crammer_singer_chosen.json")
+"""Of each problem and method: how rows are prepared, C and gamma, one of each training part."""
 CHANGED = 0.01
 """Share of labels that are changed to another class."""
 
@@ -248,6 +255,89 @@ def tables(options: argparse.Namespace) -> Iterator[str]:
         )
 
 
+class Trained(NamedTuple):
+    """A method on all parts of a problem, with what was chosen for it."""
+
+    wrong: int
+    tested: int
+    n_support: list[int]
+    seconds: float
+    converged: bool
+
+    @property
+    def error(self) -> float:
+        """In %."""
+        return 100 * self.wrong / self.tested
+
+
+def train_chosen(
+    parts: list[Parts], method: str, chosen: list[dict[str, Any]], threads: int
+) -> Trained:
+    """Train on prepared rows with the C and gamma of a choice, and test."""
+    kinds: dict[str, Any] = {"crammer-singer": (bigsvm.CrammerSingerSVC, {})}
+    kind, given = kinds.get(method, (bigsvm.SVC, {"multiclass": method}))
+    wrong, n_support, seconds, converged = 0, [], 0.0, True
+    for part, choice in zip(parts, chosen, strict=True):
+        ready = prepared(part, choice["rows"])
+        model = kind(choice["C"], gamma=choice["gamma"], tol=PAPER_TOL, n_jobs=threads, **given)
+        started = time.perf_counter()
+        model.fit(ready.x, ready.y)
+        seconds += time.perf_counter() - started
+        wrong += int((model.predict(ready.test_x) != ready.test_y).sum())
+        n_support.append(len(model.support_))
+        converged &= bool(model.converged_)
+    return Trained(wrong, sum(len(part.test_y) for part in parts), n_support, seconds, converged)
+
+
+def told(choice: dict[str, Any]) -> str:
+    """Say how a C and gamma were chosen."""
+    before = " and ".join(map(str, choice["validated"][:-1]))
+    return (
+        f"C {choice['C']:g}, gamma {choice['gamma']:.4g} ({choice['gamma'] / choice['unit']:g} / "
+        f"mean distance): {choice['error']:.2f} % wrong in {choice['folds']} folds of "
+        f"{choice['validated'][-1]} random training rows, after {before}; seed {choice['seed']}; "
+        f"{choice['rows']}"
+    )
+
+
+def prepared_rows(options: argparse.Namespace) -> Iterator[str]:
+    """Tables 1 and 2, and figure 7, of rows that are prepared."""
+    chosen, gains, limits = json.loads(CHOSEN.read_text()), [], list[Limit]()
+    yield hardware(options.threads)
+    for name in options.data:
+        parts, of_problem = read(name), chosen[name]
+        found = {m: train_chosen(parts, m, of_problem[m], options.threads) for m in of_problem}
+        paper, ours, rest = PROBLEMS[name].limit, found["crammer-singer"], found["ovr"]
+        lines = [
+            [
+                method, f"{one.error:.2f}",
+                "-" if paper is None or one is not ours else f"{paper:.2f}",
+                f"{one.wrong} of {one.tested}", "+".join(map(str, one.n_support)),
+                f"{one.seconds:.2f}", "converged" if one.converged else "not converged",
+            ]
+            for method, one in found.items()
+        ]  # fmt: skip
+        rows = "+".join(str(len(part.y)) for part in parts)
+        tested = "+".join(str(len(part.test_y)) for part in parts)
+        yield (
+            f"{name}: {rows} rows x {parts[0].x.shape[1]}, {tested} to test on, "
+            f"{len(np.unique(parts[0].y))} classes"
+        )
+        yield table(["method", "error %", "paper's %", "wrong", "SVs", "seconds", "stopped"], lines)
+        yield "\n".join(f"{m}: {told(choice)}" for m in found for choice in chosen[name][m])
+        decrease = f"{rest.error - ours.error:+.2f}"
+        gains.append([name, f"{ours.error:.2f}", f"{rest.error:.2f}", decrease])
+        if paper is not None:
+            limits.append(at_most(f"{name}: crammer-singer, % wrong", ours.error, limit=paper))
+        limits += [
+            must(f"{name}: {m} converged", one.converged, True, one.converged)
+            for m, one in found.items()
+        ]
+    header = ["problem", "crammer-singer %", "one-vs-rest %", "decrease in error, points"]
+    yield table(header, gains)
+    yield verdicts(limits)
+
+
 def epsilon(options: argparse.Namespace) -> Iterator[str]:
     """Figure 4."""
     lines = []
@@ -418,6 +508,7 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], Iterator[str]], tuple[str,
         tables,
         ("usps", "letter", "satimage", "mnist-5000", "letter-5000", "vowel", "glass"),
     ),
+    "prepared": (prepared_rows, tuple(PROBLEMS)),
     "polynomial": (polynomial, ("mnist",)),
     "doubt": (doubt, ("usps", "mnist-5000")),
 }

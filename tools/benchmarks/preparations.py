@@ -1,9 +1,6 @@
 """How rows may be prepared before they are trained on: those of images, and those of other columns.
 
-A benchmark that takes C and gamma by cross-validation may take a preparation the same way. What one
-has to learn, it learns of the rows trained on; so each fold is prepared anew.
-
-NumPy, SciPy and scikit-learn are imported inside functions only, as in `common.py`.
+What a preparation has to learn, it learns of the rows trained on.
 """
 
 from __future__ import annotations
@@ -16,7 +13,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from timed_fits import Parts
+
+    from tools.benchmarks.crammer_singer import Parts
 
     Rows = NDArray[np.float32]
 
