@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.problem import Values
 
-LOOSEST, TIGHTER = 1.0, 0.1
-"""Gap of the first round, in units of the margin, and how much less each next one asks for. A row
-that several columns need is needed by them in the same round, before others take its place."""
+LOOSEST = 1.0
+"""Gap of the first round, in units of the margin: rows that several columns need are then needed in
+the same round, before others take their place."""
+TIGHTER = 0.1
+"""Factor of the gap from one round to the next."""
 MOST_ROUNDS = 400
 """Most rounds: the last one asks for a gap below the resolution of float64."""
 STATE_BYTES = 68

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     F8 = NDArray[np.float64]
     Cholesky = tuple[F8, bool]
 
-ROUNDS, PATIENCE = 80, 6
-"""Rounds at most, and how many without a better point end it. Usual are 15 to 50."""
+ROUNDS = 80
+"""Rounds at most; 15 to 50 are usual."""
+PATIENCE = 6
+"""Rounds without a better point that end it."""
 ADDED = 1e-14
 """Share of the largest K_ii that is added to Θ: without it, rows next to the optimum lose all their
 digits; with more, rounds are more and the point is worse."""
@@ -43,9 +45,11 @@ SHORTER = 0.995
 CLOSEST = 1e-30
 """A variable is taken to be at least so far from a bound, as a share of its box: rounding puts some
 there."""
-SAME_GRADIENT, AT_BOUND = 0.01, 1e-6
-"""What is reached, as shares of the tolerance: equal gradients, and products of a variable's
-distance from its bound, as a share of its box, and its multiplier."""
+SAME_GRADIENT = 0.01
+"""Gradients are equal if they differ by this share of the tolerance."""
+AT_BOUND = 1e-6
+"""A variable is at its bound if its distance from it, as a share of its box, times its multiplier
+is at most this share of the tolerance."""
 SAME_SUM = 1e-10
 """Of what variables of a group add up to without their signs: by how much their sum may be off."""
 PUSHED = 0.1
@@ -58,8 +62,10 @@ LEAST_NEAR = 128
 """Most variables, next to the threshold, that are solved for exactly."""
 NEAR_PER_COLUMN = 1.25
 """Further ones for each column of the factor. With more free variables none is solved exactly."""
-ARRAYS, SQUARES = 40, 4
-"""Of the size of the variables, and of the square of those near a threshold: what is in memory."""
+ARRAYS = 40
+"""Arrays in memory of the size of the variables."""
+SQUARES = 4
+"""Arrays in memory of the square of the variables near a threshold."""
 
 
 class Variables(NamedTuple):

@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
     F8 = NDArray[np.float64]
 
-ROUNDS, RESOLUTION = 100, 1e-9
-"""Of Newton's method; usual are 3 to 6. A round by which φ has fallen by no more than this share of
-all that it has fallen by is the last."""
-HALVINGS, ENOUGH = 20, 1e-4
-"""Most of a step, and the share of what φ would fall by at the first slope that it has to."""
+ROUNDS = 100
+"""Rounds of Newton's method at most; 3 to 6 are usual."""
+RESOLUTION = 1e-9
+"""A round that lowers φ by at most this share of all that it has fallen is the last."""
+HALVINGS = 20
+"""Most halvings of a step."""
+ENOUGH = 1e-4
+"""A step must lower φ by this share of what the first slope promises."""
 
 
 def box_optimum(

@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from bigsvm.duals.problem import Selection, Values
 
 
-OUTSIDE, UNBALANCED = 1e-9, 1e-6
-"""Largest violation of a bound, and of the zero sum of a row, by rounding, relative to C_i."""
+OUTSIDE = 1e-9
+"""Largest violation of a bound by rounding, relative to C_i."""
+UNBALANCED = 1e-6
+"""Largest sum of the variables of a row by rounding, which should be 0, relative to C_i."""
 
 
 class RowSolver(IntEnum):

@@ -45,8 +45,10 @@ WRITTEN_OF_KERNELS = {
 """Parameters that a file must have: LIBSVM would use numbers from elsewhere for missing ones."""
 SCALED_BY = "bigsvm-scaled-by"
 """Word after SV, followed by the hash of the file with which svm-scale must scale rows."""
-MOST_LINES, MOST_BYTES = 64, 1 << 27
-"""A thousand classes have half a million pairs, with up to three numbers each."""
+MOST_LINES = 64
+"""Most lines of a header."""
+MOST_BYTES = 1 << 27
+"""Most bytes of a header: a thousand classes have half a million pairs, of up to three numbers."""
 PIECE_BYTES = 1 << 16
 """Bytes of a line that are examined before more is read."""
 MOST_MARK_BYTES = 4096

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from bigsvm.interchange.libsvm_header import Header
 
-LINES_AT_ONCE, COEFFICIENTS_AT_ONCE = 4096, 1 << 17
-"""Most support vectors that are parsed together, and most of their coefficients."""
+LINES_AT_ONCE = 4096
+"""Most support vectors that are parsed together."""
+COEFFICIENTS_AT_ONCE = 1 << 17
+"""Most coefficients of these."""
 
 
 def read_vectors(

@@ -50,9 +50,10 @@ ROWS_PER_TILE = 252
 SUMS_PER_TILE = 1 << 19
 """Sums of several functions that a tile adds to, 4 MB: with more than 2080 functions it has fewer
 rows."""
-SPANS_AT_ONCE, SUMS_AT_ONCE = 12, 1 << 22
-"""Spans of rows of a symmetric product whose sums along the columns are in memory together, and how
-many of these at most, 32 MB; of two spans in any case."""
+SPANS_AT_ONCE = 12
+"""Most spans of rows of a symmetric product whose sums along the columns are in memory together."""
+SUMS_AT_ONCE = 1 << 22
+"""Most of these sums, 32 MB; those of two spans are in any case."""
 WORTH_SHARING = 2e-4
 """Seconds of work below which waking other threads takes longer than it saves."""
 SECONDS_PER_VALUE = 0.3e-9

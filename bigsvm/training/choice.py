@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
 what it leads to is swept next."""
-SETTLED_TOL, SETTLED_SHARE = 0.5, 1e-3
-"""A scope of a run without a certificate is solved until at most the second share of its rows
-violate by more than the first, in the same units: a fifth of `learning_curve.WORTH`."""
-NEAR, NEAR_TOL = 2.0, 0.75
-"""Where the gap is already below the one, as when a certificate just fails, to the other: few rows
-move then, and their sweep costs little. Solved to the usual share, all free rows do."""
+SETTLED_TOL = 0.5
+"""A row of an uncertified run matters if it violates by more than this, in the same units."""
+SETTLED_SHARE = 1e-3
+"""A scope of an uncertified run is solved until at most this share of its rows matter: a fifth of
+`learning_curve.WORTH`."""
+NEAR = 2.0
+"""If the gap is below this many times the goal, as when a certificate just fails, see `NEAR_TOL`."""
+NEAR_TOL = 0.75
+"""Share of the goal that is solved to then: few rows move, so their sweep costs little."""
 WORKING_TOL = 0.9
 """A working set among more active rows, to this share of their tolerance, for the same reason."""
 LOOSE = 0.01

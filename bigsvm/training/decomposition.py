@@ -62,9 +62,11 @@ if TYPE_CHECKING:
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.state import RowState
 
-MANY_STEPS, MANY_PER_ROW = 10**6, 1000
-"""Pair steps of a working set, or for each of its rows, after which it is looked at from outside
-again: with boxes so large that float32 kernel values do not hold them, there is no end to them."""
+MANY_STEPS = 10**6
+"""Pair steps of a working set after which the loop looks at it again: with very large boxes float32
+kernel values are too coarse for steps to end."""
+MANY_PER_ROW = 1000
+"""The same for each row of it."""
 SPARSE_VALUES = 1 << 16
 """Most columns counted per sparse row: a tile has only the columns that occur in it."""
 LEAST_GAIN = 1e-4

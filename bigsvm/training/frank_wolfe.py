@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8
 """A round looks at one sample for so many points of the core set."""
-FEWEST_SAMPLES, MOST_SAMPLES = 16, 64
-"""Of a round; with fewer, a search may end as soon as it has begun."""
+FEWEST_SAMPLES = 16
+"""Least samples of a round: with fewer a search may end as soon as it has begun."""
+MOST_SAMPLES = 64
+"""Most samples of a round."""
 POINTS_OF_A_SAMPLE = 4
 """Farthest rows of each sample that join the core set, but at most half of the sample."""
 STEPS_PER_POINT = 4

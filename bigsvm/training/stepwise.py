@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from bigsvm.data.random_rows import RandomRows
     from bigsvm.tiles import KernelTiles
 
-FEWEST_SAMPLES, MOST_SAMPLES = 8, 64
-"""Of a block: what is computed for samples after the end of a search is wasted."""
+FEWEST_SAMPLES = 8
+"""Least samples of a block."""
+MOST_SAMPLES = 64
+"""Most samples of a block: what is computed for samples after the end of a search is wasted."""
 SHARE_OF_STEPS = 0.25
 """Samples of a block, of the steps so far."""
 BLOCK_SHARE = 0.25
@@ -51,9 +53,11 @@ AHEAD, FRESH = 8, 4
 in a block, for each sample; at most so many rows are needed as there are samples."""
 OF_A_BLOCK = ("n_iter", "rows_drawn", "empty_samples")
 """Counters that the iterations of a block change."""
-STEPS_OF_A_POINT, STEPS_OF_A_SOLVED_POINT = 4, 256
-"""Steps for each point that end a search if sweeps follow, of Frank-Wolfe and of a core set that is
-solved exactly: at a fine tolerance both may need millions, and sweeps are sooner there."""
+STEPS_OF_A_POINT = 4
+"""Frank-Wolfe steps for each point that end a search if sweeps follow: at a fine tolerance it may
+need millions, and sweeps are faster."""
+STEPS_OF_A_SOLVED_POINT = 256
+"""The same of a core set that is solved exactly."""
 
 
 class Block(NamedTuple):

@@ -1,7 +1,9 @@
 """tools/benchmarks/constants.md: the constants that it names exist, and have the values it says."""
 
+import ast
 import re
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,26 @@ def values_of(file, name):
         for path in paths
     ]
     return [vars(module)[name] for module in modules if name in vars(module)]
+
+
+def documented_constants(path):
+    """Yield the name and the docstring of each constant of a module that has one."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for node, after in pairwise(body):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr):
+            name = ast.unparse(node).partition("=")[0].partition(":")[0].strip()
+            if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+                yield name, after.value.value
+
+
+def test_docstrings_of_constants_give_reasons_and_no_series_of_figures():
+    series = [
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for path in (REPOSITORY / "bigsvm").rglob("*.py")
+        for name, text in documented_constants(path)
+        if len(re.findall(r"\d+\.\d+", text)) >= 3
+    ]
+    assert series == [], "their figures belong in tools/benchmarks/constants.md"
 
 
 def test_every_row_of_its_tables_is_a_constant():
