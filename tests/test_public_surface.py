@@ -71,6 +71,8 @@ def in_command_line(parameter):
     # Typer has had its own types since it no longer uses Click's.
     kind = parameter.type_descriptor if hasattr(parameter, "type_descriptor") else parameter.type
     choices = [str(plain(choice)) for choice in getattr(kind, "choices", None) or ()]
+    if not choices and str(parameter.metavar).startswith("<"):
+        choices = parameter.metavar.strip("<>").split("|")
     chosen = f" {{{', '.join(choices)}}}" if choices else ""
     needed = "required" if parameter.required else f"default {plain(parameter.default)!r}"
     repeated = " | may be repeated" if getattr(parameter, "multiple", False) else ""

@@ -32,6 +32,7 @@ ORDER = (
     "team",
     "tiles",
     "cache",
+    "parameters",
     "duals",
     "training",
     "models",

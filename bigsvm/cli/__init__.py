@@ -42,6 +42,24 @@ class _Commands(typer.core.TyperGroup):
             return super().invoke(ctx)
 
 
+class _InPanels(typer.core.TyperCommand):
+    """A command whose help has its options under the headings of their panels."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 (of Click)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_argument = parameter.param_type_name == "argument"
+                panel = getattr(parameter, "rich_help_panel", None)
+                panel = "Arguments" if is_argument else panel or "Options"
+                panels.setdefault(panel, []).append(record)
+        panels["Options"] = panels.pop("Options")  # last
+        for heading, records in panels.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 app = typer.Typer(
     name="bigsvm",
     cls=_Commands,
@@ -85,7 +103,7 @@ def _root(
 app.command("convert")(convert.command)
 app.command("scale")(scale.command)
 app.command("info")(info.command)
-app.command("train")(train.command)
+app.command("train", cls=_InPanels)(train.command)
 app.command("predict")(predict.command)
 app.command("inspect")(inspect.command)
 app.command("export")(export.command)

@@ -12,6 +12,8 @@ import typer
 from bigsvm.cli.signals import Interrupted
 from bigsvm.cli.streams import discard_output
 from bigsvm.errors import BigsvmError
+from bigsvm.parameters import FIELDS
+from bigsvm.parameters.declaration import declaration_of, option_of
 from bigsvm.report.text import shown
 
 if TYPE_CHECKING:
@@ -22,16 +24,11 @@ EXIT_CODE = 2
 _UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "yes or no"}
 
-_CALLED = {
-    "C": "--C",
-    "n_features": "--features",
-    "n_jobs": "--threads",
-    "threads (n_jobs)": "--threads",
-    "random_state": "--seed",
-    "seed (random_state)": "--seed",
-    "max_seconds": "--max-time",
-    "max_seconds (max_time)": "--max-time",
-}
+_CALLED = {"n_features": "--features"}
+for _name, _field in FIELDS.items():
+    _called = declaration_of(_field).in_estimators
+    if _called is not None:
+        _CALLED |= dict.fromkeys((_called, f"{_name} ({_called})"), option_of(_field))
 """Options whose names differ from their Python parameters."""
 _ELSEWHERE = {
     "dtype": ("--dtype", "convert"),

@@ -1,14 +1,31 @@
-"""Options that several commands share, and the readers of their values."""
+"""Options that several commands share or parameters make, and the readers of their values."""
 
+import inspect
+import math
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bigsvm.cli.failures import in_options
 from bigsvm.errors import ParameterError
 from bigsvm.files import local_path
+from bigsvm.parameters import FIELDS
+from bigsvm.parameters.declaration import (
+    choices_of,
+    declaration_of,
+    help_of,
+    option_of,
+    spelled,
+    types_of,
+)
+from bigsvm.parameters.groups import BALL, CRAMMER_SINGER
+
+if TYPE_CHECKING:
+    from dataclasses import Field
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]*\.?[0-9]+)\s*(s|m|min|h|d)?")
@@ -38,28 +55,6 @@ def local(param: typer.CallbackParam, value: Path | None) -> Path | None:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress on standard error, only warnings.")
-]
-Memory = Annotated[
-    str, typer.Option("--memory", metavar="SIZE", help="Memory budget, for example 4GB or 512MiB.")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads",
-        min=1,
-        show_default="all processors it may use",
-        help="Threads that compute at once.",
-    ),
-]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--cache-dir",
-        callback=local,
-        metavar="DIR",
-        show_default="the system's",
-        help="Folder for temporary files: the store of LIBSVM text, and kernel rows.",
-    ),
 ]
 ZeroBasedText = Annotated[
     ZeroBased,
@@ -136,6 +131,100 @@ def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:
                 "one for each label"
             )
     return weights
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "gamma": lambda text, option: parse_gamma(text),
+    "sampling": lambda text, option: parse_sampling(text),
+    "checkpoint_every": parse_seconds,
+    "max_seconds": parse_seconds,
+}
+"""Readers of the parameters that are given as text: from it and the option's name to the value."""
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "threads": {"min": 1, "show_default": "all processors it may use"},
+    "cache_dir": {"show_default": "the system's"},
+}
+"""What else is said of an option."""
+
+
+def option(name: str) -> inspect.Parameter:
+    """Make the option of a parameter, as an argument of a command."""
+    field = FIELDS[name]
+    declared, choices, [kind, *_] = declaration_of(field), choices_of(field), types_of(field)
+    names, metavar, callback = [option_of(field)], declared.metavar, None
+    if choices:
+        kind, metavar, callback = str, f"<{'|'.join(choices)}>", _word(field)
+    elif name in _READERS:
+        kind, callback = str, _read(_READERS[name])
+    elif name == "class_weight":  # repeated, and so read by the command
+        kind = list[str]
+    elif metavar == "SIZE":
+        kind = str
+    elif metavar == "DIR":
+        kind, callback = Path, local
+    elif kind is bool:
+        names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
+    default = _default(field)
+    made = typer.Option(
+        *names, help=_help(field), metavar=metavar, callback=callback,
+        rich_help_panel=declared.panel, **_SETTINGS.get(name, {}),
+    )  # fmt: skip
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind | None if default is None else kind, made],
+    )
+
+
+_OPTIONS = {name: option_of(field) for name, field in FIELDS.items()}
+
+
+def _help(field: "Field[Any]") -> str:
+    """First paragraph of a parameter's text, with options for names, and who uses it if few do."""
+    declared, text = declaration_of(field), in_options(help_of(field), _OPTIONS)
+    if declared.panel in (BALL, CRAMMER_SINGER) or len(declared.formulations) > 3:
+        return text
+    return f"{text} For {', '.join(declared.formulations)}."
+
+
+def _default(field: "Field[Any]") -> Any:  # noqa: ANN401 (of any type)
+    """Default of the option of a parameter, as it would be given."""
+    value, choices = field.default, choices_of(field)
+    if value is None:
+        return "none" if "none" in choices else None
+    if value == math.inf:
+        return None
+    if declaration_of(field).metavar == "TIME":
+        return f"{value:g}s"
+    return str(value) if str in types_of(field) else value
+
+
+def _word(field: "Field[Any]") -> Callable[..., Any]:
+    """Make the callback of an option that is one of some words."""
+    known = choices_of(field)
+
+    def callback(value: str | None) -> str | None:
+        word: str | None = spelled(field, value)
+        if word is not None and word not in known:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, known))}.")
+        return word
+
+    return callback
+
+
+def _read(reader: Callable[[Any, str], Any]) -> Callable[..., Any]:
+    """Make the callback of an option whose text is read."""
+
+    def callback(param: typer.CallbackParam, value: Any) -> Any:  # noqa: ANN401 (of the reader)
+        return None if value is None else reader(value, param.opts[0])
+
+    return callback
+
+
+Memory = option("memory").annotation
+Threads = option("threads").annotation
+CacheDir = option("cache_dir").annotation
 
 
 def is_given(context: typer.Context, option: str) -> bool:

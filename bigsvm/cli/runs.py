@@ -17,8 +17,8 @@ from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
 from bigsvm.cli.options import ZeroBased
 from bigsvm.errors import CheckpointError, ParameterError
-from bigsvm.estimators.names import gap_name
 from bigsvm.files import open_regular, parse_json, replace_synced
+from bigsvm.parameters.names import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import count, number
@@ -27,7 +27,7 @@ from bigsvm.training.result import StopReason
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.report.describe import Lines
 
 FORMAT_VERSION = 2
@@ -66,7 +66,7 @@ class Run:
 
     def training_parameters(self, checkpoint: Path | None) -> TrainingParameters:
         """Build what `train_model` takes."""
-        from bigsvm.estimators.parameters import TrainingParameters
+        from bigsvm.parameters import TrainingParameters
 
         values = dict(self.parameters)
         weights = values.get("class_weight")
@@ -82,7 +82,7 @@ class Run:
 
     def _check(self) -> None:
         """Refuse values that no command writes; ValueError names them."""
-        from bigsvm.estimators.parameters import TrainingParameters
+        from bigsvm.parameters import TrainingParameters
 
         for name in ("source", "model", "zero_based"):
             word = getattr(self, name)

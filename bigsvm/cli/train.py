@@ -1,5 +1,6 @@
 """``bigsvm train``: a store to a model, out of core, interruptible and resumable."""
 
+import inspect
 import os
 from collections.abc import Callable
 from functools import partial
@@ -10,41 +11,25 @@ import typer
 
 from bigsvm.budget import check_labels_fit, parse_bytes, show_bytes
 from bigsvm.cli.failures import in_options, options_of
-from bigsvm.cli.inputs import opened
+from bigsvm.cli.inputs import check_text_options, opened
 from bigsvm.cli.options import (
-    CacheDir,
     Json,
-    Memory,
     Quiet,
-    Threads,
     ZeroBased,
     ZeroBasedText,
     is_given,
     local,
+    option,
     parse_class_weight,
-    parse_gamma,
-    parse_sampling,
-    parse_seconds,
 )
 from bigsvm.cli.outputs import check_apart, check_model_path, say
 from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
 from bigsvm.cli.signals import Interruption
-from bigsvm.cli.training_options import (
-    PARAMETERS,
-    CalibrationMethod,
-    CoolingName,
-    FirstPointsName,
-    FormulationName,
-    KernelName,
-    Loss,
-    Multiclass,
-    OrderName,
-    Selection,
-    SolverName,
-    Subproblem,
-    WorkingSet,
-    check_used,
-)
+from bigsvm.errors import ParameterError
+from bigsvm.parameters import FIELDS
+from bigsvm.parameters.declaration import declaration_of, option_of
+from bigsvm.parameters.groups import PANELS
+from bigsvm.parameters.names import BALLS
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training import events
@@ -66,183 +51,6 @@ def command(
         Path | None,
         typer.Argument(callback=local, metavar="MODEL", help="File to write the model to."),
     ] = None,
-    formulation: Annotated[
-        FormulationName, typer.Option("--formulation", help="What is trained.")
-    ] = FormulationName.C_SVC,
-    c: Annotated[
-        float, typer.Option("--C", help="Penalty of the loss; not for nu-svc, one-class.")
-    ] = 1.0,
-    nu: Annotated[
-        float, typer.Option("--nu", help="Of nu-svc, one-class, nu-svr: share of support vectors.")
-    ] = 0.5,
-    epsilon: Annotated[
-        float, typer.Option("--epsilon", help="Of eps-svr: half-width of the tube.")
-    ] = 0.1,
-    loss: Annotated[Loss, typer.Option("--loss", help="Of c-svc.")] = Loss.HINGE,
-    solver: Annotated[
-        SolverName,
-        typer.Option("--solver", help="Of balls (l2-…): how the ball is found from samples."),
-    ] = SolverName.PAIRWISE,
-    sampling: Annotated[
-        str,
-        typer.Option(
-            "--sampling",
-            metavar="ROWS|SHARE|all",
-            help="Of balls (l2-…): rows of a sample.",
-        ),
-    ] = "60",
-    empty_samples: Annotated[
-        int,
-        typer.Option(
-            "--empty-samples",
-            help="Of balls, with --solver fw, mfw and cvm: samples in a row without a row outside "
-            "the ball that end the search.",
-        ),
-    ] = 1,
-    first_points: Annotated[
-        FirstPointsName,
-        typer.Option(
-            "--first-points",
-            help="Of balls (l2-…): the first ball is that of 20 random rows, or of a pair.",
-        ),
-    ] = FirstPointsName.RANDOM,
-    ball_tol: Annotated[
-        float,
-        typer.Option("--ball-tol", help="Of balls (l2-…): found within this share of the radius."),
-    ] = 1e-6,
-    certify: Annotated[
-        bool,
-        typer.Option(
-            "--certify/--no-certify",
-            help="Of classifiers and balls (l2-…): whether sweeps prove the tolerance, or training "
-            "ends when more rows would gain next to nothing.",
-        ),
-    ] = True,
-    subproblem: Annotated[
-        Subproblem,
-        typer.Option(
-            "--subproblem", help="Of crammer-singer: how the variables of a row are solved for."
-        ),
-    ] = Subproblem.EXACT,
-    order: Annotated[
-        OrderName,
-        typer.Option(
-            "--order",
-            help="Of crammer-singer: which row is solved for next. All but 'auto' are the paper's, "
-            "with --working-set all.",
-        ),
-    ] = OrderName.AUTO,
-    cooling: Annotated[
-        CoolingName,
-        typer.Option(
-            "--cooling", help="Of --order active: how the level of violations comes down to --tol."
-        ),
-    ] = CoolingName.NONE,
-    fit_intercept: Annotated[
-        bool,
-        typer.Option(
-            "--fit-intercept/--no-fit-intercept",
-            help="Of crammer-singer: whether each function has a bias, one of its weights.",
-        ),
-    ] = False,
-    gamma: Annotated[
-        str,
-        typer.Option(
-            "--gamma",
-            help="A number, 'scale' (1 / (columns * variance)), 'auto' (1 / columns) or "
-            "'mean-distance' (1 / (2 * average squared distance of two rows)).",
-        ),
-    ] = "scale",
-    kernel: Annotated[KernelName, typer.Option("--kernel")] = KernelName.RBF,
-    degree: Annotated[int, typer.Option("--degree", help="Of the polynomial kernel.")] = 3,
-    coef0: Annotated[float, typer.Option("--coef0", help="Of poly and sigmoid.")] = 0.0,
-    tol: Annotated[
-        float,
-        typer.Option(
-            "--tol",
-            help="KKT gap over all rows at which training has converged; of crammer-singer the "
-            "largest violation. Of balls there is --ball-tol.",
-        ),
-    ] = 1e-3,
-    class_weight: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-weight",
-            metavar="balanced|LABEL:WEIGHT",
-            help="Factor of C for a class; LABEL:WEIGHT may be repeated.",
-        ),
-    ] = None,
-    multiclass: Annotated[
-        Multiclass,
-        typer.Option(
-            "--multiclass",
-            help="Of more than two classes: votes of all pairs, a graph of them, or each class "
-            "against the rest.",
-        ),
-    ] = Multiclass.OVO,
-    calibration: Annotated[
-        CalibrationMethod | None,
-        typer.Option(
-            "--calibration",
-            help="Of two classes: hold out a tenth of the rows, and fit probabilities on them.",
-        ),
-    ] = None,
-    memory: Memory = "1GB",
-    disk_cache: Annotated[
-        str,
-        typer.Option(
-            "--disk-cache",
-            metavar="SIZE",
-            help="Kernel rows kept in --cache-dir, with --working-set all.",
-        ),
-    ] = "0",
-    cache_dir: CacheDir = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            callback=local,
-            metavar="DIR",
-            help="Folder on a local disk to save the run to. The same command again resumes it.",
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        str, typer.Option("--checkpoint-every", metavar="TIME", help="Between two saves.")
-    ] = "60s",
-    max_time: Annotated[
-        str | None,
-        typer.Option("--max-time", metavar="TIME", help="Stop after 60, 60s, 5m or 2h."),
-    ] = None,
-    max_iter: Annotated[
-        int, typer.Option("--max-iter", help="Stop after so many pair steps; -1 is never.")
-    ] = -1,
-    selection: Annotated[
-        Selection, typer.Option("--selection", help="How a pair of variables is chosen.")
-    ] = Selection.AUTO,
-    working_set: Annotated[
-        WorkingSet,
-        typer.Option(
-            "--working-set", help="Parts of the rows, or all at once (kernel rows on demand)."
-        ),
-    ] = WorkingSet.AUTO,
-    shrinking: Annotated[
-        bool | None,
-        typer.Option(
-            "--shrinking/--no-shrinking",
-            help="With --working-set all: leave rows that stay at a bound out until the end is "
-            "near. By default where memory holds few kernel rows and there is no --disk-cache.",
-        ),
-    ] = None,
-    rows_at_once: Annotated[
-        int | None,
-        typer.Option(
-            "--rows-at-once",
-            help="With --working-set all: most kernel rows that are computed together. By default "
-            "as many as pays.",
-        ),
-    ] = None,
-    threads: Threads = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the samples training starts from.")] = 0,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
     resume: Annotated[
         Path | None,
@@ -255,6 +63,7 @@ def command(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **values: Any,  # noqa: ANN401 (an option for each parameter)
 ) -> None:
     """Train a model on a store of any size, within a memory budget.
 
@@ -273,51 +82,16 @@ def command(
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
       bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
     """
-    weights = parse_class_weight(class_weight or [])
-    values: dict[str, Any] = {
-        "formulation": formulation.value,
-        "loss": loss.value,
-        "solver": solver.value,
-        "sampling": parse_sampling(sampling),
-        "empty_samples": empty_samples,
-        "first_points": first_points.value,
-        "ball_tol": ball_tol,
-        "certify": certify,
-        "subproblem": subproblem.value,
-        "order": order.value,
-        "cooling": cooling.value,
-        "fit_intercept": fit_intercept,
-        "C": c,
-        "nu": nu,
-        "epsilon": epsilon,
-        "gamma": parse_gamma(gamma),
-        "kernel": kernel.value,
-        "degree": degree,
-        "coef0": coef0,
-        "tol": tol,
-        "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
-        "multiclass": multiclass.value,
-        "calibration": None if calibration is None else calibration.value,
-        "selection": selection.value,
-        "working_set": working_set.value,
-        "shrinking": shrinking,
-        "rows_at_once": rows_at_once,
-        "disk_cache": disk_cache,
-        "seed": seed,
-        "memory": memory,
-        "threads": threads,
-        "checkpoint_every": parse_seconds(checkpoint_every, "--checkpoint-every"),
-        "max_seconds": None if max_time is None else parse_seconds(max_time, "--max-time"),
-        "max_iter": max_iter,
-        "cache_dir": None if cache_dir is None else os.path.abspath(cache_dir),
-        "zero_based": zero_based.value,
-    }
+    checkpoint: Path | None = values.pop("checkpoint")
+    weights = parse_class_weight(list(values["class_weight"] or []))
+    values["class_weight"] = list(weights.items()) if isinstance(weights, dict) else weights
+    cache_dir = values["cache_dir"]
+    values["cache_dir"] = None if cache_dir is None else os.path.abspath(cache_dir)
+    values["zero_based"] = zero_based.value
     if resume is not None:
         if model is not None or checkpoint is not None:
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
-        given = {
-            name: values[name] for option, name in PARAMETERS.items() if is_given(context, option)
-        }
+        given = {name: value for name, value in values.items() if is_given(context, name)}
         run, checkpoint = Run.load(resume, own=True).updated(given), resume
         check_source(run, store, resume)
     else:
@@ -331,6 +105,58 @@ def command(
     told = partial(in_options, options=options_of(context.command))
     names_model = resume is None
     raise typer.Exit(_train(run, checkpoint, told, names_model=names_model, json=json, quiet=quiet))
+
+
+def _with_options(function: Callable[..., None]) -> inspect.Signature:
+    """Make the signature of a command that has an option for each parameter, by panel."""
+    signature = inspect.signature(function)
+    *others, _ = signature.parameters.values()
+    made = [
+        option(name)
+        for panel in PANELS
+        for name, field in FIELDS.items()
+        if declaration_of(field).panel == panel
+    ]
+    return signature.replace(parameters=[*others, *made])
+
+
+command.__signature__ = _with_options(command)  # type: ignore[attr-defined]
+
+
+def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> None:
+    """Refuse options that this run would ignore; LIBSVM ignores them silently.
+
+    Raises
+    ------
+    ParameterError
+    """
+    parameters = run.parameters
+    formulation, kernel = parameters["formulation"], parameters.get("kernel", "rbf")
+    for name, field in FIELDS.items():
+        declared = declaration_of(field)
+        for names, what in ((declared.formulations, formulation), (declared.kernels, kernel)):
+            if is_given(context, name) and names is not None and what not in names:
+                raise ParameterError(
+                    f"{option_of(field)} is for {', '.join(names)}, and means nothing for {what}; "
+                    "leave it out"
+                )
+    if is_given(context, "checkpoint_every") and checkpoint is None:
+        raise ParameterError(
+            "--checkpoint-every is the time between two saves; name a --checkpoint to save to"
+        )
+    searches = parameters["formulation"] in BALLS and not parameters.get("certify", True)
+    if is_given(context, "selection") and searches:
+        raise ParameterError(
+            "--selection is for pair steps, and a search for a ball with --no-certify needs none; "
+            "leave it out"
+        )
+    if is_given(context, "shrinking") and parameters.get("working_set", "auto") != "all":
+        raise ParameterError(
+            "--shrinking is for --working-set all, and other runs always leave out rows that need "
+            "not move; give that too, or leave it out"
+        )
+    has_rows_on_disk = str(parameters.get("disk_cache", 0)) != "0"
+    check_text_options(context, run.source, *(() if has_rows_on_disk else ("cache_dir",)))
 
 
 def _train(
@@ -347,7 +173,7 @@ def _train(
     `told` rewrites the library's messages with the names of options; they may name the model.
     """
     from bigsvm.estimators.fitting import train_model
-    from bigsvm.estimators.parameters import Hooks
+    from bigsvm.training.events import Hooks
 
     parameters = run.training_parameters(checkpoint)
     parameters.check()

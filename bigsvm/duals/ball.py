@@ -104,20 +104,6 @@ class Solver(StrEnum):
     MODIFIED_FRANK_WOLFE = "mfw"
     PAIRWISE = "pairwise"
 
-    @classmethod
-    def from_name(cls, name: str) -> Solver:
-        """Read a solver's name.
-
-        Raises
-        ------
-        ParameterError
-        """
-        try:
-            return cls(name)
-        except ValueError:
-            known = ", ".join(cls)
-            raise ParameterError(f"solver is {name!r}; it must be one of {known}") from None
-
 
 @dataclass(frozen=True, kw_only=True)
 class BallFormulation(Formulation):

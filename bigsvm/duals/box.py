@@ -20,7 +20,7 @@ from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.pair_steps import PairSteps, is_last_of_kept, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_rows
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.problem import Values
+    from bigsvm.parameters.names import SelectionName
 
 
 OUTSIDE = 1e-9
@@ -46,28 +47,15 @@ class SelectionRule(IntEnum):
     HMG = smo.HMG
 
     @classmethod
-    def from_name(cls, name: str, *, rows_are_scarce: bool = False) -> SelectionRule:
-        """Read ``"mvp"``, ``"second-order"``, ``"hmg"`` or ``"auto"``.
+    def from_name(cls, name: SelectionName, *, rows_are_scarce: bool = False) -> SelectionRule:
+        """Return the rule of a name.
 
         ``"auto"`` is second-order where most rows asked for are in memory, as it takes the fewest
         steps, and HMG where rows are scarce and each has to be computed for one step.
-
-        Raises
-        ------
-        ParameterError
         """
-        names = {
-            "mvp": cls.MVP,
-            "second-order": cls.SECOND_ORDER,
-            "hmg": cls.HMG,
-            "auto": cls.HMG if rows_are_scarce else cls.SECOND_ORDER,
-        }
-        try:
-            return names[name.replace("_", "-")]
-        except KeyError:
-            raise ParameterError(
-                f"selection is {name!r}; it must be one of {', '.join(names)}"
-            ) from None
+        if name == "auto":
+            return cls.HMG if rows_are_scarce else cls.SECOND_ORDER
+        return cls[name.replace("-", "_").upper()]
 
 
 class _Part(NamedTuple):

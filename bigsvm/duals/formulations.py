@@ -11,6 +11,7 @@ import numpy as np
 from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
 from bigsvm.duals.problem import Entry, recorded_in
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.parameters.training import check_parameter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,32 +103,14 @@ class Classification(Formulation):
         return bound if self.sample_weight is None else bound * self.sample_weight[rows]
 
 
-def check_positive(name: str, value: float) -> None:
-    """Refuse a parameter that is not a finite number above 0."""
-    if not (np.isfinite(value) and value > 0):
-        raise ParameterError(f"{name} is {value!r}; it must be a finite number > 0")
-
-
 def check_penalty(C: float) -> None:
     """Refuse a C of squared losses that is no finite number above 0, or has no ridge in float32."""
-    check_positive("C", C)
+    check_parameter("C", C)
     if C < SMALLEST_PENALTY:
         raise ParameterError(
             f"C is {C!r}; with squared losses it must be at least {SMALLEST_PENALTY:.2g}, as 1 / C "
             "is a number of float32"
         )
-
-
-def check_nu(nu: float) -> None:
-    """Refuse a nu that is not in (0, 1]."""
-    if not 0 < nu <= 1:
-        raise ParameterError(f"nu is {nu!r}; it must be more than 0 and at most 1")
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Refuse an epsilon that is negative or not finite."""
-    if not (np.isfinite(epsilon) and epsilon >= 0):
-        raise ParameterError(f"epsilon is {epsilon!r}; it must be a finite number >= 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +125,7 @@ class CSVC(Classification):
     C: float
 
     def __post_init__(self) -> None:
-        check_positive("C", self.C)
+        check_parameter("C", self.C)
         super().__post_init__()
 
     def box(self, rows: Selection) -> Box:
@@ -199,7 +182,7 @@ class NuSVC(Classification):
     nu: float
 
     def __post_init__(self) -> None:
-        check_nu(self.nu)
+        check_parameter("nu", self.nu)
         super().__post_init__()
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
@@ -260,7 +243,7 @@ class OneClass(Formulation):
     n_rows: int = field(metadata=recorded_in(Entry.DATA))
 
     def __post_init__(self) -> None:
-        check_nu(self.nu)
+        check_parameter("nu", self.nu)
 
     @property
     def per_row(self) -> NDArray[np.int8]:
@@ -303,7 +286,7 @@ class Regression(Formulation):
     C: float
 
     def __post_init__(self) -> None:
-        check_positive("C", self.C)
+        check_parameter("C", self.C)
 
     @property
     def per_row(self) -> NDArray[np.float64]:
@@ -340,7 +323,7 @@ class EpsilonSVR(Regression):
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        check_parameter("epsilon", self.epsilon)
         super().__post_init__()
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
@@ -361,7 +344,7 @@ class NuSVR(Regression):
     nu: float
 
     def __post_init__(self) -> None:
-        check_nu(self.nu)
+        check_parameter("nu", self.nu)
         super().__post_init__()
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:

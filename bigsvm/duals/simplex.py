@@ -28,12 +28,12 @@ import numpy as np
 
 from bigsvm.core import simplex
 from bigsvm.duals.dual import Dual
-from bigsvm.duals.formulations import check_positive
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
 from bigsvm.duals.problem import Entry, Problem, recorded_in
 from bigsvm.duals.row_steps import RowSteps, is_last
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import DataError
+from bigsvm.parameters.training import check_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,21 +55,6 @@ class RowSolver(IntEnum):
     EXACT = simplex.EXACT
     FIXED_POINT = simplex.FIXED_POINT
 
-    @classmethod
-    def from_name(cls, name: str) -> RowSolver:
-        """Read ``"exact"`` or ``"fixed_point"``.
-
-        Raises
-        ------
-        ParameterError
-        """
-        try:
-            return cls[name.replace("-", "_").upper()]
-        except KeyError:
-            raise ParameterError(
-                f"subproblem is {name!r}; it must be exact or fixed_point"
-            ) from None
-
 
 class Order(IntEnum):
     """Which row is solved for next; the numbers are those of `bigsvm.core.simplex`."""
@@ -80,40 +65,12 @@ class Order(IntEnum):
     SEQUENTIAL = simplex.SEQUENTIAL
     RANDOM = simplex.RANDOM
 
-    @classmethod
-    def from_name(cls, name: str) -> Order:
-        """Read ``"auto"``, ``"worst"``, ``"active"``, ``"sequential"`` or ``"random"``.
-
-        Raises
-        ------
-        ParameterError
-        """
-        try:
-            return cls[name.upper()]
-        except KeyError:
-            raise ParameterError(
-                f"order is {name!r}; it must be auto, worst, active, sequential or random"
-            ) from None
-
 
 class Cooling(IntEnum):
     """How the level of the order ``active`` comes down; as `bigsvm.core.simplex` numbers it."""
 
     NONE = simplex.NO_COOLING
     LOG = simplex.LOG
-
-    @classmethod
-    def from_name(cls, name: str | None) -> Cooling:
-        """Read ``"log"`` or None.
-
-        Raises
-        ------
-        ParameterError
-        """
-        try:
-            return cls[str(name).upper()]
-        except KeyError:
-            raise ParameterError(f"cooling is {name!r}; it must be log or None") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +97,7 @@ class CrammerSinger(Problem):
     fit_intercept: bool = False
 
     def __post_init__(self) -> None:
-        check_positive("C", self.C)
+        check_parameter("C", self.C)
         present = self.label if self.sample_weight is None else self.label[self.sample_weight > 0]
         if self.n_classes < 2 or not (present != present[:1]).any():
             raise DataError(

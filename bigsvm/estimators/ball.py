@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.ball import BallFormulation
     from bigsvm.duals.box import SelectionRule
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.tiles import KernelTiles
 
 ROUNDING = 1e-13
@@ -53,7 +53,7 @@ def ball_dual(
     largest = diagonal + 1.0 / formulation.largest_penalty
     lack_of = None if parameters.working_set == "all" else lacking
     return BallDual(
-        formulation, rule, Solver.from_name(parameters.solver), largest, lack_of,
+        formulation, rule, Solver(parameters.solver), largest, lack_of,
         shrinking=shrinking,
         rows_at_once=parameters.rows_at_once,
     )  # fmt: skip

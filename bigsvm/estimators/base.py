@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -37,12 +37,14 @@ from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.ignored import IGNORED, warn_of_ignored
-from bigsvm.estimators.names import FORMULATIONS, USED_IN, gap_name
-from bigsvm.estimators.parameters import Hooks, TrainingParameters, takes_kernel_matrix
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
+from bigsvm.parameters import FIELDS, TrainingParameters
+from bigsvm.parameters.names import FormulationName, gap_name
+from bigsvm.parameters.training import formulations_of, takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.training import events
+from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max
 class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
-    _formulation: ClassVar[str]
+    _formulation: ClassVar[FormulationName]
     _needs_y: ClassVar[bool] = True
     _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", *IGNORED})
     """Parameters that the estimator uses itself and does not pass on to training."""
@@ -141,11 +143,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     def _parameters(self) -> TrainingParameters:
         given = self.get_params(deep=False)
         passed = given.keys() - CONVERTED - self._own_parameters
-        used = {
-            field.name
-            for field in fields(TrainingParameters)
-            if self._formulation in USED_IN.get(field.name, FORMULATIONS)
-        }
+        used = {name for name in FIELDS if self._formulation in formulations_of(name)}
         for name in sorted(passed - used):
             raise ParameterError(
                 f"{type(self).__name__} has the parameter {name!r}, which training of "

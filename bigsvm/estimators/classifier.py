@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
 
 SHAPES = ("ovr", "ovo")
 

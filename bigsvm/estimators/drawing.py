@@ -10,8 +10,8 @@ import numpy as np
 from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
 from bigsvm.data.drawn import draw_rows
 from bigsvm.errors import DataError, MemoryBudgetError
-from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.variables import ORDER_SEED
+from bigsvm.parameters.names import BALLS
 from bigsvm.training.result import StopReason
 from bigsvm.training.start import DIRECT_ROWS
 from bigsvm.training.state import Stopped
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from bigsvm.data.drawn import DrawnRows
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
 
 
 def drawn_for(

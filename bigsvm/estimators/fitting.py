@@ -17,10 +17,8 @@ from bigsvm.estimators.drawing import check_labels_drawn, drawn_for, of_all_rows
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
 from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.names import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.estimators.one_vs_one import train_one_vs_one
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
-from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import are_many_classes, check_has_others, make_problem
 from bigsvm.estimators.running import (
     Trainer,
@@ -36,6 +34,8 @@ from bigsvm.estimators.simplex import train_crammer_singer
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.kernels import Kernel, Precomputed
 from bigsvm.models import KernelExpansion
+from bigsvm.parameters.names import BALLS, CLASSIFIERS, WITH_CLASSES
+from bigsvm.training.events import Hooks
 from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowSource
     from bigsvm.data.scaler import Scaler
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.training.result import TrainingResult
 
 

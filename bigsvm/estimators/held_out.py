@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from bigsvm.calibration import Calibration
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import Hooks
     from bigsvm.models import KernelExpansion
+    from bigsvm.training.events import Hooks
 
     Flags = NDArray[np.bool_]
 

@@ -17,7 +17,7 @@ from bigsvm.training.sweep import VALUES_AT_ONCE
 if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
 
 
 def hold_and_plan(

@@ -15,9 +15,7 @@ from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.estimators.log_check import LogCheck
 from bigsvm.estimators.many_classes import Trained
-from bigsvm.estimators.names import BALLS
 from bigsvm.estimators.pair_problems import Budget, Pairs
-from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import check_has_others
 from bigsvm.estimators.running import (
     Trainer,
@@ -30,8 +28,10 @@ from bigsvm.estimators.running import (
     recorded_rules,
 )
 from bigsvm.estimators.variables import make_variables
+from bigsvm.parameters.names import BALLS
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
+from bigsvm.training.events import Hooks
 from bigsvm.training.multiclass import Lane, PairTraining
 from bigsvm.training.pair_log import PairLog, Solved
 from bigsvm.training.saving import Saver
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.class_rows import PairRows
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.training.joined_pairs import OneVsOne
     from bigsvm.training.state import Limits
 

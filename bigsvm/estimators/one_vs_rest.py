@@ -24,7 +24,6 @@ from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.many_classes import Trained
 from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.parameters import Hooks
 from bigsvm.estimators.problem import (
     check_classes,
     check_every_class,
@@ -42,14 +41,15 @@ from bigsvm.estimators.running import (
     recorded_rules,
 )
 from bigsvm.estimators.variables import Variables, make_variables
+from bigsvm.training.events import Hooks
 from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import TrainingParameters
     from bigsvm.estimators.problem import Classes
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.training.result import Certificate, TrainingResult
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.formulations import Classification
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
 
 HELD_SHARE = 0.25
 """Of the memory, for rows of classes that are held together. Bringing sparse ones takes three times

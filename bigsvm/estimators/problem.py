@@ -17,8 +17,8 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.names import WITH_CLASSES
 from bigsvm.kernels import LARGEST
+from bigsvm.parameters.names import WITH_CLASSES
 from bigsvm.training import events
 from bigsvm.training.start import DIRECT_ROWS
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
 
 LARGEST_TARGET = LARGEST / 8
 """Sums of kernel values reach it, and the difference of any two residuals, in float32."""

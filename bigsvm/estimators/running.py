@@ -18,9 +18,9 @@ from bigsvm.duals.ball import BallDual, BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.problem import Entry
 from bigsvm.estimators.ball import ball_dual, mean_distance
-from bigsvm.estimators.names import BALLS, CLASSIFIERS
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.parameters.names import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
-    from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.estimators.variables import Variables
-    from bigsvm.training.events import Listener
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks, Listener
     from bigsvm.training.result import Certificate, TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
@@ -144,7 +144,7 @@ class Trainer:
                 source, dual, self._tiles, plan,
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,
                 empty_samples=parameters.empty_samples,
-                first_points=FirstPoints.from_name(parameters.first_points),
+                first_points=FirstPoints(parameters.first_points),
                 certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
             )  # fmt: skip
             reason = search.run()

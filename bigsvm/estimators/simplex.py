@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.parameters import Hooks, TrainingParameters
     from bigsvm.estimators.problem import Classes
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
 
 ROW_BYTES = 12
 """Of a row, beside what any run has: its class, and its place in the order of training."""
@@ -121,9 +122,9 @@ def train_crammer_singer(
         begin = None if begin is None else begin[order]
     dual = SimplexDual(
         dealt,
-        RowSolver.from_name(parameters.subproblem),
-        Order.from_name(parameters.order),
-        Cooling.from_name(parameters.cooling),
+        RowSolver[parameters.subproblem.upper()],
+        Order[parameters.order.upper()],
+        Cooling[str(parameters.cooling).upper()],
         parameters.seed,
     )
     with (
@@ -187,7 +188,7 @@ def _recorded_order(parameters: TrainingParameters) -> dict[str, str]:
     """Say in which of the paper's orders rows are taken, as a run goes on in the same one."""
     if parameters.order == "auto":
         return {}
-    cools = Cooling.from_name(parameters.cooling) is not Cooling.NONE
+    cools = parameters.cooling not in (None, "none")
     cooled = f", cooled by {parameters.cooling}" if cools else ""
     seed = f", seed {parameters.seed}" if parameters.order == "random" else ""
     return {"order": f"{parameters.order}{cooled}{seed}"}

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from bigsvm.estimators.parameters import TrainingParameters
+    from bigsvm.parameters import TrainingParameters
 
 
 class SavedOnInterrupt:

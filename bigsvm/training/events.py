@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 
@@ -214,3 +215,11 @@ Listener: TypeAlias = Callable[[Event], None]
 
 def ignore(event: Event) -> None:
     """Listen to nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """Who watches a run, and who may stop it."""
+
+    listener: Listener = ignore
+    interrupted: Callable[[], bool] = field(default=lambda: False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsvm.core.smo import row_width
 from bigsvm.data.random_rows import random_rows, room_for
-from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
@@ -47,20 +47,6 @@ class FirstPoints(StrEnum):
 
     RANDOM = "random"
     PAIR = "pair"
-
-    @classmethod
-    def from_name(cls, name: str) -> FirstPoints:
-        """Read a name.
-
-        Raises
-        ------
-        ParameterError
-        """
-        try:
-            return cls(name)
-        except ValueError:
-            known = ", ".join(cls)
-            raise ParameterError(f"first_points is {name!r}; it must be one of {known}") from None
 
 
 class Core(Protocol):

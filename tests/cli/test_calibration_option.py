@@ -70,7 +70,8 @@ def test_a_file_is_needed_and_one_kind_of_output(calibrated, data, tmp_path):
 
 def test_what_cannot_be_calibrated_is_named(data, tmp_path):
     arguments = ("train", data / "train.zarr", tmp_path / "m", "--calibration", "sigmoid")
-    assert "one-class has no classes" in error_of(*arguments, "--formulation", "one-class")
+    message = error_of(*arguments, "--formulation", "one-class")
+    assert "--calibration is for c-svc, nu-svc, l2-svc, and means nothing for one-class" in message
     (tmp_path / "few").write_text("1 1:1\n-1 1:2\n-1 1:3\n")
     message = error_of("train", tmp_path / "few", tmp_path / "m", "--calibration", "sigmoid")
     assert "1 row(s) of class 1.0 have a weight" in message

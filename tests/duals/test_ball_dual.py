@@ -7,7 +7,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from bigsvm.duals import ball
-from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
+from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass
 from bigsvm.errors import DataError, ParameterError
 
 KERNELS = {
@@ -296,9 +296,3 @@ def test_a_weight_whose_ridge_is_infinite_is_none():
 def test_a_penalty_that_is_none_is_refused(C):
     with pytest.raises(ParameterError, match=r"C is .*finite number > 0"):
         L2SVC(sign=np.array([1, -1], np.int8), C=C)
-
-
-def test_an_unknown_solver_is_refused_with_the_known_ones():
-    with pytest.raises(ParameterError, match="'smo'; it must be one of cvm, fw, mfw, pairwise"):
-        Solver.from_name("smo")
-    assert Solver.from_name("mfw") is Solver.MODIFIED_FRANK_WOLFE

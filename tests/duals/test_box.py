@@ -16,7 +16,6 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.duals.subproblem import LEAST_BATCH, Progress, SubProblem
-from bigsvm.errors import ParameterError
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 
@@ -304,11 +303,6 @@ def test_outputs_of_rows_that_are_not_doubtful_do_not_change_the_gaps(seed, tol)
 ])  # fmt: skip
 def test_rules_by_name(name, rule):
     assert SelectionRule.from_name(name) == rule
-
-
-def test_unknown_rule():
-    with pytest.raises(ParameterError, match=r"selection is 'best'; .*second-order"):
-        SelectionRule.from_name("best")
 
 
 def test_progress_has_the_core_s_numbers():

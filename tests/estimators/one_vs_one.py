@@ -5,7 +5,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.one_vs_one import train_one_vs_one
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 
 def clouds(n=240, k=4, d=3, seed=0, spread=1.5):

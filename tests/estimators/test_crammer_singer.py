@@ -16,7 +16,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ModelError, ParameterError
 from bigsvm.estimators.memory import make_plan
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 GAMMA = 0.5
 
@@ -436,7 +436,7 @@ def test_the_plan_counts_what_a_sweep_adds_up_for_all_functions():
         ({"subproblem": "guess"}, "subproblem is 'guess'"),
         (
             {"order": "best"},
-            "order is 'best'; it must be auto, worst, active, sequential or random",
+            "order is 'best'; it must be one of auto, worst, active, sequential, random",
         ),
         ({"order": 3}, "order is 3; it must be a word"),
         ({"order": "worst"}, "order='worst' is one of all rows together; leave it out, or"),
@@ -445,7 +445,7 @@ def test_the_plan_counts_what_a_sweep_adds_up_for_all_functions():
             {"cooling": "log", "order": "worst", "working_set": "all"},
             "cooling='log' lowers the level of order='active'; leave it out, or give order=",
         ),
-        ({"cooling": "exp"}, "cooling is 'exp'; it must be log or None"),
+        ({"cooling": "exp"}, "cooling is 'exp'; it must be one of log, none, or None"),
         ({"cooling": "ice"}, "cooling is 'ice'"),
         ({"cooling": 3}, "cooling is 3; it must be a word or None"),
         ({"subproblem": None}, "subproblem is None; it must be a word"),

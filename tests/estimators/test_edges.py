@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 import bigsvm
 import bigsvm.kernels
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from bigsvm.report.describe import certificate_lines
 
 LIMIT = 20.0

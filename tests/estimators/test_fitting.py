@@ -6,8 +6,9 @@ import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
+from bigsvm.training.events import Hooks
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.ball import mean_distance
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")
 KERNELS = {
@@ -324,7 +324,7 @@ def test_without_a_sweep_nothing_is_said_of_the_ball(moons):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("solver", "smo", r"solver is 'smo'; it must be one of cvm, fw, mfw, pairwise"),
+        ("solver", "smo", r"solver is 'smo'; it must be one of pairwise, mfw, fw, cvm"),
         ("sampling", 0, "sampling is 0; it must be a number of rows"),
         ("sampling", -5, "sampling is -5"),
         ("sampling", 1.5, r"sampling is 1\.5"),

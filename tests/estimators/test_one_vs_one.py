@@ -22,8 +22,9 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.pair_problems import HELD_SHARE
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
+from bigsvm.training.events import Hooks
 
 KINDS = {
     "c-svc": {"C": 3.0},

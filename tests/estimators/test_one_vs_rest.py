@@ -18,7 +18,8 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.parameters import TrainingParameters
+from bigsvm.training.events import Hooks
 
 KINDS = {
     "c-svc": {"C": 3.0},

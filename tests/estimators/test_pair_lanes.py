@@ -14,9 +14,10 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.estimators import one_vs_one
 from bigsvm.estimators.pair_problems import Budget, Pairs
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from bigsvm.team import Team
 from bigsvm.training import events, multiclass
+from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
 pytestmark = pytest.mark.usefixtures("pairs_by_runs")

@@ -9,8 +9,8 @@ from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resu
 from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
-from bigsvm.estimators.parameters import Hooks
 from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.events import Hooks
 from bigsvm.training.pair_log import NAME
 
 pytestmark = pytest.mark.usefixtures("pairs_by_runs")

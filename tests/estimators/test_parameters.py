@@ -9,7 +9,7 @@ from sklearn.datasets import make_moons
 
 import bigsvm
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 X, Y = make_moons(40, noise=0.2, random_state=0)
 

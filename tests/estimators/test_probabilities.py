@@ -22,8 +22,9 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, ParameterError
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, hold_out
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
+from bigsvm.training.events import Hooks
 
 LITTLE = {"gamma": 0.1, "memory": "3MB", "n_jobs": 1}
 """So little memory that the rows of `store` are read again and again."""

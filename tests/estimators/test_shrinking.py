@@ -11,7 +11,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.duals.shrinking import ShrinkingProblem
 from bigsvm.errors import CheckpointError
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 CLASSES = make_moons(300, noise=0.3, random_state=0)
 PAIRS = {

@@ -7,7 +7,8 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm import write_store
 from bigsvm.estimators.one_vs_one import train_one_vs_one
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
+from bigsvm.parameters import TrainingParameters
+from bigsvm.training.events import Hooks
 from bigsvm.training.small_pairs import SmallPairs
 
 NU = {"formulation": "nu-svc", "nu": 0.15}

@@ -12,9 +12,10 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import Hooks, TrainingParameters
 from bigsvm.models import KernelExpansion
+from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
+from bigsvm.training.events import Hooks
 from bigsvm.training.start import FIRST_SCOPE
 
 N_ROWS, N_TEST = 40_000, 6000

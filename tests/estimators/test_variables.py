@@ -8,8 +8,8 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.duals.formulations import CSVC
 from bigsvm.estimators import variables as module
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import TrainingParameters
 from bigsvm.estimators.variables import make_variables
+from bigsvm.parameters import TrainingParameters
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from sklearn.svm import SVC as PeerSVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 SETS = {"vowel.scale": (10.0, 2.0), "satimage.scale": (10.0, 1.0), "usps": (10.0, 0.01)}
 """C and gamma."""

@@ -8,7 +8,7 @@ from sklearn.svm import SVC as PeerSVC
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.one_vs_one import train_one_vs_one
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 SETS = {
     "vowel.scale": (10.0, 2.0),

@@ -47,9 +47,9 @@ def multiclass(
     )  # fmt: skip
     dual = SimplexDual(
         formulation,
-        RowSolver.from_name(subproblem),
-        Order.from_name(order),
-        Cooling.from_name(cooling),
+        RowSolver[subproblem.upper()],
+        Order[order.upper()],
+        Cooling[str(cooling).upper()],
         options.get("seed", 0),
     )
     whole = options.pop("whole", order != "auto")

@@ -13,7 +13,7 @@ from numba import njit
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
 from tools.benchmarks.results import table
 

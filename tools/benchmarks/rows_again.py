@@ -47,7 +47,7 @@ from bigsvm.cache.row_file import RowFile
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.estimators import running
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 from bigsvm.training.decomposition import Decomposition
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fit_once import TINY_ROWS, TOL, calibrate
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.parameters import TrainingParameters
+from bigsvm.parameters import TrainingParameters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -117,7 +117,8 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     from bigsvm.data.sources import as_row_source
     from bigsvm.estimators.ball import mean_distance
     from bigsvm.estimators.fitting import train_model
-    from bigsvm.estimators.parameters import Hooks, TrainingParameters
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
     from tools.benchmarks import kdd_like
     from tools.benchmarks.children import peak_so_far
     from tools.benchmarks.contestants import threads

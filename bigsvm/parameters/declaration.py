@@ -1,0 +1,203 @@
+"""How a parameter is declared: type, default, check, text, and who uses it, in one place.
+
+`parameter` makes a dataclass field with a `Declaration`; the other functions read it. Light to
+import, as the command line makes its options from it.
+"""
+
+import dataclasses
+import math
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import Field
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from bigsvm.errors import ParameterError
+from bigsvm.parameters.names import FORMULATIONS
+
+
+class Rule(NamedTuple):
+    """What a value must be, beyond its type."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+POSITIVE = Rule(lambda value: math.isfinite(value) and value > 0, "a finite number > 0")
+NOT_NEGATIVE = Rule(lambda value: math.isfinite(value) and value >= 0, "a finite number >= 0")
+ABOVE_0 = Rule(lambda value: value > 0, "> 0")
+AT_LEAST_0 = Rule(lambda value: value >= 0, ">= 0")
+AT_LEAST_1 = Rule(lambda value: value >= 1, "at least 1")
+
+
+class Kind(NamedTuple):
+    """What a value must be an instance of; what messages and documentation call that."""
+
+    types: tuple[type, ...]
+    words: str
+    documented: str
+
+
+SIZE = Kind((Real, str), "a number of bytes, or a size like '4GB'", "int or str")
+PATH = Kind((str,), "a path", "path")
+_KINDS = {
+    float: Kind((Real,), "a number", "float"),
+    int: Kind((Integral,), "a whole number", "int"),
+    bool: Kind((bool,), "True or False", "bool"),
+    str: Kind((str,), "a word", "str"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What is known of a parameter besides its name, type and default.
+
+    Attributes
+    ----------
+    text : str
+        Documentation. The first paragraph is also the help of the option.
+    panel : str or None
+        Heading under which help lists the option; None if there is no option.
+    formulations : tuple of str
+        Formulations that use the parameter.
+    kernels : tuple of str or None
+        Kernels that use it, if it is one of a kernel.
+    rule : Rule or None
+    kind : Kind or None
+        Where the type of the field does not say it.
+    in_estimators : str or None
+        Its name in the estimators, where that differs.
+    option : str or None
+        Its option, where the name does not say it.
+    metavar : str or None
+        What the help shows for a value that is no word of a list.
+    """
+
+    text: str
+    panel: str | None = None
+    formulations: tuple[str, ...] = FORMULATIONS
+    kernels: tuple[str, ...] | None = None
+    rule: Rule | None = None
+    kind: Kind | None = None
+    in_estimators: str | None = None
+    option: str | None = None
+    metavar: str | None = None
+
+
+def parameter(
+    default: Any,
+    text: str,
+    **others: Any,
+) -> Any:
+    """Declare a parameter: a field of a dataclass, with its `Declaration`."""
+    declared = Declaration(text=text, **others)
+    return dataclasses.field(default=default, metadata={"declaration": declared})
+
+
+def declaration_of(field: "Field[Any]") -> Declaration:
+    """Return the declaration of a field."""
+    declared: Declaration = field.metadata["declaration"]
+    return declared
+
+
+def option_of(field: "Field[Any]") -> str:
+    """Name of the option on the command line."""
+    return declaration_of(field).option or f"--{field.name.replace('_', '-')}"
+
+
+def help_of(field: "Field[Any]") -> str:
+    """First paragraph of the text, without marks of code."""
+    return " ".join(_clean(field).split("\n\n")[0].split()).replace("``", "").replace("`", "")
+
+
+def types_of(field: "Field[Any]") -> tuple[Any, ...]:
+    """Types of the values besides None."""
+    return tuple(one for one in _union(field) if one is not NoneType)
+
+
+def may_be_none(field: "Field[Any]") -> bool:
+    """Whether None is a value of the parameter."""
+    return NoneType in _union(field)
+
+
+def choices_of(field: "Field[Any]") -> tuple[str, ...]:
+    """Words that the parameter may be, in the order of its `Literal`."""
+    return tuple(
+        word for one in _union(field) if get_origin(one) is Literal for word in get_args(one)
+    )
+
+
+def spelled(field: "Field[Any]", value: Any) -> Any:
+    """Give a word its one spelling, ``fixed_point`` for ``fixed-point``; other values stay."""
+    for choice in choices_of(field):
+        if isinstance(value, str) and value.replace("-", "_") == choice.replace("-", "_"):
+            return choice
+    return value
+
+
+def check_value(field: "Field[Any]", value: Any) -> None:
+    """Refuse a value of another type, one that is no choice, or one against the rule.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if value is None and may_be_none(field):
+        return
+    declared, kind = declaration_of(field), _kind(field)
+    choices = choices_of(field) if declared.kind is None else ()
+    called = f" ({declared.in_estimators})" if declared.in_estimators else ""
+    refused = f"{field.name}{called} is {value!r}; it must be "
+    if not _is_instance(value, kind.types):
+        raise ParameterError(f"{refused}{kind.words}{' or None' if may_be_none(field) else ''}")
+    if choices and value not in choices:
+        none = ", or None" if may_be_none(field) else ""
+        raise ParameterError(f"{refused}one of {', '.join(choices)}{none}")
+    if declared.rule is not None and not declared.rule.holds(value):
+        raise ParameterError(f"{refused}{declared.rule.words}")
+
+
+def documentation(fields: Iterable["Field[Any]"]) -> str:
+    """Write the entries of a numpydoc Parameters section."""
+    return "\n".join(
+        f"{field.name} : {_documented(field)}\n{textwrap.indent(_clean(field), '    ')}"
+        for field in fields
+    )
+
+
+def _documented(field: "Field[Any]") -> str:
+    kind = _kind(field).documented
+    if declaration_of(field).kind is None and choices_of(field):
+        kind = f"{{{', '.join(map(_quoted, choices_of(field)))}}}"
+    none = " or None" if may_be_none(field) else ""
+    default = _quoted(field.default) if isinstance(field.default, str) else repr(field.default)
+    return f"{kind}{none}, default {default}"
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+def _clean(field: "Field[Any]") -> str:
+    return textwrap.dedent(declaration_of(field).text).strip()
+
+
+def _union(field: "Field[Any]") -> tuple[Any, ...]:
+    """Return the members of a type that is a union; a type that is none alone."""
+    # Where annotations are not evaluated, the type is that of the field declared first.
+    kind: Any = field.metadata["type"] if isinstance(field.type, str) else field.type
+    return get_args(kind) if get_origin(kind) not in (None, Literal) else (kind,)
+
+
+def _kind(field: "Field[Any]") -> Kind:
+    declared = declaration_of(field)
+    if declared.kind is not None:
+        return declared.kind
+    return _KINDS[str if choices_of(field) else types_of(field)[0]]
+
+
+def _is_instance(value: object, types: tuple[type, ...]) -> bool:
+    # NumPy's bool is not a subclass of Python's, and this module does not import NumPy.
+    is_bool = bool in types and type(value).__name__ in ("bool", "bool_")
+    return is_bool or isinstance(value, types)

@@ -1,0 +1,477 @@
+"""Every parameter of training: `TrainingParameters`, made of fields that are declared once."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from numbers import Real
+from typing import Any
+
+from bigsvm.budget import parse_bytes
+from bigsvm.errors import ParameterError
+from bigsvm.files import local_path
+from bigsvm.parameters.declaration import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    NOT_NEGATIVE,
+    PATH,
+    POSITIVE,
+    Kind,
+    Rule,
+    check_value,
+    declaration_of,
+    parameter,
+    spelled,
+)
+from bigsvm.parameters.groups import (
+    MANY_CLASSES,
+    PROBLEM,
+    RESOURCES,
+    STOPPING,
+    BallParameters,
+    CrammerSingerParameters,
+    KernelParameters,
+    PairStepParameters,
+    Resources,
+)
+from bigsvm.parameters.names import (
+    BALLS,
+    CLASSIFIERS,
+    WITH_CLASSES,
+    CalibrationName,
+    FormulationName,
+    LossName,
+    MulticlassName,
+    all_but,
+)
+from bigsvm.processors import default_threads
+
+
+@dataclass(kw_only=True)
+class TrainingParameters(
+    Resources, PairStepParameters, KernelParameters, CrammerSingerParameters, BallParameters
+):
+    """What a model is trained with."""
+
+    formulation: FormulationName = parameter("c-svc", "What is trained.", panel=PROBLEM)
+    loss: LossName = parameter(
+        "hinge",
+        """
+        What a row on the wrong side of its margin costs.
+
+        ``C Σ ξ``, or ``C Σ ξ²``.
+        """,
+        panel=PROBLEM,
+        formulations=("c-svc",),
+    )
+    C: float = parameter(
+        1.0,
+        "Penalty of the loss; > 0.",
+        panel=PROBLEM,
+        formulations=all_but("nu-svc", "one-class"),
+        rule=POSITIVE,
+    )
+    nu: float = parameter(
+        0.5,
+        """
+        Share of support vectors; more than 0 and at most 1.
+
+        At most this share of the rows (by weight) is on the wrong side of its margin, outside of
+        the tube or outside of the class; at least this share are support vectors. For
+        classification it is at most twice the share of the smaller class.
+        """,
+        panel=PROBLEM,
+        formulations=("nu-svc", "one-class", "nu-svr"),
+        rule=Rule(lambda value: 0 < value <= 1, "more than 0 and at most 1"),
+    )
+    epsilon: float = parameter(
+        0.1,
+        """
+        Half-width of the tube.
+
+        Within it nothing is lost; in units of y, >= 0.
+        """,
+        panel=PROBLEM,
+        formulations=("eps-svr",),
+        rule=NOT_NEGATIVE,
+    )
+    class_weight: Mapping[float, float] | str | None = parameter(
+        None,
+        """
+        Factor of C for a class.
+
+        ``"balanced"`` is that of scikit-learn. For `NuSVC` the factor is one of the rows' weights.
+        """,
+        panel=PROBLEM,
+        formulations=CLASSIFIERS,
+        metavar="balanced|LABEL:WEIGHT",
+        kind=Kind((Mapping, str), "'balanced', a dictionary", 'dict or "balanced"'),
+    )
+    multiclass: MulticlassName = parameter(
+        "ovo",
+        """
+        With more than two classes: votes of all pairs, a graph of them, or each class against the
+        rest.
+
+        ``"ovo"`` and ``"ddag"`` train a function for each pair of them, on its rows alone: each has
+        a vote, or a decision graph asks k - 1 of them. ``"ovr"`` trains one for each class against
+        the rest, all together, and the largest decides.
+        """,
+        panel=MANY_CLASSES,
+        formulations=WITH_CLASSES,
+    )
+    calibration: CalibrationName | None = parameter(
+        None,
+        """
+        With two classes: hold out a tenth of the rows, and fit probabilities on them.
+
+        By a sigmoid (Platt 1999), or by the best ascending function, for many thousands of rows. It
+        is fitted once. Which rows are held out depends on the data alone. None is no probabilities,
+        and all rows are trained on.
+        """,
+        panel=PROBLEM,
+        formulations=WITH_CLASSES,
+    )
+    tol: float = parameter(
+        1e-3,
+        """
+        KKT gap over all rows at which training has converged; for crammer-singer the largest
+        violation. Balls have ball_tol instead.
+
+        The violation ψ is in units of the margin: ε of the paper, which recommends 0.1: enough
+        where only labels are wanted (README.md).
+        """,
+        panel=STOPPING,
+        formulations=all_but(*BALLS),
+        rule=POSITIVE,
+    )
+    certify: bool = parameter(
+        True,
+        """
+        Whether sweeps prove the tolerance, or training ends when more rows would gain next to
+        nothing.
+
+        If False, training works on a growing random part of the rows and ends when the others would
+        gain less than half a point of test error, which fresh rows show
+        (`bigsvm.training.learning_curve`), at a cost that does not depend on their number:
+        `stop_reason_` is ``"settled"``, and `certificate_` has the test error, its standard error
+        and the rows used. A run that comes to all rows, as one of at most 8192 does, is certified
+        after all. Of a source that is neither in memory nor shuffled, one pass draws the rows. The
+        search for a ball ends alone: `stop_reason_` is ``"sampled"``.
+        """,
+        panel=STOPPING,
+        formulations=(*CLASSIFIERS, "l2-one-class"),
+    )
+    max_seconds: float = parameter(
+        math.inf,
+        """
+        Stop after this time in seconds; on the command line also 5m or 2h.
+
+        None is no limit.
+        """,
+        panel=STOPPING,
+        option="--max-time",
+        in_estimators="max_time",
+        metavar="TIME",
+        rule=ABOVE_0,
+    )
+    seed: int = parameter(
+        0,
+        """
+        Seed of the samples that training starts from.
+
+        An int, a `numpy.random.RandomState` or None, which is 0, so that a fit is repeatable. Also
+        of the choice among more violating rows than a working set holds.
+        """,
+        panel=RESOURCES,
+        in_estimators="random_state",
+        rule=AT_LEAST_0,
+    )
+    threads: int | None = parameter(
+        None,
+        """
+        Threads that compute at once.
+
+        None is all processors within the CPU affinity, control group quotas, LOKY_MAX_CPU_COUNT,
+        OMP_NUM_THREADS and OpenMP's `threadpool_limits`, and one thread in a worker of joblib or
+        multiprocessing. -1 is all processors within affinity, quotas and LOKY_MAX_CPU_COUNT, -2 all
+        but one. The Dask scheduler sets the threads of a lazy prediction.
+        """,
+        panel=RESOURCES,
+        in_estimators="n_jobs",
+        rule=AT_LEAST_1,
+    )
+    cache_dir: str | None = parameter(
+        None,
+        """
+        Folder for temporary files: the store of LIBSVM text, and kernel rows.
+
+        None is the system's.
+        """,
+        panel=RESOURCES,
+        metavar="DIR",
+        kind=PATH,
+    )
+    checkpoint: str | None = parameter(
+        None,
+        """
+        Folder on a local disk to save the run to. The same command again resumes it.
+
+        So does a `fit` with the same data and parameters.
+        """,
+        panel=RESOURCES,
+        metavar="DIR",
+        kind=PATH,
+    )
+    kernel_rows: int | None = parameter(
+        None, "Most kernel rows in memory; None is as many as fit in it."
+    )
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            setattr(self, field.name, spelled(field, getattr(self, field.name)))
+
+    def check(self) -> None:
+        """Refuse values that mean nothing before any work is done.
+
+        Raises
+        ------
+        ParameterError
+        """
+        from bigsvm.kernels import Kernel, make_kernel, resolve_gamma
+
+        if callable(self.kernel):
+            raise ParameterError(
+                f"kernel is {self.kernel!r}; it must be the name of a kernel, or an instance of "
+                "bigsvm.Kernel: for a function give kernel='precomputed' and its values for all "
+                "pairs of rows, (n, n), as X"
+            )
+        for name, field in FIELDS.items():
+            check_value(field, getattr(self, name))
+        for name in ("checkpoint", "cache_dir"):
+            path = getattr(self, name)
+            if path is not None:
+                local_path(path, name)
+        if isinstance(self.kernel, Kernel):
+            self.kernel.check()
+        else:
+            make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
+        resolve_gamma(self.gamma, n_features=1, variance=1.0)
+        parse_bytes(self.memory)
+        self._check_class_weight()
+        self._check_calibration()
+        self._check_empty_samples()
+        self._check_order()
+        self._check_disk_cache()
+        self._check_shrinking()
+        self._check_rows_at_once()
+        if self.working_set == "all" and not self.certify:
+            raise ParameterError(
+                "certify is False, and such training works on a growing part of the rows, but "
+                "working_set='all' on all of them; leave one of the two out"
+            )
+        if self.loss != "hinge" and self.formulation != "c-svc":
+            raise ParameterError(f"loss {self.loss!r} is for c-svc, not {self.formulation}")
+
+    def _check_class_weight(self) -> None:
+        """Refuse weights of classes that are no numbers, or without classes."""
+        if self.class_weight is not None and self.formulation not in CLASSIFIERS:
+            raise ParameterError(
+                f"class_weight is for {_listed(CLASSIFIERS)}; {self.formulation} has no "
+                "classes: give the rows weights"
+            )
+        if isinstance(self.class_weight, Mapping):
+            for label, weight in self.class_weight.items():
+                number: object = weight
+                if not isinstance(number, Real):
+                    raise ParameterError(
+                        f"class_weight of {label!r} is {weight!r}; it must be a number"
+                    )
+
+    def _check_calibration(self) -> None:
+        """Refuse probabilities where there are none."""
+        if self.calibration is not None and self.formulation not in WITH_CLASSES:
+            lacks = "classes to have probabilities of"
+            if self.formulation in CLASSIFIERS:
+                lacks = f"probabilities, as {_listed(WITH_CLASSES)} of two classes have"
+            raise ParameterError(
+                f"calibration is {self.calibration!r}, but {self.formulation} has no {lacks}; "
+                "leave it out"
+            )
+
+    def _check_order(self) -> None:
+        """Refuse an order of rows that no run would follow."""
+        if self.order != "auto" and self.working_set != "all":
+            raise ParameterError(
+                f"order={self.order!r} is one of all rows together; leave it out, or give "
+                "working_set='all' too"
+            )
+        if self.cooling not in (None, "none") and self.order != "active":
+            raise ParameterError(
+                f"cooling={self.cooling!r} lowers the level of order='active'; leave it out, or "
+                "give order='active' and working_set='all' too"
+            )
+
+    def _check_empty_samples(self) -> None:
+        """Refuse a number of empty samples that means nothing."""
+        if self.empty_samples > 1 and self.solver == "pairwise":
+            raise ParameterError(
+                f"empty_samples is {self.empty_samples}, but solver='pairwise' ends when a share "
+                "of many samples is empty; choose the solver 'mfw', 'fw' or 'cvm', or leave "
+                "empty_samples out"
+            )
+
+    def _check_disk_cache(self) -> None:
+        """Refuse a disk cache that no run would use."""
+        if not self.disk_cache_bytes():
+            return
+        if self.working_set != "all":
+            raise ParameterError(
+                "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
+                "short, and computed again in less time than a disk takes: give that too, or leave "
+                "disk_cache out"
+            )
+
+    def _check_shrinking(self) -> None:
+        """Refuse a word on shrinking that no run would look at."""
+        if self.shrinking is None:
+            return
+        if self.working_set != "all":
+            if self.shrinking:
+                return  # scikit-learn's default, which all other runs do
+            raise ParameterError(
+                "shrinking=False is for working_set='all': other runs always leave out rows that "
+                "need not move; give that too, or leave shrinking out"
+            )
+        if self.formulation not in formulations_of("shrinking"):
+            raise ParameterError(
+                f"shrinking is for pair steps, and {self.formulation} has none; leave it out"
+            )
+        if self.formulation in BALLS and not self.certify:
+            raise ParameterError(
+                "shrinking is for pair steps, and without a certificate there are none; leave it "
+                "out"
+            )
+        if self.shrinking and self.disk_cache_bytes():
+            raise ParameterError(
+                "shrinking makes kernel rows shorter, and disk_cache keeps whole ones; leave one "
+                "of them out"
+            )
+
+    def _check_rows_at_once(self) -> None:
+        """Refuse a number of kernel rows that no run would look at."""
+        from bigsvm.cache.resident import BATCH
+
+        if self.rows_at_once is None:
+            return
+        if not 1 <= self.rows_at_once <= BATCH:
+            raise ParameterError(
+                f"rows_at_once is {self.rows_at_once!r}; it must be from 1 to {BATCH}"
+            )
+        if self.working_set != "all":
+            raise ParameterError(
+                "rows_at_once is for the kernel rows of working_set='all'; give that too, or leave "
+                "rows_at_once out"
+            )
+        if self.formulation not in formulations_of("rows_at_once"):
+            raise ParameterError(
+                f"rows_at_once is for pair steps, and {self.formulation} has none; leave it out"
+            )
+        if self.formulation in BALLS and not self.certify:
+            raise ParameterError(
+                "rows_at_once is for pair steps, and without a certificate there are none; leave "
+                "it out"
+            )
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether settled rows may leave the working set of all rows."""
+        return (
+            self.working_set == "all"
+            and not self.disk_cache_bytes()
+            and (self.shrinking is None or bool(self.shrinking))
+        )
+
+    def shrinks(self, *, rows_are_scarce: bool) -> bool:
+        """Whether they do: where nothing is said, only where most kernel rows are not held."""
+        return self.may_shrink and (rows_are_scarce if self.shrinking is None else True)
+
+    def disk_cache_bytes(self) -> int:
+        """Bytes of kernel rows on disk, 0 for none."""
+        return (
+            0
+            if str(self.disk_cache).strip() in ("0", "0.0")
+            else parse_bytes(self.disk_cache, "disk_cache")
+        )
+
+    @property
+    def takes_kernel_matrix(self) -> bool:
+        """Whether rows are those of a kernel matrix."""
+        return takes_kernel_matrix(self.kernel)
+
+    @property
+    def merges_rows(self) -> bool:
+        """Whether equal rows may become one variable.
+
+        Not if all kernel rows are those of one working set, nor in a search alone that takes a step
+        for each sample: its cost does not depend on the number of rows, and its end depends on how
+        often equal rows are drawn.
+        """
+        steps_only = self.formulation in BALLS and not self.certify and self.solver != "pairwise"
+        return self.working_set != "all" and not steps_only
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether equal rows are looked for among all.
+
+        A run that does not come to all of them has no time for that, and what it evaluates had
+        better be rows as they come. A search for a ball has weights for equal rows.
+        """
+        searches = self.formulation in BALLS and self.multiclass != "ovr"
+        return self.certify or searches
+
+    @functools.cached_property
+    def n_threads(self) -> int:
+        """Number of threads, constant for a whole run; `default_threads` if none was given."""
+        return self.threads or default_threads()
+
+
+FIELDS: dict[str, "Field[Any]"] = {field.name: field for field in fields(TrainingParameters)}
+"""Every parameter of training by its name."""
+
+
+def again(name: str, *, default: Any = MISSING) -> Any:
+    """Declare a parameter of training as a field of another class, perhaps with another default."""
+    field = FIELDS[name]
+    return dataclasses.field(
+        default=field.default if default is MISSING else default,
+        metadata={**field.metadata, "type": field.type},
+    )
+
+
+def formulations_of(name: str) -> tuple[str, ...]:
+    """Return the formulations that use a parameter."""
+    return declaration_of(FIELDS[name]).formulations
+
+
+def check_parameter(name: str, value: object) -> None:
+    """Refuse a value that the parameter of this name cannot have.
+
+    Raises
+    ------
+    ParameterError
+    """
+    check_value(FIELDS[name], value)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def takes_kernel_matrix(kernel: object) -> bool:
+    """Whether the rows for this kernel are rows of a kernel matrix."""
+    from bigsvm.kernels import Precomputed
+
+    return kernel == Precomputed.name or isinstance(kernel, Precomputed)

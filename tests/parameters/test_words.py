@@ -1,0 +1,70 @@
+"""Words of parameters: one spelling each, a member of each enumeration, unknown ones refused."""
+
+from dataclasses import fields
+from typing import get_args
+
+import pytest
+
+from bigsvm.calibration import METHODS
+from bigsvm.duals.ball import Solver
+from bigsvm.duals.box import SelectionRule
+from bigsvm.duals.simplex import Cooling, Order, RowSolver
+from bigsvm.errors import ParameterError
+from bigsvm.kernels import KERNELS
+from bigsvm.parameters import FIELDS, TrainingParameters, names
+from bigsvm.parameters.declaration import check_value, choices_of, spelled
+from bigsvm.training.search import FirstPoints
+from bigsvm.votes import RULES
+
+CHOICES = {name: choices_of(field) for name, field in FIELDS.items() if choices_of(field)}
+
+
+def test_every_literal_is_the_choice_of_a_parameter():
+    literals = {get_args(value) for name, value in vars(names).items() if name.endswith("Name")}
+    assert literals == set(CHOICES.values())
+
+
+def test_every_formulation_has_traits():
+    assert tuple(names.TRAITS) == get_args(names.FormulationName)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_word_is_accepted_with_hyphens_and_with_underscores(name):
+    for word in CHOICES[name]:
+        for spelling in (word, word.replace("_", "-"), word.replace("-", "_")):
+            assert getattr(TrainingParameters(**{name: spelling}), name) == word
+
+
+@pytest.mark.parametrize("name", sorted(CHOICES.keys() - {"kernel"}))
+def test_an_unknown_word_is_refused_with_the_known_ones(name):
+    assert spelled(FIELDS[name], "best") == "best"
+    known = ", ".join(CHOICES[name])
+    with pytest.raises(ParameterError, match=f"^{name} is 'best'; it must be one of {known}"):
+        check_value(FIELDS[name], "best")
+
+
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [
+        ("selection", {"auto", *(rule.name for rule in SelectionRule)}),
+        ("subproblem", {solver.name for solver in RowSolver}),
+        ("order", {order.name for order in Order}),
+        ("cooling", {cooling.name for cooling in Cooling}),
+        ("solver", set(Solver)),
+        ("first_points", set(FirstPoints)),
+        ("calibration", set(METHODS)),
+    ],
+)
+def test_each_word_is_a_member(name, members):
+    assert {w.replace("-", "_") for w in CHOICES[name]} == {m.lower() for m in members}
+
+
+def test_words_name_kernels_and_rules_of_votes():
+    assert set(CHOICES["kernel"]) <= KERNELS.keys()
+    assert set(CHOICES["multiclass"]) <= set(RULES)
+
+
+def test_defaults_are_valid():
+    TrainingParameters().check()
+    for field in fields(TrainingParameters):
+        check_value(field, field.default)
