@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -35,8 +35,8 @@ from bigsvm.data.rows import DASK_BLOCK_BYTES
 from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.ignored import IGNORED, warn_of_ignored
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
 from bigsvm.parameters import FIELDS, TrainingParameters
@@ -64,7 +64,8 @@ CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max
 """Estimator parameters with another name or another form in `TrainingParameters`."""
 
 
-class KernelMachine(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelMachine(BaseEstimator, SharedArguments):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
     _formulation: ClassVar[FormulationName]

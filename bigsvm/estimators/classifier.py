@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.data.containers import is_dask_array
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.problem import are_many_classes, label_array
 from bigsvm.pairs import libsvm_coefficients, support_classes
+from bigsvm.parameters.declaration import check_value
 from bigsvm.votes import OF_PAIRS
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
-SHAPES = ("ovr", "ovo")
-
 
 def _is_calibrated(estimator: Classifier) -> bool:
     if estimator.calibration is None:
@@ -37,10 +37,14 @@ def _is_calibrated(estimator: Classifier) -> bool:
     return True
 
 
-class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(kw_only=True, eq=False, repr=False)
+class Classifier(ClassifierMixin, ClassArguments, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
-    _own_parameters = KernelMachine._own_parameters | {"decision_function_shape", "break_ties"}
+    _own_parameters = KernelMachine._own_parameters | {
+        "decision_function_shape",
+        "break_ties",
+    }
 
     def _parameters(self) -> TrainingParameters:
         self._rule(self.multiclass)
@@ -64,12 +68,9 @@ class Classifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # sciki
     def _rule(self, trained: str) -> str:
         """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""
         shape, break_ties = self.decision_function_shape, self.break_ties
-        if shape not in SHAPES:
-            raise ParameterError(
-                f"decision_function_shape is {shape!r}; it must be one of {', '.join(SHAPES)}"
-            )
-        if not isinstance(break_ties, bool | np.bool_):
-            raise ParameterError(f"break_ties is {break_ties!r}; it must be True or False")
+        for field in fields(ClassArguments):
+            if field.name in ("decision_function_shape", "break_ties"):
+                check_value(field, getattr(self, field.name))
         if break_ties and shape == "ovo":
             raise ParameterError(
                 "break_ties must be False when decision_function_shape is 'ovo', whose values "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,22 +10,24 @@ import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
+from bigsvm.parameters.groups import CrammerSingerParameters
+from bigsvm.parameters.training import again
 
 if TYPE_CHECKING:
-    import os
-
     import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.kernels import Kernel
     from bigsvm.models import KernelExpansion
 
 
-class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+@documented
+@dataclass(eq=False, repr=False)
+class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Crammer and Singer's multiclass machine, exact, out of core, resumable, certified.
 
     Minimises ``½ Σ_r |M_r|² + C Σ_i ξ_i`` over a function M_r for each class, ξ_i being by how much
@@ -32,53 +35,6 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
     its β is 1 / C). One machine, where `SVC` trains one for each pair of classes. With the linear
     kernel it is that of scikit-learn's ``LinearSVC(multi_class="crammer_singer")``; of two classes
     it is a C-SVC without bias, of twice this C.
-
-    Parameters
-    ----------
-    C : float, default 1.0
-        Penalty of the loss; > 0.
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
-        As `SVC` has it.
-    degree : int, default 3
-        Of the polynomial kernel.
-    gamma : float or {"scale", "auto", "mean-distance"}
-        ``"scale"`` and ``"auto"`` as `SVC` has them. ``"mean-distance"`` is
-        1 / (2 · the average squared distance of two of 4096 rows).
-    coef0 : float, default 0.0
-        Of the polynomial and sigmoid kernels.
-    fit_intercept : bool, default False
-        Whether each function has a bias, which counts as one of its weights: 1 is added to the
-        kernel.
-    subproblem : {"exact", "fixed_point"}
-        How the variables of one row are solved for: by sorting, or by the paper's fixed point
-        iteration (section 5). They end at the same model.
-    order : {"auto", "worst", "active", "sequential", "random"}
-        Which row is solved for next. All but ``"auto"`` are the paper's, with
-        ``working_set="all"``: ``"worst"`` the row of largest ψ (section 4); ``"active"`` the worst
-        of the rows with a coefficient, and another one only when none of these violates by more
-        than a level (section 6); ``"sequential"`` and ``"random"`` all rows in turn, in their order
-        or in another random one in each pass. ``"auto"`` takes rows with a coefficient first, but
-        lets no other wait whose ψ is much larger, and chooses working sets.
-    cooling : {"log"} or None
-        Whether the level of ``order="active"`` comes down to `tol` with the number of steps t, as
-        0.999 / log₁₀(t + 10) (section 6), or is `tol` from the start. The other two schedules of
-        the paper, exponential and linear, are at a tolerance of 1e-3 after 7 and 998 steps, and
-        therefore no options.
-    tol : float, default 1e-3
-        Largest violation ψ of any row at which training has converged, in units of the margin: ε of
-        the paper, which recommends 0.1: enough where only labels are wanted (docs/guide.md).
-    certify : bool, default True
-        As `SVC` has it.
-    class_weight : dict, "balanced" or None
-        Factors of C.
-    warm_start : bool, default False
-        Whether `fit` starts from the model of the last one, which must be of the same rows and
-        classes: after a change of C, of a weight or of a label it takes fewer steps.
-    working_set, memory, disk_cache, cache_dir, checkpoint, checkpoint_every, max_time, n_jobs,
-    random_state
-        As `SVC` has them.
-    max_iter : int, default -1
-        Limit of rows solved for; -1 is none.
 
     Attributes
     ----------
@@ -119,56 +75,11 @@ class CrammerSingerSVC(ClassifierMixin, KernelMachine):  # type: ignore[misc]  #
 
     _formulation = "crammer-singer"
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        kernel: str | Kernel = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        fit_intercept: bool = False,
-        subproblem: str = "exact",
-        order: str = "auto",
-        cooling: str | None = None,
-        tol: float = 1e-3,
-        certify: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        warm_start: bool = False,
-        working_set: str = "auto",
-        memory: int | str = "1GB",
-        disk_cache: int | str = 0,
-        cache_dir: str | os.PathLike[str] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        max_iter: int = -1,
-        max_time: float | None = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.fit_intercept = fit_intercept
-        self.subproblem = subproblem
-        self.order = order
-        self.cooling = cooling
-        self.tol = tol
-        self.certify = certify
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.working_set = working_set
-        self.memory = memory
-        self.disk_cache = disk_cache
-        self.cache_dir = cache_dir
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    C: float = again("C")
+    _: KW_ONLY
+    tol: float = again("tol")
+    certify: bool = again("certify")
+    class_weight: dict[Any, float] | str | None = again("class_weight")
 
     def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Values of the classes' functions, (n, k); the largest decides.

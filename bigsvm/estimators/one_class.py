@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bigsvm.estimators.arguments import IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.parameters.groups import BallParameters, PairStepParameters
+from bigsvm.parameters.training import again
 
 if TYPE_CHECKING:
-    import os
-
     import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.kernels import Kernel
     from bigsvm.models import KernelExpansion
 
 
-class OutlierDetector(OutlierMixin, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(kw_only=True, eq=False, repr=False)
+class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
     """Rows inside and outside, told apart by the sign of the decision function."""
 
     _needs_y = False
@@ -46,35 +48,13 @@ class OutlierDetector(OutlierMixin, KernelMachine):  # type: ignore[misc]  # sci
         self.offset_ = -self.intercept_
 
 
-class OneClassSVM(OutlierDetector):
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class OneClassSVM(OutlierDetector, IgnoredArguments):
     """Unsupervised outlier detection, exact, out of core, resumable, certified.
 
     Minimises ``½ |w|² − ν n ρ + Σ max(0, ρ − w·φ(x))`` (libsvm-2.2.txt, section 2.3, with w
     and ρ times ν n); a row is inside where ``w·φ(x) ≥ ρ``.
-
-    Parameters
-    ----------
-    kernel : {"rbf", "linear", "poly", "sigmoid", "laplacian", "precomputed"} or bigsvm.Kernel
-    degree : int, default 3
-        Of the polynomial kernel.
-    gamma : float or {"scale", "auto", "mean-distance"}
-        ``"scale"`` is 1 / (n_features · X.var()), ``"auto"`` 1 / n_features, ``"mean-distance"``
-        1 / (2 · the average squared distance of two of 4096 rows). With sample weights the
-        variance is the weighted one, so that a weight of 2 is the row twice and of 0 its absence;
-        scikit-learn's SVC takes the plain one.
-    coef0 : float, default 0.0
-        Of the polynomial and sigmoid kernels.
-    tol : float, default 1e-3
-        KKT gap over all rows at which training has converged.
-    nu : float, default 0.5
-        In (0, 1]: at most this share of the rows (by weight) is outside, at least this share are
-        support vectors.
-    warm_start, selection, working_set, memory, disk_cache, cache_dir, checkpoint,
-    checkpoint_every, max_iter, max_time, n_jobs, random_state
-        As `SVC` has them.
-    shrinking, cache_size, verbose
-        Accepted for compatibility with scikit-learn and ignored; values other than its defaults
-        cause a warning that names what to use instead.
 
     Attributes
     ----------
@@ -95,57 +75,13 @@ class OneClassSVM(OutlierDetector):
 
     _formulation = "one-class"
 
-    def __init__(
-        self,
-        *,
-        nu: float = 0.5,
-        kernel: str | Kernel = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        selection: str = "auto",
-        working_set: str = "auto",
-        rows_at_once: int | None = None,
-        memory: int | str = "1GB",
-        disk_cache: int | str = 0,
-        cache_dir: str | os.PathLike[str] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        max_iter: int = -1,
-        max_time: float | None = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        shrinking: bool | None = None,
-        cache_size: float = 200,
-        verbose: bool = False,
-    ) -> None:
-        self.nu = nu
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.tol = tol
-        self.warm_start = warm_start
-        self.selection = selection
-        self.working_set = working_set
-        self.rows_at_once = rows_at_once
-        self.memory = memory
-        self.disk_cache = disk_cache
-        self.cache_dir = cache_dir
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.verbose = verbose
+    nu: float = again("nu")
+    tol: float = again("tol")
 
 
-class L2OneClassSVM(OutlierDetector):
+@documented
+@dataclass(eq=False, repr=False)
+class L2OneClassSVM(BallParameters, OutlierDetector):
     """Outlier detection by a minimal enclosing ball: core vector machine, Frank-Wolfe, certified.
 
     Minimises ``½ |w|² − ρ + C/2 Σ ξ²`` with ``w·φ(x_i) ≥ ρ − ξ_i``; the rbf and laplacian kernels
@@ -155,17 +91,7 @@ class L2OneClassSVM(OutlierDetector):
     samples alone. The kernel must be positive semidefinite.
 
     The support vectors are the training rows that are outside: by ``ξ_i``, which tends to 0 as C
-    grows.
-
-    Parameters
-    ----------
-    C : float, default 1.0
-        Penalty of the loss; > 0. The larger, the fewer rows are outside.
-    solver, sampling, empty_samples, first_points, ball_tol, certify
-        As `L2SVC` has them.
-    kernel, degree, gamma, coef0, warm_start, selection, working_set, memory, disk_cache, cache_dir,
-    checkpoint, checkpoint_every, max_iter, max_time, n_jobs, random_state
-        As `L2SVC` has them.
+    grows. The larger C, the fewer rows are outside.
 
     Attributes
     ----------
@@ -197,57 +123,6 @@ class L2OneClassSVM(OutlierDetector):
 
     _formulation = "l2-one-class"
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        solver: str = "pairwise",
-        sampling: float | str = 60,
-        empty_samples: int = 1,
-        first_points: str = "random",
-        ball_tol: float = 1e-6,
-        certify: bool = True,
-        kernel: str | Kernel = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        warm_start: bool = False,
-        selection: str = "auto",
-        working_set: str = "auto",
-        rows_at_once: int | None = None,
-        shrinking: bool | None = None,
-        memory: int | str = "1GB",
-        disk_cache: int | str = 0,
-        cache_dir: str | os.PathLike[str] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        max_iter: int = -1,
-        max_time: float | None = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.C = C
-        self.solver = solver
-        self.sampling = sampling
-        self.empty_samples = empty_samples
-        self.first_points = first_points
-        self.ball_tol = ball_tol
-        self.certify = certify
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.warm_start = warm_start
-        self.selection = selection
-        self.working_set = working_set
-        self.rows_at_once = rows_at_once
-        self.shrinking = shrinking
-        self.memory = memory
-        self.disk_cache = disk_cache
-        self.cache_dir = cache_dir
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    C: float = again("C")
+    _: KW_ONLY
+    certify: bool = again("certify")

@@ -210,7 +210,7 @@ def sub_problem(
     )
 
 
-@pytest.mark.parametrize("solver", ["exact", "fixed-point"])
+@pytest.mark.parametrize("solver", ["exact", "fixed_point"])
 def test_a_working_set_is_solved_from_anywhere(point, tiles, solver):
     problem, _, K, _, _ = point
     work = sub_problem(point, tiles, solver=solver)
@@ -266,7 +266,7 @@ def test_a_climb_without_memory_is_left_out(point, tiles, climbs, monkeypatch):
     assert work.gap <= 1e-6
 
 
-@pytest.mark.parametrize("solver", ["exact", "fixed-point"])
+@pytest.mark.parametrize("solver", ["exact", "fixed_point"])
 def test_resumed_after_climbs_it_gives_the_same_bits(point, tiles, solver, climbs):
     whole = sub_problem(point, tiles, solver=solver)
     while whole.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
@@ -285,7 +285,7 @@ def test_resumed_after_climbs_it_gives_the_same_bits(point, tiles, solver, climb
     assert work.steps == whole.steps
 
 
-@pytest.mark.parametrize("solver", ["exact", "fixed-point"])
+@pytest.mark.parametrize("solver", ["exact", "fixed_point"])
 def test_resumed_with_fewer_rows_in_memory_it_gives_the_same_bits(point, tiles, solver):
     whole = sub_problem(point, tiles, solver=solver)
     while whole.advance(tol=1e-6) is Progress.STEPS_SPENT:

@@ -1,0 +1,112 @@
+"""Arguments of the estimators, in groups that they inherit, and the documentation made from them.
+
+Those that training uses are declared in `bigsvm.parameters`; here are those that only the
+estimators have, and those that have another name or default as scikit-learn calls them.
+"""
+
+import inspect
+import os
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from bigsvm.parameters.declaration import Kind, documentation, parameter
+from bigsvm.parameters.groups import KernelParameters, PairStepParameters, Resources
+from bigsvm.parameters.names import CalibrationName, MulticlassName
+from bigsvm.parameters.training import again
+
+IGNORED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "cache_size": ((200,), "memory, the bytes of all arrays together"),
+    "verbose": ((False,), "certificate_, or the progress of the command bigsvm train"),
+    "probability": ((False, "deprecated"), "calibration='sigmoid'"),
+}
+"""Parameters of scikit-learn's estimators that bigsvm ignores: scikit-learn's default, which causes
+no warning, and what to use instead."""
+_ACCEPTED = """
+    Accepted for compatibility with scikit-learn and ignored; a value other than its default causes
+    a warning that names what to use instead.
+    """
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SharedArguments(KernelParameters, Resources):
+    """Arguments of every estimator."""
+
+    warm_start: bool = parameter(
+        False,
+        """
+        Whether `fit` starts from the model of the last one.
+
+        It must be of the same rows and classes: after a change of C, of a weight or of epsilon
+        training takes fewer steps. Not with more than two classes, save for `CrammerSingerSVC`.
+        """,
+    )
+    cache_dir: str | os.PathLike[str] | None = again("cache_dir")
+    checkpoint: str | os.PathLike[str] | None = again("checkpoint")
+    max_time: float | None = again("max_seconds", default=None)
+    n_jobs: int | None = again("threads")
+    random_state: int | None = again("seed", default=None)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassArguments(PairStepParameters):
+    """Arguments of the classifiers that are of two classes, or of several problems of two."""
+
+    certify: bool = again("certify")
+    class_weight: dict[Any, float] | str | None = again("class_weight")
+    multiclass: MulticlassName = again("multiclass")
+    decision_function_shape: Literal["ovr", "ovo"] = parameter(
+        "ovr",
+        """
+        What `decision_function` is of more than two classes: a value for each class, or for each
+        pair.
+        """,
+    )
+    break_ties: bool = parameter(
+        False,
+        "Whether of classes with as many votes the one with the largest value wins, not the first.",
+    )
+    calibration: CalibrationName | None = again("calibration")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IgnoredArguments:
+    """Arguments of scikit-learn's estimators without a meaning here."""
+
+    cache_size: float = parameter(200, _ACCEPTED)
+    verbose: bool = parameter(False, _ACCEPTED)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IgnoredClassArguments(IgnoredArguments):
+    """The same, of classifiers."""
+
+    probability: bool | str = parameter(False, _ACCEPTED, kind=Kind((), "", "bool"))
+
+
+def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
+    """Warn once about all ignored parameters that differ from scikit-learn's defaults."""
+    changed = [
+        f"{parameter}={given[parameter]!r} (use {instead})"
+        for parameter, (defaults, instead) in IGNORED.items()
+        if parameter in given and given[parameter] not in defaults
+    ]
+    if changed:
+        warnings.warn(f"{name} ignores {', '.join(changed)}", UserWarning, stacklevel=3)
+
+
+Estimator = TypeVar("Estimator", bound=type)
+
+
+def documented(estimator: Estimator) -> Estimator:
+    """Write the Parameters section of an estimator, a dataclass, before its Attributes."""
+    # The parameters of a class itself come first, then those of the groups it names.
+    order = [name for kind in estimator.__mro__ for name in vars(kind).get("__annotations__", ())]
+    declared = sorted(
+        (field for field in fields(estimator)),
+        key=lambda field: order.index(field.name),
+    )
+    text = f"Parameters\n----------\n{documentation(declared)}\n\nAttributes\n"
+    if estimator.__doc__ is not None:  # there is none with -OO
+        estimator.__doc__ = inspect.cleandoc(estimator.__doc__).replace("Attributes\n", text, 1)
+    return estimator
