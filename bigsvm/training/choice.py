@@ -27,7 +27,7 @@ SETTLED_SHARE = 1e-3
 """A scope of an uncertified run is solved until at most this share of its rows matter: a fifth of
 `learning_curve.WORTH`."""
 NEAR = 2.0
-"""If the gap is below this many times the goal, as when a certificate just fails, see `NEAR_TOL`."""
+"""`NEAR_TOL` holds if the gap is below this many times the goal: a certificate has just failed."""
 NEAR_TOL = 0.75
 """Share of the goal that is solved to then: few rows move, so their sweep costs little."""
 WORKING_TOL = 0.9
