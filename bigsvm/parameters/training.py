@@ -141,7 +141,7 @@ class TrainingParameters(
         violation. Balls have ball_tol instead.
 
         The violation ψ is in units of the margin: ε of the paper, which recommends 0.1: enough
-        where only labels are wanted (README.md).
+        where only labels are wanted (docs/guide.md).
         """,
         panel=STOPPING,
         formulations=all_but(*BALLS),
@@ -157,9 +157,10 @@ class TrainingParameters(
         gain less than half a point of test error, which fresh rows show
         (`bigsvm.training.learning_curve`), at a cost that does not depend on their number:
         `stop_reason_` is ``"settled"``, and `certificate_` has the test error, its standard error
-        and the rows used. A run that comes to all rows, as one of at most 8192 does, is certified
-        after all. Of a source that is neither in memory nor shuffled, one pass draws the rows. The
-        search for a ball ends alone: `stop_reason_` is ``"sampled"``.
+        and the rows used. A run that comes to all rows is certified after all. Problems of at most
+        8192 rows are refused, as all of their rows are trained on from the start. If a source is
+        neither in memory nor shuffled, one pass draws the rows. The search for a ball ends alone:
+        `stop_reason_` is ``"sampled"``.
         """,
         panel=STOPPING,
         formulations=(*CLASSIFIERS, "l2-one-class"),
