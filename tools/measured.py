@@ -505,7 +505,7 @@ computing it.
     Section(
         "Rules of working-set selection",
         "`--selection` with `--working-set all` and memory for a share of the kernel rows.",
-        (Table("working_sets", ("mnist, first 12000 rows",)),),
+        (Table("hmg", ("mnist, first 12000 rows",)),),
     ),
     Section(
         "Shrinking",
@@ -513,7 +513,7 @@ computing it.
 `--working-set all` without and with `--shrinking`, one thread, caches of a paper's sizes. By
 default shrinking is on where memory holds less than a tenth of the kernel rows.
 """,
-        (Table("shrinking", ("cache",)),),
+        (Table("hmg", ("--part shrinking", "cache")),),
     ),
     Section(
         "The same models as LIBSVM",

@@ -53,8 +53,9 @@ Part = TypeVar("Part")
 SCARCE = 0.25
 """With memory for less than this share of all kernel rows, HMG is the faster rule."""
 SHRUNK = 0.1
-"""With fewer than this share, shrinking by default: `shrinking.py` shows that it computes fewer
-kernel values there, and more where many rows fit, as those left out have to be brought back."""
+"""With fewer than this share, shrinking by default: it computes fewer kernel values there, and more
+where many rows fit, as those left out have to be brought back (benchmark ``hmg --part
+shrinking``)."""
 
 
 class Trainer:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-for folder in (ROOT, ROOT / "tools", ROOT / "tools" / "benchmarks"):
+for folder in (ROOT, ROOT / "tools"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-import rows_again
-from rows_again import Cell, Counted, Disk
+
+from tools.benchmarks.__main__ import main
+from tools.benchmarks.suites import rows_again
+from tools.benchmarks.suites.rows_again import Counted
 
 
 class Below:
@@ -27,20 +29,27 @@ def test_rows_are_counted_as_what_they_are():
 
 
 def test_what_a_disk_saves_is_what_computing_costs_more():
-    cell = Cell("toy", 1.0, 10**6, 100, 50, 0, 20, 10, 50.0, 50e-3, 1.0)
-    assert cell.computing == pytest.approx(1e-3)
-    disk = Disk(writing=1e-4, reading=4e-4)
-    assert cell.saved_by_short_rows(disk) == pytest.approx(20 * 5e-4)
+    disk = {"writing": 1e-4, "reading": 4e-4}
+    cell = {
+        "n_rows": 100, "again_active": 20, "again_in_run": 40, "distinct": 10, "length": 50.0,
+        "computing": 1e-3, "short": disk, "whole": disk,
+    }  # fmt: skip
+    found = rows_again.saved(cell)
+    assert found["saved_by_short"] == pytest.approx(20 * 5e-4)
     # 40 rows are read instead of computed; 10 are computed to their whole length, and written.
-    assert cell.saved_by_whole_rows(disk) == pytest.approx(40 * 6e-4 - 10 * 1.1e-3)
+    assert found["saved_by_whole"] == pytest.approx(40 * 6e-4 - 10 * 1.1e-3)
 
 
-def test_a_map_at_tiny_sizes(tmp_path, capsys):
-    problem = rows_again.dense_problem(10, 300)
-    found = rows_again.cells("toy", problem, (1.0, 4.0), tmp_path)
-    assert [cell.factor for cell in found] == [1.0, 4.0]
-    assert all(cell.fetched >= cell.distinct > 0 for cell in found)
-    laid_out, winners = rows_again.report(found, tmp_path)
-    assert laid_out.count("\n") == 3
-    assert set(winners) <= set(found)
-    assert "toy" in capsys.readouterr().err
+@pytest.mark.usefixtures("in_process", "classes")
+def test_a_map_at_tiny_sizes(table_of, capsys):
+    given = ["--columns", "10", "--rows", "300", "--factors", "1", "4"]
+    assert main(["rows_again", *given]) == 0
+    printed = capsys.readouterr()
+    assert "skipped mnist" in printed.err
+    lines = table_of(printed.out, "10 dense")
+    assert [line[0] for line in lines] == ["1", "4"]
+    for _, _, fetched, _, _, again, *_, by_short, by_whole in lines:
+        assert int(fetched) > int(again) >= 0
+        assert by_short.endswith("%")
+        assert by_whole[0] in "+-"
+    assert "could save more than 2%: " in printed.out

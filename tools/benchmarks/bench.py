@@ -304,7 +304,12 @@ class Bench:
 
     def _one_process(self, case: Case, asked: list[str], layout: str) -> list[Run]:
         """Fit a case in turns in one child."""
-        names = [(turn, name) for turn in range(self.options.repeats) for name in asked]
+        names = [
+            (turn, name)
+            for turn in range(self.options.repeats)
+            for name in asked
+            if not (turn and name in self.suite.once)
+        ]
         fits = [(0, name) for name in asked * self.suite.uncounted] + names
         jobs = [
             job

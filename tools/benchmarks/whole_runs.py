@@ -1,31 +1,32 @@
-"""Training over all rows at once, measured: what `working_sets.py` and `disk_tier.py` share.
-
-A run is in the benchmark's own process, as memory is not what is looked at, and nobody else takes
-turns with it.
-"""
+"""Training over all rows as one working set: what `suites.hmg` and `suites.disk_tier` measure."""
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from data_sets import DataSet, data_folder, load
-from fit_once import TINY_ROWS, TOL, calibrate
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import train_model
 from bigsvm.parameters import TrainingParameters
+from tools.benchmarks import synthetic
+from tools.benchmarks.contestants import TOL, threads
+from tools.benchmarks.data import DATA_SETS, FAMILIES, DataSet, data_folder, load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-RULES = ("mvp", "second-order", "hmg")
+SPAMBASE = DataSet("spambase", 57, 50.0, 1 / (2 * 10**2), (1.0,), layouts=())
+MNIST = DATA_SETS["mnist"]._replace(layouts=())
+NARROW_COLUMNS = 20
 MEMORY = "8GB"
 """Not what is measured: `kernel_rows` says how many of them are held."""
+TINY_ROWS = 300
 
 
 class Problem(NamedTuple):
@@ -37,92 +38,77 @@ class Problem(NamedTuple):
     gamma: float
 
 
-def dense(data: DataSet, n_rows: int | None = None) -> Problem:
-    """Read a data set, or its first rows, into a float32 array."""
-    x, y = load(data, data_folder(), n_rows=n_rows)
-    return Problem(x.toarray().astype(np.float32), y, data.C, data.gamma)
+@functools.lru_cache(maxsize=1)
+def problem_of(name: str, n_rows: int | None = None, *, dense: bool = False) -> Problem:
+    """Read or make a problem.
 
-
-def sparse(data: DataSet, n_rows: int | None = None) -> Problem:
-    """Read a data set, or its first rows, as CSR of float32."""
-    x, y = load(data, data_folder(), n_rows=n_rows)
-    return Problem(sp.csr_matrix(x, dtype=np.float32), y, data.C, data.gamma)
-
-
-class Run(NamedTuple):
-    """One training.
-
-    Attributes
-    ----------
-    seconds : float
-        Of all of it, the disk tier's opening and closing included.
-    certificate : dict
-    calibration : float
-        Seconds of a fixed GEMM just before.
+    ``spambase`` has columns of mean 0 and variance 1; ``mnist`` is CSR, or dense where it is to be;
+    ``narrow`` has few columns.
     """
-
-    seconds: float
-    certificate: dict[str, Any]
-    calibration: float
-
-    @property
-    def n_computed(self) -> int:
-        """Kernel rows computed."""
-        return int(self.certificate["row_misses"] - self.certificate["row_reads"])
-
-    @property
-    def n_read(self) -> int:
-        """Kernel rows read back from disk."""
-        return int(self.certificate["row_reads"])
-
-    @property
-    def n_iter(self) -> int:
-        """Pair steps."""
-        return int(self.certificate["n_iter"])
-
-
-class Disk(NamedTuple):
-    """The disk tier's folder and the bytes it may take."""
-
-    folder: Path
-    n_bytes: int
+    if name == "narrow":
+        _, C, gamma = FAMILIES["few"]
+        return Problem(*synthetic.make("few", n_rows or 0, NARROW_COLUMNS), C, gamma)
+    data = {"spambase": SPAMBASE, "mnist": MNIST}[name]
+    x, y = load(data, data_folder(), n_rows=n_rows)
+    if name == "spambase":
+        x = x.toarray().astype(np.float64)
+        x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)
+    else:
+        x = x.toarray().astype(np.float32) if dense else sp.csr_matrix(x, dtype=np.float32)
+    return Problem(x, y, data.C, data.gamma)
 
 
 def train(
     problem: Problem,
     *,
     kernel_rows: int,
-    threads: int,
     selection: str = "auto",
-    C: float | None = None,
-    disk: Disk | None = None,
     shrinking: bool = False,
-) -> Run:
-    """Train over all rows at once with memory for `kernel_rows` kernel rows."""
-    calibration = calibrate()["seconds"]
-    parameters = TrainingParameters(
-        C=problem.C if C is None else C,
-        gamma=problem.gamma,
-        tol=TOL,
-        selection=selection,
-        working_set="all",
-        shrinking=shrinking,
-        memory=MEMORY,
-        kernel_rows=kernel_rows,
-        disk_cache=disk.n_bytes if disk else 0,
-        cache_dir=str(disk.folder) if disk else None,
-        threads=threads,
-    )
-    started = time.perf_counter()
-    model = train_model(as_row_source(problem.x), problem.y, None, parameters)
-    return Run(time.perf_counter() - started, model.certificate, calibration)
+    C: float | None = None,
+    gamma: float | None = None,
+    disk: tuple[Path, int] | None = None,
+) -> dict[str, Any]:
+    """Train with memory for `kernel_rows` kernel rows; `disk` is a folder and bytes of the tier."""
+    _compile(problem.x.shape[1], sp.issparse(problem.x), selection)
+    C, gamma = C or problem.C, gamma or problem.gamma
+    return _train(problem._replace(C=C, gamma=gamma), kernel_rows, selection, shrinking, disk)
 
 
-def warm_up(n_columns: int, *, threads: int, sparse: bool = False) -> None:
+@functools.lru_cache(maxsize=8)
+def _compile(n_columns: int, sparse: bool, selection: str) -> None:
     """Have everything compiled that a run needs of such rows."""
     random = np.random.default_rng(0)
     x = random.standard_normal((TINY_ROWS, n_columns)).astype(np.float32)
     y = np.where(x[:, 0] > 0, 1.0, -1.0)
     tiny = Problem(sp.csr_matrix(x) if sparse else x, y, C=1.0, gamma=1 / n_columns)
-    for rule in RULES:
-        train(tiny, selection=rule, kernel_rows=TINY_ROWS // 4, threads=threads)
+    for shrinking in (False, True):
+        _train(tiny, TINY_ROWS // 4, selection, shrinking, None)
+
+
+def _train(
+    problem: Problem,
+    kernel_rows: int,
+    selection: str,
+    shrinking: bool,
+    disk: tuple[Path, int] | None,
+) -> dict[str, Any]:
+    parameters = TrainingParameters(
+        C=problem.C, gamma=problem.gamma, tol=TOL, selection=selection, working_set="all",
+        shrinking=shrinking, memory=MEMORY, kernel_rows=kernel_rows,
+        disk_cache=disk[1] if disk else 0, cache_dir=str(disk[0]) if disk else None,
+        threads=threads(),
+    )  # fmt: skip
+    started, cpu_started = time.perf_counter(), time.process_time()
+    found = train_model(as_row_source(problem.x), problem.y, None, parameters).certificate
+    names = (
+        "n_iter", "row_misses", "row_reads", "n_kernel_evaluations", "objective", "n_support",
+        "n_bounded", "converged", "disk_tier", "stop_reason",
+    )  # fmt: skip
+    return {
+        **{name: found[name] for name in names},
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - cpu_started,
+        "n_computed": found["row_misses"] - found["row_reads"],
+        "n_rows": len(problem.y),
+        "n_columns": problem.x.shape[1],
+    }
