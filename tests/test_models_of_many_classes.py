@@ -17,7 +17,7 @@ from bigsvm.errors import ModelError, ParameterError
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion
 from bigsvm.pairs import pair_functions
-from bigsvm.training import sweep as sweep_module
+from bigsvm.training import executors
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -101,7 +101,7 @@ def test_classes_are_told_without_holding_all_values():
     expected = model.decide(rows)
     bound, all_values = 8 * 2**17, 8 * n * n_functions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_module, "VALUES_AT_ONCE", 2**17)
+        patch.setattr(executors, "VALUES_AT_ONCE", 2**17)
         tracemalloc.start()
         try:
             found = model.decide(rows)
@@ -139,7 +139,7 @@ def test_values_can_be_kept_while_classes_are_told(monkeypatch):
     _, model, rows = fitted_on(4)
     source = as_row_source(rows)
     expected = model.decision_function(source)
-    monkeypatch.setattr(sweep_module, "VALUES_AT_ONCE", 6 * 50)
+    monkeypatch.setattr(executors, "VALUES_AT_ONCE", 6 * 50)
     kept, places = np.empty_like(expected), []
 
     def keep(part, values):

@@ -12,7 +12,7 @@ from bigsvm.budget import (
 )
 from bigsvm.data.held import hold
 from bigsvm.duals.shrinking import STATE_BYTES
-from bigsvm.training.sweep import VALUES_AT_ONCE
+from bigsvm.training.executors import VALUES_AT_ONCE
 
 if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan

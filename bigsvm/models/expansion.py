@@ -319,7 +319,7 @@ class KernelExpansion:
                     tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
                 )
             report = on_progress or (lambda done: None)
-            for first, done, rows in packed.parts(source, block_bytes):
+            for first, done, _, rows in packed.blocks(source, block_bytes):
 
                 def look(share: float, first: int = first, done: int = done) -> None:
                     report(first + int(share * (done - first)))

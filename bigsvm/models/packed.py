@@ -16,7 +16,7 @@ from bigsvm.data.blocks import is_sparse
 from bigsvm.data.rows import RowsAt
 from bigsvm.models.precision import rounding_of
 from bigsvm.tiles import Columns
-from bigsvm.training.sweep import parts, rows_at_once
+from bigsvm.training.executors import Block, blocks, rows_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,11 +88,10 @@ class Packed:
             own = [values.diagonal(self._columns(span)) for span in self._spans]
         return rounding_of(np.concatenate(own), self._coefficients, self._tiles.dtype)
 
-    def parts(self, source: RowSource, block_bytes: int) -> Iterator[tuple[int, int, RowsAt]]:
-        """Yield all rows of a source in parts for `add`: first, last, rows."""
+    def blocks(self, source: RowSource, block_bytes: int) -> Iterator[Block]:
+        """Divide all rows of a source into blocks for `add`."""
         step = self._rows_between if self._only is None else rows_at_once(*self._only)
-        for first, done, _, rows in parts(source, 0, source.n_rows, step, block_bytes):
-            yield first, done, rows
+        return blocks(source, 0, source.n_rows, step, block_bytes)
 
     def add(self, rows: RowsAt, out: NDArray[np.float64], *, look: Callable[[float], None]) -> None:
         """``out += K(rows, vectors) @ coefficients``.

@@ -15,7 +15,7 @@ from bigsvm.duals.shrinking import ShrinkingProblem, leaves_out
 from bigsvm.duals.subproblem import SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.tiles.functions import weighted_rows
-from bigsvm.training.sweep import EVALUATIONS_AT_ONCE
+from bigsvm.training.executors import EVALUATIONS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from bigsvm.tiles import Columns
 from bigsvm.tiles.columns import in_whole_tiles
 from bigsvm.tiles.functions import weighted_rows
-from bigsvm.training.sweep import parts, rows_at_once
+from bigsvm.training.executors import blocks, rows_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,9 @@ def confirm(
             weights = beta[piece] if beta.ndim == 1 else sp.csr_array(beta[piece])
             prepared = tiles.prepared(columns, weights)
             at_once = rows_at_once(columns, prepared)
-            for low, high, _, block in parts(source, start, stop, at_once, plan.block_bytes):
-                tiles.multiply(block, columns, prepared, fresh[low - start : high - start])
+            for block in blocks(source, start, stop, at_once, plan.block_bytes):
+                part = slice(block.start - start, block.stop - start)
+                tiles.multiply(block.rows, columns, prepared, fresh[part])
                 look()
         most = max(most, _taken_over(outputs[start:stop], fresh, limit))
     return most

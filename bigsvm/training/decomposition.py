@@ -34,13 +34,14 @@ from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
+from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.learning_curve import LearningCurve, estimate
 from bigsvm.training.model_steps import ModelSteps
-from bigsvm.training.passes import Passes
 from bigsvm.training.result import StopReason
 from bigsvm.training.saved import RunContent
 from bigsvm.training.saving import Saver, resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
+from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
 from bigsvm.training.working_rows import WorkingRows
 
@@ -167,8 +168,9 @@ class Decomposition:
         self._watch = watch or Watch(
             self.count, source=source, tiles=tiles, limits=limits or Limits()
         )
+        executor = LocalExecutor(source, tiles, block_bytes=plan.block_bytes)
         self._passes = Passes(
-            source, tiles, plan, self._rows, self.count,
+            executor, tiles, plan, self._rows, self.count,
             watch=self._watch, listener=listener, pause=self._pause,
         )  # fmt: skip
         self._start = start

@@ -1,4 +1,4 @@
-"""The sweep: one streaming pass over the rows, ``f += K(every row, W) Δbeta[W]``."""
+"""Passes over the rows: ``f += K(every row, W) Δbeta[W]``, continued where one was interrupted."""
 
 from __future__ import annotations
 
@@ -6,124 +6,142 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.rows import RowsAt
-from bigsvm.tiles.functions import WEIGHTS_PER_EVALUATION, Functions
+from bigsvm.tiles import Columns
+from bigsvm.tiles.columns import in_whole_tiles
+from bigsvm.tiles.functions import weighted_rows
+from bigsvm.training import events
+from bigsvm.training.saving import check_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
-    from bigsvm.tiles import Columns, KernelTiles
-    from bigsvm.tiles.functions import Floats, Weights
-
-EVALUATIONS_AT_ONCE = 2e8
-"""Kernel evaluations between two looks at the clock: 0.1 to 0.8 seconds on two cores."""
-VALUES_AT_ONCE = 1 << 21
-"""Most sums of the rows between two looks: 16 MB, for several functions in memory twice. One row
-may have more."""
-WORTH_SKIPPING = 0.02
-"""Share of rows left out from which taking the others out of their block costs less than they."""
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import RowsAt
+    from bigsvm.tiles import KernelTiles
+    from bigsvm.tiles.functions import Weights
+    from bigsvm.training.executors import LocalExecutor
+    from bigsvm.training.state import Counters
+    from bigsvm.training.watch import Watch
+    from bigsvm.training.working_rows import WorkingRows
 
 
-def sweep(
-    tiles: KernelTiles,
-    source: RowSource,
-    columns: Columns,
-    weights: Weights,
-    out: NDArray[np.float64],
-    *,
-    block_bytes: int,
-    start: int = 0,
-    stop: int | None = None,
-    skip: NDArray[np.int64] | None = None,
-    goes_on: bool = False,
-    on_progress: Callable[[int], None] | None = None,
-) -> None:
-    """Add ``K(x, columns) @ weights`` to `out` for rows ``start … stop - 1``, read ahead in blocks.
-
-    Each row's sum starts from 0 and is then added to `out`: its bits do not depend on `out`, nor on
-    how rows are divided into blocks and parts.
+class Passes:
+    """Adds ``K(rows, some) @ weights`` to f of the rows of a span.
 
     Parameters
     ----------
+    executor : LocalExecutor
+        Computes what is added, block by block.
     tiles : KernelTiles
-    source : RowSource
-    columns : Columns
-        (p) working-set rows or support vectors.
-    weights : (p,) float64; or (p, k) of k functions, dense or CSR
-    out : (n_rows,) or (n_rows, k) float64
-        Changed in place; row by row, so that an interrupted sweep can go on where it was.
-    block_bytes : int
-        For the two blocks that exist at once.
-    start, stop : int
-        Rows before the one are done; those from the other on are left alone.
-    skip : (s,) int64, optional
-        Ascending rows that need not be done: their `out` is of no use to anybody.
-    goes_on : bool
-        Whether `out` has sums over earlier columns, from which sums go on instead of from 0.
-    on_progress : callable, optional
-        Told the rows done, several times a second; may raise to end the sweep there.
+    plan : TrainingPlan
+    rows : WorkingRows
+        Reads the rows that kernel values are taken with.
+    count : Counters
+        Where a pass is, kept up to date: another call with the same weights goes on from there.
+    watch : Watch
+    listener, pause : callable
+        Told, and called, several times a second; `pause` may raise.
     """
-    prepared = tiles.prepared(columns, weights)
-    step = rows_at_once(columns, prepared)
-    stop = source.n_rows if stop is None else stop
-    for first, done, kept, rows in parts(source, start, stop, step, block_bytes, skip):
-        added = out[first:done] if goes_on else np.zeros((len(rows.places), *out.shape[1:]))
-        tiles.multiply(rows, columns, prepared, added)
-        if kept is not None:
-            out[first + kept] += added
-        elif not goes_on:
-            out[first:done] += added
-        if on_progress is not None:
-            on_progress(done)
 
+    def __init__(
+        self,
+        executor: LocalExecutor,
+        tiles: KernelTiles,
+        plan: TrainingPlan,
+        rows: WorkingRows,
+        count: Counters,
+        *,
+        watch: Watch,
+        listener: events.Listener,
+        pause: Callable[[], None],
+    ) -> None:
+        self._executor, self._tiles, self._plan = executor, tiles, plan
+        self._rows, self._count, self._watch = rows, count, watch
+        self._listener, self._pause = listener, pause
 
-def rows_at_once(columns: Columns, prepared: Floats | Functions) -> int:
-    """Rows between two looks at the clock, whose sums do not fill the memory."""
-    n_functions, each = 1, float(columns.n)
-    if isinstance(prepared, Functions):
-        n_functions = max(prepared.n, 1)
-        each += prepared.n_weights / WEIGHTS_PER_EVALUATION
-    return max(1, min(int(EVALUATIONS_AT_ONCE / max(each, 1)), VALUES_AT_ONCE // n_functions))
+    def add_by_pieces(
+        self,
+        weights: Weights,
+        sums: NDArray[np.float64],
+        *,
+        stop: int,
+        start: int = 0,
+        at_once: int = 0,
+    ) -> None:
+        """Add up the rows with a weight, of (m,) the first ones, as many as fit in memory at once.
 
+        Rows ``start … stop - 1`` of sums, (n,) float64, are changed in place. They are 0 at first
+        and go on from piece to piece, so that their bits do not depend on how large pieces are. Of
+        k functions weights are (m, k), dense or CSR, and sums (n, k). For `at_once` rows there is
+        room in any case.
 
-def parts(
-    source: RowSource,
-    start: int,
-    stop: int,
-    step: int,
-    block_bytes: int,
-    skip: NDArray[np.int64] | None = None,
-) -> Iterator[tuple[int, int, NDArray[np.int64] | None, RowsAt]]:
-    """Yield parts of at most `step` rows: where they begin and end, which are kept, and these.
+        Raises
+        ------
+        MemoryBudgetError
+            An earlier process was interrupted in the middle of a larger piece.
+        """
+        count, size = self._count, max(self._plan.active_rows, at_once)
+        rows = weighted_rows(weights)
+        while count.columns_done < len(rows):
+            if not count.rows_done:
+                count.columns_end = min(count.columns_done + in_whole_tiles(size), len(rows))
+            piece = rows[count.columns_done : count.columns_end]
+            check_room(len(piece), size)
+            values = self._rows.at(piece, self._watch.look).at(np.arange(len(piece)))
+            self._pass(values, weights[piece], sums, start=start, stop=stop, goes_on=True)
+            count.columns_done, count.rows_done = count.columns_end, 0
+        count.columns_done = count.columns_end = 0
 
-    Rows in memory are used where they are, those of a store read ahead in blocks.
-    """
-    if source.row_alignment <= 1:
-        for first in range(start, stop, step):
-            done = min(first + step, stop)
-            kept = _kept(first, done, skip)
-            places = np.arange(first, done) if kept is None else first + kept
-            yield first, done, kept, source.lend(places)
-        return
-    for block, values in source.blocks(block_bytes, start=start, stop=stop):
-        size = int(values.shape[0])
-        for low in range(0, size, step):
-            high = min(low + step, size)
-            kept = _kept(block + low, block + high, skip)
-            places = np.arange(low, high) if kept is None else low + kept
-            yield block + low, block + high, kept, RowsAt(values, places)
+    def add(
+        self,
+        rows: RowsAt,
+        weights: Weights,
+        outputs: NDArray[np.float64],
+        *,
+        stop: int,
+        start: int = 0,
+        skip: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip."""
+        self._pass(rows, weights, outputs, start=start, stop=stop, skip=skip)
 
+    def _pass(
+        self,
+        rows: RowsAt,
+        weights: Weights,
+        out: NDArray[np.float64],
+        *,
+        stop: int,
+        start: int,
+        skip: NDArray[np.int64] | None = None,
+        goes_on: bool = False,
+    ) -> None:
+        """Add to f or, where a sum `goes_on`, add up to sums of earlier pieces.
 
-def _kept(first: int, done: int, skip: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Places of rows ``first … done - 1`` that are not skipped; None where it is nearly all."""
-    if skip is None:
-        return None
-    inside = skip[np.searchsorted(skip, first) : np.searchsorted(skip, done)] - first
-    if len(inside) < WORTH_SKIPPING * (done - first):
-        return None
-    kept = np.ones(done - first, np.bool_)
-    kept[inside] = False
-    return np.flatnonzero(kept)
+        Otherwise each row's sum starts from 0 and is then added to f: its bits do not depend on f,
+        nor on how rows are divided into blocks.
+        """
+        count = self._count
+        columns = Columns(self._tiles, rows, sparse_partners=self._executor.is_sparse)
+        for partial in self._executor.run(
+            columns,
+            weights,
+            start=max(start, count.rows_done),
+            stop=stop,
+            skip=skip,
+            begin=out if goes_on else None,
+        ):
+            block = slice(partial.start, partial.stop)
+            if goes_on:
+                out[block] = partial.added
+            elif partial.kept is None:
+                out[block] += partial.added
+            else:
+                out[partial.start + partial.kept] += partial.added
+            self._watch.add(partial, threads=self._executor.threads)
+            count.rows_done = partial.stop
+            self._listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, columns.n))
+            self._pause()
+            del partial  # its sums, before the next ones are computed

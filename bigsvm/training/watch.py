@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowSource
     from bigsvm.tiles import KernelTiles
+    from bigsvm.training.executors import Partial
     from bigsvm.training.state import Counters, Limits
 
 
@@ -36,7 +37,7 @@ class Watch:
     ) -> None:
         self.count, self._source, self._tiles, self._limits = count, source, tiles, limits
         self._started = time.monotonic()
-        self._lap = (0.0, 0.0)
+        self._in_passes = 0
         # Of many runs, each has its own evaluations from tiles that all of them share.
         evaluations = count.n_kernel_evaluations - tiles.n_evaluations
         self._before = (count.seconds, evaluations, count.bytes_read)
@@ -45,17 +46,12 @@ class Watch:
         """Of training so far."""
         return self._before[0] + time.monotonic() - self._started
 
-    def start_lap(self) -> None:
-        """Begin to look at how busy the threads are."""
-        self._lap = (time.monotonic(), time.process_time())
-
-    def end_lap(self) -> None:
-        """Add the time since then to that of the passes."""
-        began, used = self._lap
-        seconds = time.monotonic() - began
-        self.count.cpu_seconds += time.process_time() - used
-        self.count.thread_seconds += self._tiles.threads * seconds
-        self.count.sweep_seconds += seconds
+    def add(self, partial: Partial, *, threads: int) -> None:
+        """Add what a block of a pass has cost on `threads` threads."""
+        self.count.sweep_seconds += partial.seconds
+        self.count.thread_seconds += threads * partial.seconds
+        self.count.cpu_seconds += partial.cpu_seconds
+        self._in_passes += partial.evaluations
 
     @contextmanager
     def timing(self, phase: Literal["certificate", "sweep", "row", "step"]) -> Iterator[None]:
@@ -71,7 +67,7 @@ class Watch:
         """Bring the counters up to date."""
         _, evaluations, read = self._before
         self.count.seconds = self.seconds()
-        self.count.n_kernel_evaluations = evaluations + self._tiles.n_evaluations
+        self.count.n_kernel_evaluations = evaluations + self._tiles.n_evaluations + self._in_passes
         self.count.bytes_read = read + self._source.bytes_read
 
     def look(self) -> None:

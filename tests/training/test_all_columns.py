@@ -21,7 +21,7 @@ def by_columns(monkeypatch):
     """Few functions are many, and slices, pieces and parts several."""
     for name, value in {
         "training.choice.MANY_FUNCTIONS": 2,
-        "training.sweep.EVALUATIONS_AT_ONCE": 2e4,
+        "training.executors.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
         "training.watch.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,

@@ -10,8 +10,9 @@ from bigsvm.data.sources import ArrayRows
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.active import ActiveRows
-from bigsvm.training.passes import Passes
+from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.state import Counters
+from bigsvm.training.sweep import Passes
 from bigsvm.training.working_rows import Gathered, WorkingRows
 
 K = 3
@@ -41,12 +42,12 @@ def test_pieces_add_up_and_go_on_where_they_were_interrupted(interrupted_at, wei
     def add():
         with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
             passes = Passes(
-                source,
+                LocalExecutor(source, tiles, block_bytes=1 << 20),
                 tiles,
-                SimpleNamespace(active_rows=40, block_bytes=1 << 20),
+                SimpleNamespace(active_rows=40),
                 WorkingRows(source),
                 count,
-                watch=SimpleNamespace(look=int, start_lap=int, end_lap=int),
+                watch=SimpleNamespace(look=int, add=lambda partial, threads: None),
                 listener=lambda event: None,
                 pause=pause,
             )

@@ -1,129 +1,144 @@
-"""The sweep reads and computes at the same time, one block ahead and no more."""
+"""Passes over the rows: the same bits however many rows fit in memory, and wherever one ends."""
 
-import threading
+from copy import deepcopy
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from support.problems import blobs, gram
 
-from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.budget import TrainingPlan
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import MemoryBudgetError
 from bigsvm.kernels import RBF
-from bigsvm.tiles import Columns, KernelTiles
-from bigsvm.training import sweep as sweep_module
-from bigsvm.training.sweep import sweep
+from bigsvm.tiles import KernelTiles
+from bigsvm.training import events
+from bigsvm.training.executors import LocalExecutor
+from bigsvm.training.state import Counters, Limits
+from bigsvm.training.sweep import Passes
+from bigsvm.training.watch import Watch
+from bigsvm.training.working_rows import WorkingRows
 
-N_BLOCKS = 6
-PATIENCE = 60.0
-"""Seconds until a test gives up on a block that is not read."""
-
-
-class Watched(ArrayRows):
-    """Rows that are not in memory, and note which blocks have been read."""
-
-    def __init__(self, X):
-        super().__init__(X)
-        self.row_alignment = self.n_rows // N_BLOCKS
-        self.started = 0
-        self.read_to = [threading.Event() for _ in range(N_BLOCKS)]
-
-    def read(self, start, stop):
-        block = start * N_BLOCKS // self.n_rows
-        self.started += 1
-        rows = super().read(start, stop)
-        self.read_to[block].set()
-        return rows
+N = 500
+TILE = 64
 
 
-def test_the_next_block_is_read_while_this_one_is_computed():
-    X, _ = blobs(600)
-    source = Watched(X)
-    done = []
-    with KernelTiles(RBF(gamma=0.5), threads=1) as tiles:
-        columns = Columns(tiles, X[:50], sparse_partners=False)
-        multiply = tiles.multiply
-
-        def compute(*arguments):
-            block = len(done)
-            if block + 1 < N_BLOCKS:
-                assert source.read_to[block + 1].wait(PATIENCE)
-            # Two blocks are what `block_bytes` and the plan count.
-            assert source.started == min(block + 2, N_BLOCKS)
-            done.append(block)
-            multiply(*arguments)
-
-        tiles.multiply = compute
-        out = np.zeros(600)
-        sweep(tiles, source, columns, np.ones(50), out, block_bytes=2 * X.nbytes // N_BLOCKS)
-    assert done == list(range(N_BLOCKS))
-    np.testing.assert_allclose(out, gram(X)[:, :50].sum(axis=1), rtol=1e-5)
+class Killed(Exception):
+    """Ends a process."""
 
 
-@pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("skip", [None, np.arange(5, 400, 2)])
-def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
-    X, _ = blobs(600)
-    source = Watched(X) if aligned else ArrayRows(X)
-    weights = np.random.default_rng(0).standard_normal((50, 3))
-    # Of as many functions no more than so many values at a time.
-    monkeypatch.setattr(sweep_module, "VALUES_AT_ONCE", 3 * 40)
-    done = []
-    out, alone = np.ones((600, 3)), np.ones((600, 3))
-    with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        columns = Columns(tiles, X[:50], sparse_partners=False)
-        options = {"block_bytes": 2 * X.nbytes // N_BLOCKS, "start": 3, "stop": 590, "skip": skip}
-        sweep(
-            tiles, source, columns, sp.csr_array(weights), out, on_progress=done.append, **options
-        )
-        for function in range(3):
-            column = alone[:, function].copy()
-            sweep(tiles, source, columns, weights[:, function].copy(), column, **options)
-            alone[:, function] = column
-    np.testing.assert_allclose(out, alone, rtol=1e-12)
-    np.testing.assert_array_equal(out[:3], 1)
-    assert (out[3:5] != 1).all()
-    assert (np.diff([3, *done]) <= 40).all()
-    assert done[-1] == 590
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Have several tiles, parts of rows, and threads."""
+    monkeypatch.setattr("bigsvm.tiles.columns.COLUMNS_PER_TILE", TILE)
+    monkeypatch.setattr("bigsvm.tiles.columns.NARROWEST_SPARSE_TILE", 8)
+    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
+    monkeypatch.setattr("bigsvm.training.executors.VALUES_AT_ONCE", 333)
 
 
-class Enough(Exception):
-    """Ends a sweep."""
+def problem(*, sparse, k):
+    """Rows, and weights of which one in ten is 0."""
+    rng = np.random.default_rng(0)
+    X, _ = blobs(N, d=40)
+    if sparse:
+        X *= rng.random(X.shape) < 0.3
+    weights = rng.standard_normal((N, k)) * (rng.random((N, 1)) < 0.9)
+    if k == 1:
+        return X, weights[:, 0]
+    return X, weights if k < 10 else sp.csr_array(weights)
+
+
+def add(X, weights, *, sums, count, active_rows, block_bytes=1 << 14, threads=1, killed_at=-1):
+    """Add them up in one process, which may be killed where it looks up for the so manyth time."""
+    source = as_row_source(X)
+    source.row_alignment = 50
+    looks = 0
+
+    def pause():
+        nonlocal looks
+        looks += 1
+        if looks == killed_at:
+            raise Killed
+
+    with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
+        plan = TrainingPlan(TILE, TILE, active_rows, 1 << 20, block_bytes, {}, active_rows)
+        watch = Watch(count, source=source, tiles=tiles, limits=Limits())
+        executor = LocalExecutor(source, tiles, block_bytes=block_bytes)
+        passes = Passes(
+            executor, tiles, plan, WorkingRows(source), count,
+            watch=watch, listener=events.ignore, pause=pause,
+        )  # fmt: skip
+        passes.add_by_pieces(weights, sums, start=20, stop=N)
+
+
+def zeros(weights):
+    return np.zeros((N, *weights.shape[1:]))
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_bits_do_not_depend_on_pieces_blocks_or_threads(sparse, narrow, k, monkeypatch):
+    if narrow:
+        # Tiles of 64 sparse columns take more: they are divided, some more often than others.
+        monkeypatch.setattr("bigsvm.tiles.columns.SPARSE_TILE_BYTES", 4 * 38 * 32)
+    dense, weights = problem(sparse=sparse, k=k)
+    X = sp.csr_array(dense) if sparse else dense
+    found = []
+    for active_rows, block_bytes, threads in (
+        (10**6, 1 << 20, 1), (TILE, 1 << 14, 2), (TILE + 9, 1 << 16, 3), (3 * TILE, 1 << 12, 8),
+    ):  # fmt: skip
+        sums, count = zeros(weights), Counters()
+        add(
+            X, weights, sums=sums, count=count,
+            active_rows=active_rows, block_bytes=block_bytes, threads=threads,
+        )  # fmt: skip
+        assert count.rows_done == count.columns_done == 0
+        found.append(sums)
+    all_weights = weights if isinstance(weights, np.ndarray) else weights.toarray()
+    np.testing.assert_allclose(found[0][20:], (gram(dense) @ all_weights)[20:], atol=1e-4)
+    assert not found[0][:20].any()
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("skip", [None, np.arange(301), np.r_[7:12, 100:590:3]])
-def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypatch):
-    X, _ = blobs(600)
-    rng = np.random.default_rng(0)
-    weights = rng.standard_normal((550, k) if k > 1 else 550)
-    begin = 100 * rng.standard_normal((600, *weights.shape[1:]))
-    wanted = np.setdiff1d(np.arange(600), [] if skip is None else skip)
-    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
-    found = []
-    for aligned, at_once, threads in (
-        (1, 10**6, 1), (1, 37, 2), (50, 10**6, 3), (50, 37, 1), (200, 111, 8),
-    ):  # fmt: skip
-        monkeypatch.setattr(sweep_module, "VALUES_AT_ONCE", at_once)
-        rows = sp.csr_array(X) if sparse else X
-        source = as_row_source(rows)
-        source.row_alignment = aligned
-        out, done = begin.copy(), 0
-        with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
-            columns = Columns(tiles, rows[:550], sparse_partners=sparse)
+def test_killed_anywhere_and_resumed_it_gives_the_same_bits(k):
+    """All that is left of a process are the sums and the counters."""
+    X, weights = problem(sparse=False, k=k)
+    whole, count = zeros(weights), Counters()
+    add(X, weights, sums=whole, count=count, active_rows=10**6)
+    for killed_at in (1, 2, 5, 9):
+        sums, count, kills, within = zeros(weights), Counters(), 0, set()
+        while True:
+            try:
+                add(X, weights, sums=sums, count=count, active_rows=70, killed_at=killed_at)
+                break
+            except Killed:
+                sums, count = sums.copy(), deepcopy(count)
+                within.add((count.columns_done > 0, count.rows_done > 0))
+                kills += 1
+        assert kills > 5 // killed_at
+        assert (True, True) in within
+        np.testing.assert_array_equal(sums, whole)
 
-            def interrupt(rows_done):
-                nonlocal done
-                done = rows_done
-                raise Enough
 
-            while done < 600:
-                with pytest.raises(Enough):
-                    sweep(
-                        tiles, source, columns, weights, out, block_bytes=2 * aligned * 20,
-                        start=done, skip=skip, on_progress=interrupt,
-                    )  # fmt: skip
-        found.append(out[wanted])
-    assert (found[0] != begin[wanted]).all()
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
+def test_resumed_with_other_memory_it_gives_the_same_bits_or_asks_for_more():
+    X, weights = problem(sparse=False, k=1)
+    whole = zeros(weights)
+    add(X, weights, sums=whole, count=Counters(), active_rows=10**6)
+    for killed_at in range(1, 30, 3):
+        sums, count = zeros(weights), Counters()
+        with pytest.raises(Killed):
+            add(X, weights, sums=sums, count=count, active_rows=150, killed_at=killed_at)
+        with pytest.raises(MemoryBudgetError, match="in the middle of a sweep with 128 rows"):
+            add(X, weights, sums=sums, count=count, active_rows=100)
+        add(X, weights, sums=sums, count=count, active_rows=400)
+        np.testing.assert_array_equal(sums, whole)
+
+
+def test_fewer_rows_than_a_tile_are_added_up_all_the_same():
+    X, weights = problem(sparse=False, k=1)
+    sums = zeros(weights)
+    add(X, weights, sums=sums, count=Counters(), active_rows=7)
+    np.testing.assert_allclose(sums[20:], (gram(X) @ weights)[20:], atol=1e-4)

@@ -4,11 +4,13 @@ import time
 from dataclasses import asdict
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.problems import blobs, decomposition
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.training import events, watch
+from bigsvm.training.executors import Partial
 from bigsvm.training.state import Counters, Limits, idle_share
 from bigsvm.training.watch import Watch
 
@@ -42,26 +44,34 @@ def watch_of(count, *, threads):
     return Watch(count, source=SimpleNamespace(bytes_read=0), tiles=tiles, limits=Limits())
 
 
-def test_only_laps_count_and_a_resumed_run_goes_on_from_them(clock):
+def block(wall, cpu, evaluations=0):
+    """A block of a pass."""
+    return Partial(0, 1, None, np.zeros(1), evaluations, wall, cpu)
+
+
+def test_evaluations_of_blocks_are_added_to_those_of_the_run():
+    count = Counters(n_kernel_evaluations=100)
+    watching = watch_of(count, threads=1)
+    for _ in range(2):
+        watching.add(block(1, 1, evaluations=20), threads=1)
+        watching.account()
+    assert count.n_kernel_evaluations == 140
+
+
+def test_only_blocks_of_passes_count_and_a_resumed_run_goes_on_from_them(clock):
     count = Counters()
     watching = watch_of(count, threads=2)
     assert count.cpu_idle() is None
     assert count.end_sweep() is None
     for wall, cpu in ((3, 6), (1, 0)):
-        watching.start_lap()
-        clock.pass_by(wall, cpu)
-        watching.end_lap()
+        watching.add(block(wall, cpu), threads=2)
         clock.pass_by(50, 100)  # solving, saving
     assert count.end_sweep() == pytest.approx(1 - 6 / 8)
 
-    watching.start_lap()
-    clock.pass_by(2, 1)
-    watching.end_lap()
+    watching.add(block(2, 1), threads=2)
     count = Counters(**asdict(count))
     watching = watch_of(count, threads=1)
-    watching.start_lap()
-    clock.pass_by(1, 0.5)
-    watching.end_lap()
+    watching.add(block(1, 0.5), threads=1)
     assert count.end_sweep() == pytest.approx(1 - 1.5 / 5)
     assert count.end_sweep() is None
     assert count.cpu_idle() == pytest.approx(1 - 7.5 / 13)
@@ -83,9 +93,8 @@ def test_phases_add_up_over_a_resume_and_after_an_error(clock):
         clock.pass_by(1, 0)
         with pytest.raises(KeyError):
             take_steps(watching, clock, 4)
-        watching.start_lap()
         clock.pass_by(7, 0)
-        watching.end_lap()
+        watching.add(block(7, 0), threads=2)
         watching.account()
         count = Counters(**asdict(count))
     expected = {"certificate": 5.0, "sweeps": 14.0, "kernel_rows": 0.0, "steps": 8.0, "rest": 2.0}
