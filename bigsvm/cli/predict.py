@@ -25,6 +25,7 @@ from bigsvm.cli.outputs import predictions_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
+from bigsvm.parameters.names import traits_of
 from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count, number
@@ -174,7 +175,7 @@ def command(
                     block_bytes=min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE))),
                     on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
                 )
-                is_regression = trained.formulation in ("eps-svr", "nu-svr")
+                is_regression = traits_of(trained.formulation).learns == "targets"
                 errors = _errors(values, labels) if is_regression else {}
                 if output is not None:
                     from bigsvm.report.predictions import write_labels, write_values

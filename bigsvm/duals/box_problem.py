@@ -54,6 +54,10 @@ class Finished(NamedTuple):
     found: dict[str, float]
 
 
+BOX_PROBLEMS: dict[str, type[Formulation]] = {}
+"""Formulations by name: all subclasses that have one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Formulation(Problem):
     """A problem whose variables live in boxes; see the module's docstring."""
@@ -63,6 +67,10 @@ class Formulation(Problem):
     """Variables of a row: its alpha is (n,), or (n, 2)."""
     sums_are_bound: ClassVar[bool] = True
     """Whether variables of a group add up to a constant. If not, thresholds are 0."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            BOX_PROBLEMS[cls.name] = cls
 
     @abstractmethod
     def segments(self, rows: Selection) -> tuple[Segment, ...]:

@@ -79,8 +79,15 @@ class Problem(ABC):
         """Added to every kernel value: with 1 the bias is one of the weights."""
         return 0.0
 
+    @classmethod
+    def chosen_names(cls) -> tuple[str, ...]:
+        """Names of the parameters of the problem: all fields that no `Entry` depends on."""
+        return tuple(
+            one.name for one in fields(cls) if not isinstance(one.metadata.get("entry"), Entry)
+        )
+
     def chosen(self) -> dict[str, Any]:
-        """Parameters of the problem, by name: all fields that no `Entry` depends on.
+        """Parameters of the problem by name.
 
         A checkpoint records them, so that it is not resumed with other values.
 
@@ -89,11 +96,7 @@ class Problem(ABC):
         CheckpointError
             A field is neither a plain value nor recorded in an entry.
         """
-        found = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if not isinstance(one.metadata.get("entry"), Entry)
-        }
+        found = {name: getattr(self, name) for name in self.chosen_names()}
         for name, value in found.items():
             if not isinstance(value, Real | str | np.bool_ | None):
                 raise CheckpointError(

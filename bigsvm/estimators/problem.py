@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from bigsvm.duals.ball import L2SVC, L2OneClass
-from bigsvm.duals.formulations import (
-    CSVC,
-    Classification,
-    EpsilonSVR,
-    NuSVC,
-    NuSVR,
-    OneClass,
-    SquaredHingeSVC,
-)
+from bigsvm.duals import ball  # noqa: F401 (adds its formulations to the table)
+from bigsvm.duals.box_problem import BOX_PROBLEMS
+from bigsvm.duals.formulations import SquaredHingeSVC
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import LARGEST
-from bigsvm.parameters.names import WITH_CLASSES
+from bigsvm.parameters.names import WITH_CLASSES, traits_of
 from bigsvm.training import events
 from bigsvm.training.start import DIRECT_ROWS
 
@@ -28,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.duals.formulations import Classification
     from bigsvm.parameters import TrainingParameters
 
 LARGEST_TARGET = LARGEST / 8
@@ -48,30 +42,24 @@ def make_problem(
     ------
     ParameterError, DataError
     """
-    p = parameters
     weights = check_weights(sample_weight, n_rows)
     classes: list[Any] | None = None
-    problem: Formulation
-    if p.formulation == "one-class":
-        problem = OneClass(nu=p.nu, n_rows=n_rows, sample_weight=weights)
-    elif p.formulation == "l2-one-class":
-        problem = L2OneClass(C=p.C, n_rows=n_rows, sample_weight=weights)
+    learns = traits_of(parameters.formulation).learns
+    if learns == "rows":
+        problem = _make(parameters, n_rows=n_rows, sample_weight=weights)
     elif labels is None:
-        raise DataError(f"{p.formulation} needs a label or a target for each row")
-    elif p.formulation == "eps-svr":
+        raise DataError(f"{parameters.formulation} needs a label or a target for each row")
+    elif learns == "targets":
         target = check_targets(labels, n_rows)
-        problem = EpsilonSVR(target=target, C=p.C, epsilon=p.epsilon, sample_weight=weights)
-    elif p.formulation == "nu-svr":
-        target = check_targets(labels, n_rows)
-        problem = NuSVR(target=target, C=p.C, nu=p.nu, sample_weight=weights)
+        problem = _make(parameters, target=target, sample_weight=weights)
     else:
         found, codes = encode_labels(labels, n_rows)
         classes = found.tolist()
         negative, positive = class_weights(
-            p.class_weight, found, codes if weights is None else codes[weights > 0]
+            parameters.class_weight, found, codes if weights is None else codes[weights > 0]
         )
         problem = make_classification(
-            p,
+            parameters,
             np.where(codes == 1, np.int8(1), np.int8(-1)),
             (float(negative), float(positive)),
             weights,
@@ -93,16 +81,18 @@ def make_classification(
     ParameterError, DataError
         A class weight that is none, or a class without a row of positive weight.
     """
-    p = parameters
-    given: dict[str, Any] = {
-        "sign": sign, "class_weight": class_weight, "sample_weight": sample_weight,
-    }  # fmt: skip
-    if p.formulation == "nu-svc":
-        return NuSVC(nu=p.nu, **given)
-    if p.formulation == "l2-svc":
-        return L2SVC(C=p.C, **given)
-    kind = CSVC if p.loss == "hinge" else SquaredHingeSVC
-    return kind(C=p.C, **given)
+    made: Classification = _make(
+        parameters, sign=sign, class_weight=class_weight, sample_weight=sample_weight
+    )
+    return made
+
+
+def _make(parameters: TrainingParameters, **per_row: Any) -> Any:
+    """Make a formulation of its own parameters, and of what is known of the rows."""
+    losses = {("c-svc", "squared_hinge"): SquaredHingeSVC.name}
+    name = losses.get((parameters.formulation, parameters.loss), parameters.formulation)
+    kind = BOX_PROBLEMS[name]
+    return kind(**{name: getattr(parameters, name) for name in kind.chosen_names()}, **per_row)
 
 
 def check_targets(targets: NDArray[Any], n_rows: int) -> NDArray[np.float64]:

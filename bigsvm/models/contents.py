@@ -17,6 +17,7 @@ from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
 from bigsvm.kernels import kernel_from
 from bigsvm.models.certificate import check_certificate, check_plain, is_count, one_of
+from bigsvm.parameters.names import FORMULATIONS, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
 LARGEST_CLASS = float(np.finfo(np.float64).max)
 MOST_COLUMNS = np.iinfo(np.int32).max
 """Column indices are int32 wherever rows are multiplied."""
-_WITHOUT_CLASSES = ("one-class", "l2-one-class", "eps-svr", "nu-svr")
-_FORMULATIONS = (
-    "c-svc", "c-svc squared hinge", "nu-svc", "l2-svc", "crammer-singer", *_WITHOUT_CLASSES,
-)  # fmt: skip
+_FORMULATIONS = ("c-svc squared hinge", *FORMULATIONS)
 
 
 def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -51,7 +49,7 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         rule = one_of("rule", header["rule"], votes.RULES)
     formulation = one_of("formulation", header["formulation"], _FORMULATIONS)
     classes = _classes(header["classes"])
-    if (classes is None) != (formulation in _WITHOUT_CLASSES):
+    if (classes is None) != (traits_of(formulation).learns != "classes"):
         raise ValueError(f"classes do not belong to the formulation {formulation}")
     support = _vector(tensors, "support", np.int64)
     # LIBSVM's model of one class has no decision function.

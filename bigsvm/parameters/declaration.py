@@ -61,6 +61,8 @@ class Declaration:
         Heading under which help lists the option; None if there is no option.
     formulations : tuple of str
         Formulations that use the parameter.
+    recorded : bool
+        Whether a checkpoint records it, and is not resumed with another value.
     kernels : tuple of str or None
         Kernels that use it, if it is one of a kernel.
     rule : Rule or None
@@ -77,6 +79,7 @@ class Declaration:
     text: str
     panel: str | None = None
     formulations: tuple[str, ...] = FORMULATIONS
+    recorded: bool = False
     kernels: tuple[str, ...] | None = None
     rule: Rule | None = None
     kind: Kind | None = None

@@ -45,6 +45,7 @@ class KernelParameters:
         memory, a store, a Zarr or a Dask array; for a prediction those of its rows with all rows of
         the training, (m, n), in their order (of a store, that of what was written to it).
         """,
+        recorded=True,
         panel=KERNEL,
         kind=Kind(
             (object,),
@@ -55,6 +56,7 @@ class KernelParameters:
     degree: int = parameter(
         3,
         "Degree of the polynomial kernel.",
+        recorded=True,
         panel=KERNEL,
         kernels=("poly",),
         kind=Kind((Real,), "a number", "int"),
@@ -69,6 +71,7 @@ class KernelParameters:
         weighted one, so that a weight of 2 is the row twice and of 0 its absence; scikit-learn's
         SVC takes the plain one. The average distance is that of 4096 rows.
         """,
+        recorded=True,
         panel=KERNEL,
         kernels=("rbf", "poly", "sigmoid", "laplacian"),
         kind=Kind(
@@ -80,6 +83,7 @@ class KernelParameters:
     coef0: float = parameter(
         0.0,
         "Constant of the polynomial and sigmoid kernels.",
+        recorded=True,
         panel=KERNEL,
         kernels=("poly", "sigmoid"),
     )
@@ -186,6 +190,7 @@ class CrammerSingerParameters:
         another random one in each pass. ``"auto"`` takes rows with a coefficient first, but lets no
         other wait whose ψ is much larger, and chooses working sets.
         """,
+        recorded=True,
         panel=CRAMMER_SINGER,
         formulations=("crammer-singer",),
     )
@@ -198,6 +203,7 @@ class CrammerSingerParameters:
         from the start. The other two schedules of the paper, exponential and linear, are at a
         tolerance of 1e-3 after 7 and 998 steps, and therefore no options.
         """,
+        recorded=True,
         panel=CRAMMER_SINGER,
         formulations=("crammer-singer",),
     )
@@ -208,6 +214,7 @@ class CrammerSingerParameters:
 
         1 is added to the kernel.
         """,
+        recorded=True,
         panel=CRAMMER_SINGER,
         formulations=("crammer-singer",),
     )
@@ -243,6 +250,7 @@ class PairStepParameters:
         Few are less than a tenth of all; a `disk_cache` keeps whole rows. Other runs always leave
         out rows that need not move: False is refused there.
         """,
+        recorded=True,
         panel=STEPS,
         formulations=OTHERS,
     )

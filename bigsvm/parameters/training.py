@@ -55,7 +55,9 @@ class TrainingParameters(
 ):
     """What a model is trained with."""
 
-    formulation: FormulationName = parameter("c-svc", "What is trained.", panel=PROBLEM)
+    formulation: FormulationName = parameter(
+        "c-svc", "What is trained.", recorded=True, panel=PROBLEM
+    )
     loss: LossName = parameter(
         "hinge",
         """
@@ -63,12 +65,14 @@ class TrainingParameters(
 
         ``C Σ ξ``, or ``C Σ ξ²``.
         """,
+        recorded=True,
         panel=PROBLEM,
         formulations=("c-svc",),
     )
     C: float = parameter(
         1.0,
         "Penalty of the loss; > 0.",
+        recorded=True,
         panel=PROBLEM,
         formulations=all_but("nu-svc", "one-class"),
         rule=POSITIVE,
@@ -82,6 +86,7 @@ class TrainingParameters(
         the tube or outside of the class; at least this share are support vectors. For
         classification it is at most twice the share of the smaller class.
         """,
+        recorded=True,
         panel=PROBLEM,
         formulations=("nu-svc", "one-class", "nu-svr"),
         rule=Rule(lambda value: 0 < value <= 1, "more than 0 and at most 1"),
@@ -93,6 +98,7 @@ class TrainingParameters(
 
         Within it nothing is lost; in units of y, >= 0.
         """,
+        recorded=True,
         panel=PROBLEM,
         formulations=("eps-svr",),
         rule=NOT_NEGATIVE,
@@ -104,6 +110,7 @@ class TrainingParameters(
 
         ``"balanced"`` is that of scikit-learn. For `NuSVC` the factor is one of the rows' weights.
         """,
+        recorded=True,
         panel=PROBLEM,
         formulations=CLASSIFIERS,
         metavar="balanced|LABEL:WEIGHT",
@@ -119,6 +126,7 @@ class TrainingParameters(
         a vote, or a decision graph asks k - 1 of them. ``"ovr"`` trains one for each class against
         the rest, all together, and the largest decides.
         """,
+        recorded=True,
         panel=MANY_CLASSES,
         formulations=WITH_CLASSES,
     )
@@ -131,6 +139,7 @@ class TrainingParameters(
         is fitted once. Which rows are held out depends on the data alone. None is no probabilities,
         and all rows are trained on.
         """,
+        recorded=True,
         panel=PROBLEM,
         formulations=WITH_CLASSES,
     )
@@ -162,6 +171,7 @@ class TrainingParameters(
         neither in memory nor shuffled, one pass draws the rows. The search for a ball ends alone:
         `stop_reason_` is ``"sampled"``.
         """,
+        recorded=True,
         panel=STOPPING,
         formulations=(*CLASSIFIERS, "l2-one-class"),
     )

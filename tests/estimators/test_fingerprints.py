@@ -9,10 +9,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
 from bigsvm.duals.ball import L2SVC, L2OneClass
+from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuSVC, NuSVR, OneClass, SquaredHingeSVC
 from bigsvm.duals.problem import Entry, recorded_in
 from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import CheckpointError
+from bigsvm.parameters import TrainingParameters
 
 X, Y = make_blobs(60, centers=3, cluster_std=3.0, random_state=0)
 SIGN = np.where(Y == 0, np.int8(1), np.int8(-1))
@@ -73,10 +75,8 @@ def invent_two(monkeypatch, shift):
 
 
 def invent_one(monkeypatch, shift):
-    def make(nu, n_rows, sample_weight):
-        return ShiftedOneClass(nu=nu, n_rows=n_rows, sample_weight=sample_weight, shift=shift)
-
-    monkeypatch.setattr("bigsvm.estimators.problem.OneClass", make)
+    monkeypatch.setitem(BOX_PROBLEMS, "one-class", ShiftedOneClass)
+    monkeypatch.setattr(TrainingParameters, "shift", shift, raising=False)
     return bigsvm.OneClassSVM(), None
 
 
