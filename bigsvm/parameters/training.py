@@ -5,12 +5,12 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from numbers import Real
 from typing import Any
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
 from bigsvm.files import local_path
+from bigsvm.parameters.combinations import check_combinations
 from bigsvm.parameters.declaration import (
     ABOVE_0,
     AT_LEAST_0,
@@ -271,151 +271,7 @@ class TrainingParameters(
             make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
         resolve_gamma(self.gamma, n_features=1, variance=1.0)
         parse_bytes(self.memory)
-        self._check_class_weight()
-        self._check_calibration()
-        self._check_empty_samples()
-        self._check_order()
-        self._check_disk_cache()
-        self._check_shrinking()
-        self._check_rows_at_once()
-        if self.working_set == "all" and not self.certify:
-            raise ParameterError(
-                "certify is False, and such training works on a growing part of the rows, but "
-                "working_set='all' on all of them; leave one of the two out"
-            )
-        if self.loss != "hinge" and self.formulation != "c-svc":
-            raise ParameterError(f"loss {self.loss!r} is for c-svc, not {self.formulation}")
-
-    def _check_class_weight(self) -> None:
-        """Refuse weights of classes that are no numbers, or without classes."""
-        if self.class_weight is not None and self.formulation not in CLASSIFIERS:
-            raise ParameterError(
-                f"class_weight is for {_listed(CLASSIFIERS)}; {self.formulation} has no "
-                "classes: give the rows weights"
-            )
-        if isinstance(self.class_weight, Mapping):
-            for label, weight in self.class_weight.items():
-                number: object = weight
-                if not isinstance(number, Real):
-                    raise ParameterError(
-                        f"class_weight of {label!r} is {weight!r}; it must be a number"
-                    )
-
-    def _check_calibration(self) -> None:
-        """Refuse probabilities where there are none."""
-        if self.calibration is not None and self.formulation not in WITH_CLASSES:
-            lacks = "classes to have probabilities of"
-            if self.formulation in CLASSIFIERS:
-                lacks = f"probabilities, as {_listed(WITH_CLASSES)} of two classes have"
-            raise ParameterError(
-                f"calibration is {self.calibration!r}, but {self.formulation} has no {lacks}; "
-                "leave it out"
-            )
-
-    def _check_order(self) -> None:
-        """Refuse an order of rows that no run would follow."""
-        if self.order != "auto" and self.working_set != "all":
-            raise ParameterError(
-                f"order={self.order!r} is one of all rows together; leave it out, or give "
-                "working_set='all' too"
-            )
-        if self.cooling not in (None, "none") and self.order != "active":
-            raise ParameterError(
-                f"cooling={self.cooling!r} lowers the level of order='active'; leave it out, or "
-                "give order='active' and working_set='all' too"
-            )
-
-    def _check_empty_samples(self) -> None:
-        """Refuse a number of empty samples that means nothing."""
-        if self.empty_samples > 1 and self.solver == "pairwise":
-            raise ParameterError(
-                f"empty_samples is {self.empty_samples}, but solver='pairwise' ends when a share "
-                "of many samples is empty; choose the solver 'mfw', 'fw' or 'cvm', or leave "
-                "empty_samples out"
-            )
-
-    def _check_disk_cache(self) -> None:
-        """Refuse a disk cache that no run would use."""
-        if not self.disk_cache_bytes():
-            return
-        if self.working_set != "all":
-            raise ParameterError(
-                "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
-                "short, and computed again in less time than a disk takes: give that too, or leave "
-                "disk_cache out"
-            )
-
-    def _check_shrinking(self) -> None:
-        """Refuse a word on shrinking that no run would look at."""
-        if self.shrinking is None:
-            return
-        if self.working_set != "all":
-            if self.shrinking:
-                return  # scikit-learn's default, which all other runs do
-            raise ParameterError(
-                "shrinking=False is for working_set='all': other runs always leave out rows that "
-                "need not move; give that too, or leave shrinking out"
-            )
-        if self.formulation not in formulations_of("shrinking"):
-            raise ParameterError(
-                f"shrinking is for pair steps, and {self.formulation} has none; leave it out"
-            )
-        if self.formulation in BALLS and not self.certify:
-            raise ParameterError(
-                "shrinking is for pair steps, and without a certificate there are none; leave it "
-                "out"
-            )
-        if self.shrinking and self.disk_cache_bytes():
-            raise ParameterError(
-                "shrinking makes kernel rows shorter, and disk_cache keeps whole ones; leave one "
-                "of them out"
-            )
-
-    def _check_rows_at_once(self) -> None:
-        """Refuse a number of kernel rows that no run would look at."""
-        from bigsvm.cache.resident import BATCH
-
-        if self.rows_at_once is None:
-            return
-        if not 1 <= self.rows_at_once <= BATCH:
-            raise ParameterError(
-                f"rows_at_once is {self.rows_at_once!r}; it must be from 1 to {BATCH}"
-            )
-        if self.working_set != "all":
-            raise ParameterError(
-                "rows_at_once is for the kernel rows of working_set='all'; give that too, or leave "
-                "rows_at_once out"
-            )
-        if self.formulation not in formulations_of("rows_at_once"):
-            raise ParameterError(
-                f"rows_at_once is for pair steps, and {self.formulation} has none; leave it out"
-            )
-        if self.formulation in BALLS and not self.certify:
-            raise ParameterError(
-                "rows_at_once is for pair steps, and without a certificate there are none; leave "
-                "it out"
-            )
-
-    @property
-    def may_shrink(self) -> bool:
-        """Whether settled rows may leave the working set of all rows."""
-        return (
-            self.working_set == "all"
-            and not self.disk_cache_bytes()
-            and (self.shrinking is None or bool(self.shrinking))
-        )
-
-    def shrinks(self, *, rows_are_scarce: bool) -> bool:
-        """Whether they do: where nothing is said, only where most kernel rows are not held."""
-        return self.may_shrink and (rows_are_scarce if self.shrinking is None else True)
-
-    def disk_cache_bytes(self) -> int:
-        """Bytes of kernel rows on disk, 0 for none."""
-        return (
-            0
-            if str(self.disk_cache).strip() in ("0", "0.0")
-            else parse_bytes(self.disk_cache, "disk_cache")
-        )
+        check_combinations(self)
 
     @property
     def takes_kernel_matrix(self) -> bool:
@@ -448,6 +304,25 @@ class TrainingParameters(
         """Number of threads, constant for a whole run; `default_threads` if none was given."""
         return self.threads or default_threads()
 
+    @property
+    def may_shrink(self) -> bool:
+        """Whether settled rows may leave the working set of all rows."""
+        return (
+            self.working_set == "all"
+            and not self.disk_cache_bytes()
+            and (self.shrinking is None or bool(self.shrinking))
+        )
+
+    def shrinks(self, *, rows_are_scarce: bool) -> bool:
+        """Whether they do: where nothing is said, only where most kernel rows are not held."""
+        return self.may_shrink and (rows_are_scarce if self.shrinking is None else True)
+
+    def disk_cache_bytes(self) -> int:
+        """Bytes of kernel rows on disk, 0 for none."""
+        if str(self.disk_cache).strip() in ("0", "0.0"):
+            return 0
+        return parse_bytes(self.disk_cache, "disk_cache")
+
 
 FIELDS: dict[str, "Field[Any]"] = {field.name: field for field in fields(TrainingParameters)}
 """Every parameter of training by its name."""
@@ -475,10 +350,6 @@ def check_parameter(name: str, value: object) -> None:
     ParameterError
     """
     check_value(FIELDS[name], value)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def takes_kernel_matrix(kernel: object) -> bool:

@@ -1,0 +1,152 @@
+"""What parameters must be together: values that no run would use are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import TYPE_CHECKING
+
+from bigsvm.errors import ParameterError
+from bigsvm.parameters.names import BALLS, CLASSIFIERS, OTHERS, WITH_CLASSES
+
+if TYPE_CHECKING:
+    from bigsvm.parameters.training import TrainingParameters
+
+
+def check_combinations(p: TrainingParameters) -> None:
+    """Refuse values that no run would use beside others.
+
+    Raises
+    ------
+    ParameterError
+    """
+    _check_class_weight(p)
+    _check_calibration(p)
+    _check_order(p)
+    _check_empty_samples(p)
+    _check_disk_cache(p)
+    _check_shrinking(p)
+    _check_rows_at_once(p)
+    if p.working_set == "all" and not p.certify:
+        raise ParameterError(
+            "certify is False, and such training works on a growing part of the rows, but "
+            "working_set='all' on all of them; leave one of the two out"
+        )
+    if p.loss != "hinge" and p.formulation != "c-svc":
+        raise ParameterError(f"loss {p.loss!r} is for c-svc, not {p.formulation}")
+
+
+def _check_class_weight(p: TrainingParameters) -> None:
+    """Refuse weights of classes that are no numbers, or without classes."""
+    if p.class_weight is not None and p.formulation not in CLASSIFIERS:
+        raise ParameterError(
+            f"class_weight is for {_listed(CLASSIFIERS)}; {p.formulation} has no "
+            "classes: give the rows weights"
+        )
+    if isinstance(p.class_weight, Mapping):
+        for label, weight in p.class_weight.items():
+            number: object = weight
+            if not isinstance(number, Real):
+                raise ParameterError(
+                    f"class_weight of {label!r} is {weight!r}; it must be a number"
+                )
+
+
+def _check_calibration(p: TrainingParameters) -> None:
+    """Refuse probabilities where there are none."""
+    if p.calibration is not None and p.formulation not in WITH_CLASSES:
+        lacks = "classes to have probabilities of"
+        if p.formulation in CLASSIFIERS:
+            lacks = f"probabilities, as {_listed(WITH_CLASSES)} of two classes have"
+        raise ParameterError(
+            f"calibration is {p.calibration!r}, but {p.formulation} has no {lacks}; leave it out"
+        )
+
+
+def _check_order(p: TrainingParameters) -> None:
+    """Refuse an order of rows that no run would follow."""
+    if p.order != "auto" and p.working_set != "all":
+        raise ParameterError(
+            f"order={p.order!r} is one of all rows together; leave it out, or give "
+            "working_set='all' too"
+        )
+    if p.cooling not in (None, "none") and p.order != "active":
+        raise ParameterError(
+            f"cooling={p.cooling!r} lowers the level of order='active'; leave it out, or "
+            "give order='active' and working_set='all' too"
+        )
+
+
+def _check_empty_samples(p: TrainingParameters) -> None:
+    """Refuse a number of empty samples that means nothing."""
+    if p.empty_samples > 1 and p.solver == "pairwise":
+        raise ParameterError(
+            f"empty_samples is {p.empty_samples}, but solver='pairwise' ends when a share "
+            "of many samples is empty; choose the solver 'mfw', 'fw' or 'cvm', or leave "
+            "empty_samples out"
+        )
+
+
+def _check_disk_cache(p: TrainingParameters) -> None:
+    """Refuse a disk cache that no run would use."""
+    if not p.disk_cache_bytes():
+        return
+    if p.working_set != "all":
+        raise ParameterError(
+            "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
+            "short, and computed again in less time than a disk takes: give that too, or leave "
+            "disk_cache out"
+        )
+
+
+def _check_shrinking(p: TrainingParameters) -> None:
+    """Refuse a word on shrinking that no run would look at."""
+    if p.shrinking is None:
+        return
+    if p.working_set != "all":
+        if p.shrinking:
+            return  # scikit-learn's default, which all other runs do
+        raise ParameterError(
+            "shrinking=False is for working_set='all': other runs always leave out rows that "
+            "need not move; give that too, or leave shrinking out"
+        )
+    if p.formulation not in OTHERS:
+        raise ParameterError(
+            f"shrinking is for pair steps, and {p.formulation} has none; leave it out"
+        )
+    if p.formulation in BALLS and not p.certify:
+        raise ParameterError(
+            "shrinking is for pair steps, and without a certificate there are none; leave it out"
+        )
+    if p.shrinking and p.disk_cache_bytes():
+        raise ParameterError(
+            "shrinking makes kernel rows shorter, and disk_cache keeps whole ones; leave one "
+            "of them out"
+        )
+
+
+def _check_rows_at_once(p: TrainingParameters) -> None:
+    """Refuse a number of kernel rows that no run would look at."""
+    from bigsvm.cache.resident import BATCH
+
+    if p.rows_at_once is None:
+        return
+    if not 1 <= p.rows_at_once <= BATCH:
+        raise ParameterError(f"rows_at_once is {p.rows_at_once!r}; it must be from 1 to {BATCH}")
+    if p.working_set != "all":
+        raise ParameterError(
+            "rows_at_once is for the kernel rows of working_set='all'; give that too, or leave "
+            "rows_at_once out"
+        )
+    if p.formulation not in OTHERS:
+        raise ParameterError(
+            f"rows_at_once is for pair steps, and {p.formulation} has none; leave it out"
+        )
+    if p.formulation in BALLS and not p.certify:
+        raise ParameterError(
+            "rows_at_once is for pair steps, and without a certificate there are none; leave it out"
+        )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
