@@ -61,24 +61,43 @@ KERNELS: dict[str, type[Kernel]] = {}
 class Kernel(ABC):
     """k(a, b) as a function of ``a·b``, ``|a|²`` and ``|b|²``.
 
-    A kernel of one's own is a frozen dataclass like those below, whose fields are its parameters,
-    with a name, `from_products`, and `largest_norm` where values can overflow. It must be the same
-    function with its arguments exchanged. Once defined, models with it can be loaded.
+    A kernel of one's own is a frozen dataclass whose fields are its parameters. It has a name,
+    `from_products`, and `largest_norm` if its values can overflow. It must be symmetric. Models
+    with it can be loaded once the class is defined.
 
     Attributes
     ----------
     name : str
-        As scikit-learn spells it.
+        Name of the kernel, as scikit-learn spells it.
     code : KernelCode
     product : {"dot", "absolute", "lookup"}
-        ``"absolute"`` is for a product p and norms of which ``|a| + |b| − 2 p = Σ |a_k − b_k|``;
-        ``"lookup"`` for values that rows bring with them, see `Precomputed`.
+        What ``a·b`` and the norms are: ``"dot"`` the scalar product; ``"absolute"`` a product p
+        with ``|a| + |b| − 2 p = Σ |a_k − b_k|``; ``"lookup"`` kernel values that the rows have, see
+        `Precomputed`.
     is_definite : bool or None
         Whether every kernel matrix is positive semidefinite, so that training has one optimum; None
-        where nobody knows.
+        if unknown.
     is_shift_invariant : bool
         Whether k(a + c, b + c) = k(a, b), so that rows may be centred before anything is computed,
         which is what keeps float32 distances accurate far from the origin.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> import bigsvm
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Cauchy(bigsvm.Kernel):
+    ...     name = "cauchy"
+    ...     width: float = 1.0
+    ...
+    ...     def from_products(self, dots, norms_rows, norms_columns):
+    ...         squared_distances = np.add.outer(norms_rows, norms_columns) - 2 * dots
+    ...         return 1 / (1 + np.maximum(squared_distances, 0) / self.width**2)
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> bigsvm.SVC(kernel=Cauchy(width=0.5)).fit(X, y).converged_
+    True
     """
 
     name: ClassVar[str]

@@ -139,6 +139,15 @@ def convert(
         If the columns are too many for `memory`.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import dump_svmlight_file, load_iris
+    >>> import bigsvm
+    >>> dump_svmlight_file(*load_iris(return_X_y=True), "iris.libsvm", zero_based=False)
+    >>> store = bigsvm.convert("iris.libsvm", "iris.zarr")
+    >>> store.rows.n_rows, store.rows.n_columns
+    (150, 4)
     """
     target = local_path(store_path, "store_path")
     inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)

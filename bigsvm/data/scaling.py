@@ -42,24 +42,25 @@ def scale_store(
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Store:
-    """Scale the columns of a store, by its statistics or as others were, into a new store.
+    """Scale the columns of a store, and write them as a new store.
 
-    Rows keep their order, numbers, labels and weights; the new store, and a model that is trained
-    on it, know what they were scaled by. A constant column becomes 0; weights do not count.
+    Rows keep their order, numbers, labels and weights. The new store, and a model that is trained
+    on it, remember how they were scaled. A constant column becomes 0. Sample weights do not change
+    the statistics of the columns.
 
     Parameters
     ----------
     store : Store or path of one
-        Not scaled yet.
+        Its rows must not be scaled yet.
     path : path
         Directory to be made.
     method : {"minmax", "standard", "maxabs"}, optional
         See `choose_scaler`; "minmax" unless given. Sparse rows stay sparse, so that each column
         must keep its zeros: "maxabs" always does.
     lower, upper : float, optional
-        Of "minmax": -1 and 1 unless given.
+        Range of "minmax"; -1 and 1 unless given.
     like : Store, path of one, or KernelExpansion, optional
-        Scale by the very parameters of these, instead of any method.
+        Scale as this store or model was scaled, in place of a method.
     memory : str or int
         Bytes to stay below.
     overwrite : bool
@@ -76,6 +77,16 @@ def scale_store(
         scaled, or not without turning zeros of sparse rows into other values.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import bigsvm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> store = bigsvm.scale_store(bigsvm.write_store("iris.zarr", X, y), "scaled.zarr")
+    >>> model = bigsvm.SVC(gamma=0.5).fit(store)
+    >>> len(model.predict(X))  # rows that are not scaled
+    150
     """
     target = local_path(path, "path")
     budget = memory_bytes(memory)

@@ -403,7 +403,9 @@ def _reopen_rows(path: str, fingerprint: str) -> RowSource:
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
-    """Open a store: its attributes and the metadata of its arrays are read and checked, no data.
+    """Open a store for reading.
+
+    Its attributes and the metadata of its arrays are read and checked. No rows are read.
 
     If a process was killed while it replaced the store, the store gets its name back first.
 
@@ -415,6 +417,17 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         If `path` is not a store, is not complete, has a newer format, or contains links.
     DataCorruptionError
         If an array is missing or is not what the attributes say.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import bigsvm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bigsvm.write_store("iris.zarr", X, y).path.name
+    'iris.zarr'
+    >>> store = bigsvm.open_store("iris.zarr")
+    >>> bool((store.labels() == y[store.original_rows()]).all())
+    True
     """
     # Rows are read later, when the process may be in another directory.
     root = local_path(path, "the path of a store").absolute()

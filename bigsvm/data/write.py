@@ -100,6 +100,14 @@ def write_store(
         If X cannot be read in blocks that fit in `memory`.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import bigsvm
+    >>> store = bigsvm.write_store("iris.zarr", *load_iris(return_X_y=True))
+    >>> bigsvm.SVC(gamma=0.1).fit(store).converged_
+    True
     """
     target = local_path(path, "path")
     check_seed(seed)

@@ -71,6 +71,15 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bigsvm
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = bigsvm.OneClassSVM(nu=0.1, gamma=0.5).fit(X)
+    >>> model.converged_, model.predict([[0.0, 0.0], [9.0, 9.0]]).tolist()
+    (True, [1, -1])
     """
 
     _formulation = "one-class"

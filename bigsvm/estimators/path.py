@@ -22,13 +22,13 @@ def C_path(
     C: Sequence[float],
     sample_weight: Any = None,
 ) -> list[KernelMachine]:
-    """Train with one C after the other, the smallest first, each from the model before.
+    """Train with several values of C, each starting from the model before; the smallest is first.
 
     Parameters
     ----------
     estimator : SVC, L2SVC, CrammerSingerSVC, SVR, NuSVR or L2OneClassSVM
-        With all parameters but C; it stays as it is. Of more than two classes CrammerSingerSVC
-        only, as `warm_start` is.
+        Has all parameters but C, and is not changed. For more than two classes it must be a
+        `CrammerSingerSVC`, as `warm_start` requires.
     X, y, sample_weight
         As its ``fit`` takes them.
     C : sequence of float
@@ -36,13 +36,22 @@ def C_path(
     Returns
     -------
     list of estimators
-        Fitted, in the order of C; what each has cost is in its ``certificate_``.
+        Fitted, in the order of C. The ``certificate_`` of each has its cost.
 
     Raises
     ------
     ParameterError
-        The estimator has no C, or there is none to train with; or there are more classes than
-        two, and it trains a function for each pair or class of them.
+        If the estimator has no C, no value is given, or there are more than two classes and the
+        estimator trains several functions for them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> import bigsvm
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> models = bigsvm.C_path(bigsvm.SVC(gamma=1), X, y, C=[1, 10])
+    >>> [(model.C, model.converged_) for model in models]
+    [(1, True), (10, True)]
     """
     if "C" not in estimator.get_params() or not len(C):
         raise ParameterError(f"C is {list(C)}; give some values for an estimator that has a C")

@@ -87,6 +87,15 @@ class NuSVC(Classifier, IgnoredClassArguments):
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> import bigsvm
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> model = bigsvm.NuSVC(nu=0.1, gamma=1).fit(X, y)
+    >>> model.converged_, len(model.support_) >= 0.1 * len(X)
+    (True, True)
     """
 
     _formulation = "nu-svc"

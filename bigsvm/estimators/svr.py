@@ -63,6 +63,16 @@ class SVR(Regressor):
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bigsvm
+    >>> X = np.linspace(0, 6, 100)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = bigsvm.SVR(C=10, epsilon=0.05, gamma=1).fit(X, y)
+    >>> model.converged_, model.score(X, y) > 0.95
+    (True, True)
     """
 
     _formulation = "eps-svr"
@@ -94,6 +104,16 @@ class NuSVR(Regressor):
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bigsvm
+    >>> X = np.linspace(0, 6, 100)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = bigsvm.NuSVR(C=10, nu=0.2, gamma=1).fit(X, y)
+    >>> model.converged_, model.score(X, y) > 0.95
+    (True, True)
     """
 
     _formulation = "nu-svr"

@@ -54,16 +54,15 @@ def write_libsvm_model(
 ) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
-    With its calibration if that is a sigmoid; LIBSVM has no other, and the model then goes without.
-    Of many classes, votes of pairs are what LIBSVM has.
-    A model that was trained on scaled rows gets a second file, `range_path(path)`: rows must be
-    scaled by ``svm-scale -r`` with that before ``svm-predict`` sees them. The model has the hash of
-    this file where LIBSVM skips the rest of a line, so that `read_libsvm_model` scales rows by it.
+    A sigmoid calibration is written too; LIBSVM has no other. Of many classes, LIBSVM has votes of
+    pairs only. For a model of scaled rows a second file is written, `range_path(path)`: rows must
+    be scaled by ``svm-scale -r`` with it before ``svm-predict``. The model has the hash of this
+    file in a place that LIBSVM skips, so that `read_libsvm_model` finds it.
 
     Parameters
     ----------
     model : KernelExpansion or fitted estimator of bigsvm
-        Labels must be whole numbers, as LIBSVM has no others, and the kernel one of its own.
+        Its labels must be whole numbers, and its kernel one of LIBSVM's.
     path : path
 
     Raises

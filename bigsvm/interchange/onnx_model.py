@@ -24,11 +24,10 @@ MOST_BYTES = 2**31 - 1
 def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onnx.ModelProto; onnx is an extra)
     """Make a graph of input ``X`` (n, d) float64 and outputs ``label`` (n,) and ``values`` (n,).
 
-    Labels are int64 where all classes are whole numbers, else float64 or strings; a regression has
-    no output of that name. Values are decision values, (n, n_functions) of many classes, or
-    predictions of a regression. With a sigmoid calibration there are ``probabilities`` (n, 2) of
-    the two classes as well; an isotonic one, which no operator is, is left out. Rows are not
-    scaled: a model that was trained on scaled rows scales them in the graph.
+    Labels are int64 if all classes are whole numbers, else float64 or strings; a regression has no
+    labels. Values are decision values, (n, n_functions) for many classes, or the predictions of a
+    regression. A sigmoid calibration adds ``probabilities`` (n, 2); an isotonic one is left out, as
+    ONNX has no operator for it. X is not scaled: the graph of a model of scaled rows scales it.
 
     Parameters
     ----------
@@ -37,7 +36,7 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
     Raises
     ------
     ModelError
-        onnx is not installed, or the kernel, or the rule of many classes, has no formula in it.
+        If onnx is not installed, or cannot express the kernel or the rule of many classes.
     """
     model = model_of(model)
     if model.rule not in (None, "ovo", *OF_CLASSES):

@@ -36,9 +36,9 @@ def to_scikit_learn(
 ) -> Any:  # noqa: ANN401 (an estimator of sklearn.svm)
     """Make a fitted estimator of `sklearn.svm` that predicts as the model does, in float64.
 
-    Without probabilities: its own are deprecated.
-    That of a model trained on scaled rows is the last step of a pipeline, whose first one is a
-    `StandardScaler`: it divides by numbers that need not be standard deviations.
+    It has no probabilities, as those of scikit-learn are deprecated. For a model of scaled rows a
+    pipeline is returned. Its first step is a `StandardScaler` that scales rows as the training rows
+    were, not necessarily by standard deviations.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def to_scikit_learn(
     Raises
     ------
     ModelError
-        Its kernel is not one of scikit-learn's SVMs', or its rule no vote of pairs.
+        If scikit-learn's SVMs do not have its kernel, or its rule is not a vote of pairs.
     """
     from sklearn import svm
 

@@ -77,10 +77,10 @@ class KernelExpansion:
     formulation : str
         As `bigsvm.duals.formulations` names it.
     rule : str or None
-        Of many classes, how they are told from the values of the functions: one of
-        `bigsvm.votes.RULES`. None where there is one function.
+        How many classes are told from the values of the functions: one of
+        `bigsvm.votes.RULES`. None if there is one function.
     scaler : Scaler or None
-        What the training data were scaled by, and prediction scales rows by that are not scaled.
+        How the training data were scaled. Predictions scale rows that are not scaled.
     calibration : Calibration or None
         Makes probabilities of the second class from decision values.
     bounds : (n_support,) float64 or None
@@ -95,6 +95,16 @@ class KernelExpansion:
     ------
     ParameterError
         Shapes that contradict each other, the rule or the classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> import bigsvm
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> bigsvm.SVC(C=10, gamma=1).fit(X, y).model_.save("moons.safetensors")
+    >>> model = bigsvm.KernelExpansion.load("moons.safetensors")
+    >>> model.n_features, model.decision_function(X).shape
+    (2, (200,))
     """
 
     kernel: Kernel
@@ -174,10 +184,10 @@ class KernelExpansion:
             With `n_features` columns; scaled as the training data were, or not at all.
         threads : int
         block_bytes : int
-            For the two blocks of rows that exist at once, if they are not in memory; and as much
-            again for sparse support vectors, which are prepared for products in groups.
+            Bytes of the two blocks of rows that exist at once, if rows are not in memory. Sparse
+            support vectors, which are prepared in groups, take as much again.
         on_progress : callable, optional
-            Told the rows done, several times a second; what it raises ends the pass.
+            Called with the number of rows done, several times a second; the pass ends if it raises.
 
         Returns
         -------
@@ -208,8 +218,8 @@ class KernelExpansion:
     ) -> NDArray[np.int64]:
         """Classes of all rows of a source, streamed as by `decision_function`.
 
-        Of the values of many functions those of some rows exist at once, `sweep.VALUES_AT_ONCE` at
-        most if that is a row.
+        Values of all functions exist for some rows at a time: `sweep.VALUES_AT_ONCE` at most, or
+        one row.
 
         Parameters
         ----------
@@ -355,8 +365,8 @@ class KernelExpansion:
     def doubt(self) -> str | None:
         """Why a converged model of nu-svc or one-class may still be of no use, in a sentence.
 
-        LIBSVM's tolerance is one of the undivided dual: where rho, which nobody knows before, is
-        not much larger, decision values are as wrong as they are large.
+        LIBSVM's tolerance applies to the dual before it is divided by rho. If rho is not much
+        larger than the tolerance, decision values are as wrong as they are large.
         """
         pair = self.certificate.get("pairs", {}).get("least_sure")
         if pair is not None and self.classes is not None:
