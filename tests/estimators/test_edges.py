@@ -11,6 +11,7 @@ from sklearn import svm as peers
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
+from support.optimum import coefficients_of
 
 import bigsvm
 import bigsvm.kernels
@@ -94,8 +95,7 @@ def by_libsvm(kind, model, K, target):
     )
     ridge = 0.5 / model.C * np.eye(len(K)) if kind == "squared hinge" else 0.0
     peer.fit(K + ridge, target)
-    beta = np.zeros(len(K))
-    beta[peer.support_] = peer.dual_coef_[0]
+    beta = coefficients_of(peer, len(K))
     return beta, K @ beta + peer.intercept_[0]
 
 
@@ -122,8 +122,7 @@ def is_the_optimum(kind, model, X, y, z, *, atol=1e-4, rtol=1e-6):
     assert model.converged_
     target, K = target_of(kind, y, z), kernel_of(model, X)
     expected, values = by_libsvm(kind, model, K, target)
-    beta = np.zeros(len(X))
-    beta[model.support_] = model.dual_coef_[0]
+    beta = coefficients_of(model, len(X))
     best = dual_objective(kind, model, K, expected, target)
     ours = dual_objective(kind, model, K, beta, target)
     assert ours == pytest.approx(best, rel=rtol, abs=1e-9)
@@ -194,8 +193,7 @@ def test_extreme_C(kind, C, kernel):
     model = fitted(kind, X, LABELS, TARGETS, C=C, kernel=kernel, gamma=1.0, **options)
     assert model.converged_
     target, K = target_of(kind, LABELS, TARGETS), kernel_of(model, X)
-    beta = np.zeros(len(MOONS))
-    beta[model.support_] = model.dual_coef_[0]
+    beta = coefficients_of(model, len(MOONS))
     least = primal_objective(kind, model, K, beta, target)
     most = dual_objective(kind, model, K, beta, target)
     assert least == pytest.approx(most, rel=1e-7, abs=1e-9 * C * len(beta))

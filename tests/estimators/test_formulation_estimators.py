@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.optimum import coefficients_of
 
 import bigsvm
 from bigsvm.errors import DataError, ParameterError
@@ -111,8 +112,7 @@ def test_svr_is_libsvms(waves, options, epsilon, form):
     ours = bigsvm.SVR(C=2.0, epsilon=epsilon, tol=TOL, **options).fit(form(X), z)
     peer = peers.SVR(C=2.0, epsilon=epsilon, tol=TOL, **options).fit(X, z)
     same_values(ours, peer, X, form)
-    beta = np.zeros(len(z))
-    beta[ours.support_] = ours.dual_coef_[0]
+    beta = coefficients_of(ours, len(z))
     assert np.abs(beta).max() <= 2.0
     assert abs(beta.sum()) < 1e-9
     outside = np.abs(z - ours.predict(form(X))) > epsilon + 1e-4
@@ -177,7 +177,7 @@ def test_two_groups_do_not_stall(selection, working_set, moons, waves):
         assert model.converged_
 
 
-@pytest.mark.parametrize("n", [9000, 12_000])
+@pytest.mark.parametrize("n", [9000, pytest.param(12_000, marks=pytest.mark.slow)])
 def test_many_rows_grow_from_a_sample(n):
     """More rows than take part at once: sums are filled scope by scope."""
     X, y = make_moons(n, noise=0.3, random_state=1)
@@ -204,8 +204,7 @@ def test_equal_rows_share_their_alpha(loss):
     X = np.round(X, 1)
     model = bigsvm.SVC(gamma=1.0, loss=loss, tol=1e-4).fit(X, y)
     assert model.converged_
-    beta = np.zeros(len(y))
-    beta[model.support_] = model.dual_coef_[0]
+    beta = coefficients_of(model, len(y))
     assert abs(beta.sum()) < 1e-8
     if loss == "squared_hinge":
         xi = np.abs(beta) / 2.0  # alpha = 2 C xi

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sklearn import svm as peers
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
+from sklearn.metrics.pairwise import rbf_kernel
+from support.optimum import coefficients_of, is_the_optimum_of_its_ball
 
 import bigsvm
 from bigsvm import KernelExpansion
@@ -36,47 +37,19 @@ def moons():
     return make_moons(300, noise=0.3, random_state=0)[0]
 
 
-def kernel_of(model, X):
-    described = dict(model.model_.kernel.describe())
-    return pairwise_kernels(X, metric=described.pop("name"), **described)
-
-
-def alpha_of(model, X):
-    alpha = np.zeros(len(X))
-    alpha[model.support_] = model.dual_coef_[0]
-    return alpha
-
-
-def is_the_optimum(model, X, weights=None):
-    """Hold objective, coefficients and values to the dense problem."""
-    bound = model.C * (np.ones(len(X)) if weights is None else weights)
-    K, there = kernel_of(model, X), bound > 0
-    expected = np.zeros(len(X))
-    expected[there] = naive.l2_svc(K[np.ix_(there, there)] + np.diag(1 / bound[there]))
-    assert model.stop_reason_ == "converged"
-    assert model.objective_ == pytest.approx(0.5 * expected.sum(), rel=1e-6)
-    np.testing.assert_allclose(alpha_of(model, X), expected, atol=1e-4 * expected.max())
-    values = K @ expected - 1
-    np.testing.assert_allclose(model.decision_function(X), values, atol=1e-4)
-    np.testing.assert_allclose(model.score_samples(X), values + 1, atol=1e-4)
-    assert model.offset_ == [1.0]
-    assert model.intercept_ == [-1.0]
-    assert model.gap_ <= model.certificate_["tol"]
-
-
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_certified_it_is_the_optimum(moons, solver, kernel, form):
     model = bigsvm.L2OneClassSVM(C=10.0, solver=solver, ball_tol=FINE, **KERNELS[kernel])
-    is_the_optimum(model.fit(form(moons)), moons)
+    is_the_optimum_of_its_ball(model.fit(form(moons)), moons)
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_of_any_C(moons, solver, C):
     model = bigsvm.L2OneClassSVM(C=C, solver=solver, ball_tol=FINE, gamma=1.0).fit(moons)
-    is_the_optimum(model, moons)
+    is_the_optimum_of_its_ball(model, moons)
     values = model.decision_function(moons)
     np.testing.assert_array_equal(np.flatnonzero(values < -1e-9), model.support_)
     np.testing.assert_array_equal(model.predict(moons), np.where(values >= 0, 1, -1))
@@ -100,7 +73,7 @@ def test_of_a_constant_diagonal_it_is_data_description(moons):
     """Primal and dual of ``r² + C/4 Σ ξ²`` are one at its centre, and inside is within r of it."""
     C = 20.0
     model = bigsvm.L2OneClassSVM(C=C, gamma=1.0, ball_tol=FINE).fit(moons)
-    K, a = rbf_kernel(moons, gamma=1.0), alpha_of(model, moons)
+    K, a = rbf_kernel(moons, gamma=1.0), coefficients_of(model, len(moons))
     a /= a.sum()
     R = 0.5 / model.objective_
     centre = a @ K @ a
@@ -152,7 +125,7 @@ def test_the_ball_of_distinct_points(points, how, ball_tol):
     model = bigsvm.L2OneClassSVM(
         C, gamma=1.0, solver=solver, ball_tol=ball_tol, certify=certify, sampling="all"
     ).fit(X)
-    K, a = rbf_kernel(X, gamma=1.0), alpha_of(model, X)
+    K, a = rbf_kernel(X, gamma=1.0), coefficients_of(model, len(X))
     a /= a.sum()
     squared = 1 + 1 / C - 0.5 / model.objective_
     least = squared_radius(K)
@@ -170,7 +143,7 @@ def test_of_next_to_no_rows(n):
     """The variable that takes up the rest has a kernel row as well."""
     X = 0.5 * np.array([[0, 0], [0, 1], [1, 0], [3, 1]])[:n]
     model = bigsvm.L2OneClassSVM(C=1e7, gamma=1.0, ball_tol=1e-6).fit(X)
-    is_the_optimum(model, X)
+    is_the_optimum_of_its_ball(model, X)
 
 
 # -- weights, equal rows --------------------------------------------------------------------------
@@ -181,7 +154,7 @@ def test_a_weight_is_the_row_so_many_times(moons, solver):
     weights = np.random.default_rng(0).integers(0, 3, len(moons))
     options = {"C": 5.0, "gamma": 1.0, "ball_tol": FINE, "solver": solver}
     weighted = bigsvm.L2OneClassSVM(**options).fit(moons, sample_weight=weights)
-    is_the_optimum(weighted, moons, weights)
+    is_the_optimum_of_its_ball(weighted, moons, weights=weights)
     repeated = bigsvm.L2OneClassSVM(**options).fit(np.repeat(moons, weights, axis=0))
     assert repeated.objective_ == pytest.approx(weighted.objective_, rel=1e-8)
     np.testing.assert_allclose(
@@ -232,7 +205,7 @@ def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling, tmp
         ).fit(moons)  # fmt: skip
     assert model.stop_reason_ == "sampled"
     assert model.gap_ is None
-    K, alpha = rbf_kernel(moons, gamma=1.0), alpha_of(model, moons)
+    K, alpha = rbf_kernel(moons, gamma=1.0), coefficients_of(model, len(moons))
     objective = alpha.sum() - 0.5 * alpha @ (K @ alpha + alpha / 10)
     assert model.objective_ == pytest.approx(objective, rel=1e-4)
     best = 0.5 * naive.l2_svc(K + np.eye(300) / 10).sum()
@@ -280,14 +253,19 @@ def store(cloud, tmp_path_factory):
         return bigsvm.write_store(tmp_path_factory.mktemp("s") / "s.zarr", cloud, np.zeros(4000))
 
 
+@pytest.fixture(scope="module")
+def best(cloud):
+    """The objective at the optimum, of the dense problem."""
+    K = rbf_kernel(cloud.astype(np.float64), gamma=0.005)
+    return 0.5 * naive.l2_svc(K + np.eye(4000) / 30).sum()
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_store_has_the_optimum_of_its_rows(store, cloud, solver):
+def test_a_store_has_the_optimum_of_its_rows(store, cloud, best, solver):
     model = bigsvm.L2OneClassSVM(solver=solver, **LITTLE).fit(store)
     assert model.converged_
     # More than once: its rows are not kept.
     assert model.certificate_["bytes_read"] > 2 * cloud.nbytes
-    K = rbf_kernel(cloud.astype(np.float64), gamma=0.005)
-    best = 0.5 * naive.l2_svc(K + np.eye(4000) / 30).sum()
     assert model.objective_ == pytest.approx(best, rel=1e-6)
     inside = model.predict(store).compute() == 1
     assert inside.mean() == pytest.approx(1 - len(model.support_) / 4000, abs=0.01)

@@ -144,7 +144,7 @@ def test_what_is_refused(labels, options, error, words):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    X, y = clouds(n=6000, k=8, d=300)
+    X, y = clouds(n=6000, k=4, d=300)
     path = tmp_path_factory.mktemp("store") / "clouds.zarr"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schema, "CHUNK_BYTES", 1 << 15)
@@ -163,7 +163,7 @@ def test_a_store_larger_than_memory_is_as_its_rows(store):
 
 
 def test_memory_for_all_functions_is_refused_with_the_numbers(store):
-    """Eight functions fit; a function for each row does not."""
+    """Four functions fit; a function for each row does not."""
     labels, before = np.arange(store.rows.n_rows), store.rows.bytes_read
     with pytest.raises(MemoryBudgetError, match=r"and 6000 functions .* give at least about"):
         train(store.rows, labels, memory=8_000_000)

@@ -1,6 +1,7 @@
 """Small training problems, runs on them, and the definition of their optimum."""
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
@@ -97,10 +98,19 @@ def gram(X, gamma=0.5):
 
 
 def dense_alpha(result, n):
-    """All coefficients, (n,), zeros included."""
-    alpha = np.zeros(n)
-    alpha[result.support] = result.alpha
+    """All coefficients, (n,) or (n, k), zeros included."""
+    found = result.alpha.toarray() if sp.issparse(result.alpha) else result.alpha
+    alpha = np.zeros((n, *found.shape[1:]))
+    alpha[result.support] = found
     return alpha
+
+
+def target(X, *, noise=0.0):
+    """Values that depend on the first two columns of X, (n,) float64."""
+    rng = np.random.default_rng(1)
+    return (
+        np.sin(2 * X[:, 0].astype(np.float64)) + 0.1 * X[:, 1] + noise * rng.standard_normal(len(X))
+    )
 
 
 def definition(X, y, alpha, intercept, *, C=1.0, gamma=0.5):

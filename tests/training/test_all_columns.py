@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from support.problems import classes_of_blobs, gram
+from support.problems import classes_of_blobs, dense_alpha, gram
 from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
 
 from bigsvm.duals.columns_in_turn import COLUMNS_AT_ONCE, columns_in_turn
@@ -11,7 +11,7 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
-from .test_one_vs_rest import KINDS, alone, columns, dense
+from .test_one_vs_rest import KINDS, alone, columns
 
 SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
 
@@ -43,7 +43,7 @@ def test_each_column_is_the_run_of_its_own(kind):
     result = run.run()
     assert result.certificate.converged
     assert result.certificate.n_working_sets == result.certificate.n_sweeps > 1
-    K, alpha = gram(X), dense(result, n)
+    K, alpha = gram(X), dense_alpha(result, n)
     for c in range(k):
         own = alone(X, label, c, **given).run()
         expected = np.zeros(n)
@@ -59,7 +59,7 @@ def test_the_gap_is_that_of_the_dense_problems():
     weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], n)
     result = columns(X, label, sample_weight=weights, tol=1e-5, **SETTINGS).run()
     assert result.certificate.converged
-    K, alpha, gaps = gram(X), dense(result, n), []
+    K, alpha, gaps = gram(X), dense_alpha(result, n), []
     for c in range(k):
         sign = np.where(label == c, 1.0, -1.0)
         bounds = sign * 5.0 * weights
@@ -132,6 +132,6 @@ def test_columns_come_in_turn(monkeypatch, n, k, copied):
 def test_from_the_optimum_nothing_is_left_to_do():
     X, label = classes_of_blobs(600, 4, overlap=0.5)
     cold = columns(X, label, **SETTINGS).run()
-    warm = columns(X, label, start=dense(cold, 600), **SETTINGS).run()
+    warm = columns(X, label, start=dense_alpha(cold, 600), **SETTINGS).run()
     assert warm.certificate.converged
     assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter

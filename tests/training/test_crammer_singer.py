@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
-from support.problems import classes_of_blobs, gram, multiclass
+from support.problems import classes_of_blobs, dense_alpha, gram, multiclass
 from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
 from support.same import assert_same_bits
 
@@ -19,13 +19,6 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
 SOLVERS = ("exact", "fixed_point")
-
-
-def dense(result, n):
-    """All coefficients, (n, k)."""
-    alpha = np.zeros((n, result.alpha.shape[1]))
-    alpha[result.support] = result.alpha.toarray()
-    return alpha
 
 
 def assert_is_feasible(alpha, label, bounds):
@@ -62,7 +55,7 @@ def test_a_dense_problem_has_the_same_optimum(C, kernel, subproblem):
         working_set=40, tol=1e-5,
     ).run()  # fmt: skip
     assert result.certificate.converged
-    alpha = dense(result, n)
+    alpha = dense_alpha(result, n)
     assert_is_feasible(alpha, label, C * weights)
     assert not alpha[5].any()
     found, primal = naive.multiclass_objectives(K, label, k, C * weights, alpha)
@@ -102,7 +95,7 @@ def test_both_solvers_and_orders_end_at_one_optimum():
     ]  # fmt: skip
     for other in found[1:]:
         assert other.certificate.objective == pytest.approx(found[0].certificate.objective)
-        np.testing.assert_allclose(dense(other, 400), dense(found[0], 400), atol=1e-5)
+        np.testing.assert_allclose(dense_alpha(other, 400), dense_alpha(found[0], 400), atol=1e-5)
     # The contraction leaves no traces of rounding among the coefficients.
     assert found[0].certificate.n_support == found[4].certificate.n_support
 
@@ -113,7 +106,7 @@ def test_two_classes_are_the_classifier_without_bias_and_twice_its_c():
     X, label = classes_of_blobs(n, 2)
     K, sign = gram(X), np.where(label == 0, 1.0, -1.0)
     result = multiclass(X, label, C=C, tol=1e-7).run()
-    alpha = dense(result, n)
+    alpha = dense_alpha(result, n)
     np.testing.assert_allclose(alpha[:, 0], -alpha[:, 1], atol=1e-12)
     # Without bias the dual has no sum: a variable more, with no kernel values, takes it up.
     free = np.pad(K, (0, 1))
@@ -140,7 +133,7 @@ def test_the_linear_machine_of_liblinear_has_the_same_functions(weighted):
         multi_class="crammer_singer", C=C, fit_intercept=False, tol=1e-8, max_iter=10**6
     )
     reference.fit(X.astype(np.float64), label, sample_weight=weights)
-    functions = dense(result, n).T @ X.astype(np.float64)
+    functions = dense_alpha(result, n).T @ X.astype(np.float64)
     # Of equal functions for all classes nothing depends; the least norm has none.
     expected = reference.coef_ - reference.coef_.mean(axis=0)
     np.testing.assert_allclose(functions, expected, atol=2e-4 * np.abs(expected).max())
@@ -156,7 +149,7 @@ def test_a_kernel_of_k_plus_1_has_biases(working_set):
         X, label, C=4.0, fit_intercept=True, tol=1e-5, working_set=working_set
     ).run()
     assert result.certificate.objective == pytest.approx(expected, rel=1e-6)
-    np.testing.assert_allclose(dense(result, 150).sum(axis=0), oracle.sum(axis=0), atol=1e-3)
+    np.testing.assert_allclose(dense_alpha(result, 150).sum(axis=0), oracle.sum(axis=0), atol=1e-3)
 
 
 def test_a_row_twice_is_a_row_with_weight_2():
@@ -170,9 +163,9 @@ def test_a_row_twice_is_a_row_with_weight_2():
         np.concatenate([X, X[twice]]), np.concatenate([label, label[twice]]), **settings
     ).run()
     assert repeated.certificate.objective == pytest.approx(weighted.certificate.objective)
-    alpha = dense(repeated, 200 + len(twice))
+    alpha = dense_alpha(repeated, 200 + len(twice))
     alpha[twice] += alpha[200:]
-    np.testing.assert_allclose(alpha[:200], dense(weighted, 200), atol=1e-5)
+    np.testing.assert_allclose(alpha[:200], dense_alpha(weighted, 200), atol=1e-5)
 
 
 @pytest.fixture
@@ -272,7 +265,7 @@ def test_a_start_is_added_up_and_gone_on_from():
     X, label = classes_of_blobs(600, 4)
     settings = {"C": 5.0, "working_set": 150, "active_rows": 200, "tol": 1e-3}
     cold = multiclass(X, label, **settings).run()
-    start = dense(cold, 600)
+    start = dense_alpha(cold, 600)
     warm = multiclass(X, label, start=start, **settings).run()
     assert warm.certificate.converged
     assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter
@@ -354,7 +347,7 @@ def test_out_of_steps_it_says_so_with_a_duality_gap(most):
     result = multiclass(X, label, C=5.0, working_set=200, limits=Limits(max_iter=most)).run()
     assert result.certificate.stop_reason is StopReason.MAX_ITER
     assert result.certificate.n_iter == most
-    alpha = dense(result, 500)
+    alpha = dense_alpha(result, 500)
     found, primal = naive.multiclass_objectives(gram(X), label, 4, np.full(500, 5.0), alpha)
     assert result.certificate.duality_gap == pytest.approx(primal - found, rel=1e-6)
     assert result.certificate.duality_gap > 0.1
@@ -366,4 +359,4 @@ def test_a_zero_row_of_a_linear_kernel_is_wrong_and_no_trouble():
     X[7] = 0
     result = multiclass(sp.csr_array(X), label, C=2.0, kernel=make_kernel("linear"), tol=1e-5).run()
     assert result.certificate.converged
-    assert dense(result, 200)[7, label[7]] == 2.0
+    assert dense_alpha(result, 200)[7, label[7]] == 2.0

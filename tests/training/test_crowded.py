@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from support.problems import blobs, decomposition, gram
+from support.problems import blobs, decomposition, gram, target
 from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 from support.same import assert_same_bits
 
@@ -40,10 +40,6 @@ def pivots(monkeypatch):
 
     monkeypatch.setattr(ActiveRows, "kernel_row", spied)
     return found
-
-
-def target(X):
-    return np.sin(2 * X[:, 0].astype(np.float64)) + 0.1 * X[:, 1]
 
 
 FORMULATIONS = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.svm import SVC as PeerSVC
-from support.problems import blobs, decomposition, definition, dense_alpha, gram
+from support.problems import blobs, decomposition, definition, dense_alpha, gram, target
 from support.resuming import (
     StopAt,
     Until,
@@ -98,10 +98,6 @@ def test_a_store_gives_the_optimum_of_its_rows_in_memory(problem, reference, tmp
     assert result.certificate.bytes_read >= 2 * X.nbytes
 
 
-def target(X):
-    return np.sin(2 * X[:, 0].astype(np.float64)) + 0.1 * X[:, 1]
-
-
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=30.0),
     "squared": lambda X, y: SquaredHingeSVC(sign=y, C=3.0),
@@ -179,7 +175,7 @@ def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, mo
 
 KILLED = """
 import pickle
-from support.problems import blobs, decomposition
+from support.problems import blobs, decomposition, target
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training import executors
 executors.EVALUATIONS_AT_ONCE = 1e6

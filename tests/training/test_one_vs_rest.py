@@ -5,7 +5,7 @@ import functools
 import naive
 import numpy as np
 import pytest
-from support.problems import classes_of_blobs, decomposition, gram
+from support.problems import classes_of_blobs, decomposition, dense_alpha, gram
 from support.resuming import Moments, StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 from support.same import assert_same_bits
 
@@ -55,13 +55,6 @@ def alone(X, label, c, *, kind="c-svc", sample_weight=None, **options):
     return decomposition(X, None, dual=dual, offset=formulation.offset, **options)
 
 
-def dense(result, n):
-    """All coefficients, (n, k)."""
-    alpha = np.zeros((n, result.alpha.shape[1]))
-    alpha[result.support] = result.alpha.toarray()
-    return alpha
-
-
 @pytest.mark.parametrize("rule", ["second-order", "hmg", "mvp"])
 @pytest.mark.parametrize("size", [40, 60])
 def test_each_column_has_the_optimum_of_its_dense_problem(size, rule):
@@ -74,7 +67,7 @@ def test_each_column_has_the_optimum_of_its_dense_problem(size, rule):
     result = columns(
         X, label, sample_weight=weights, sides=sides, working_set=size, tol=1e-5, rule=rule
     ).run()
-    K, alpha = gram(X), dense(result, n)
+    K, alpha = gram(X), dense_alpha(result, n)
     objectives, gaps, duality_gaps = [], [], []
     for c in range(k):
         sign = np.where(label == c, 1.0, -1.0)
@@ -130,7 +123,7 @@ def test_in_many_parts_each_column_is_the_run_of_its_own(kind):
     result = columns(X, label, **settings).run()
     assert result.certificate.converged
     assert result.certificate.n_working_sets > 2
-    K, alpha = gram(X), dense(result, n)
+    K, alpha = gram(X), dense_alpha(result, n)
     total = 0.0
     for c in range(k):
         own = alone(X, label, c, **settings).run()
@@ -228,7 +221,7 @@ def test_a_start_is_added_up_and_gone_on_from():
     X, label = classes_of_blobs(600, 4)
     settings = {"working_set": 150, "active_rows": 200, "tol": 1e-3}
     cold = columns(X, label, **settings).run()
-    warm = columns(X, label, start=dense(cold, 600), **settings).run()
+    warm = columns(X, label, start=dense_alpha(cold, 600), **settings).run()
     assert warm.certificate.converged
     assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter
 
@@ -252,7 +245,7 @@ def test_out_of_steps_it_says_so_with_a_duality_gap(most):
     result = columns(X, label, working_set=100, limits=Limits(max_iter=most)).run()
     assert result.certificate.stop_reason is StopReason.MAX_ITER
     assert result.certificate.n_iter == most
-    K, alpha = gram(X), dense(result, n)
+    K, alpha = gram(X), dense_alpha(result, n)
     expected = sum(
         naive.duality_gap(
             K, np.where(label == c, 1.0, -1.0), np.full(n, 5.0), alpha[:, c], result.thresholds[c]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.problems import blobs, decomposition, gram
+from support.problems import blobs, decomposition, gram, target
 from support.resuming import (
     StopAt,
     assert_killed_to_the_same_bits,
@@ -27,19 +27,13 @@ from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
-
-def target(X):
-    noise = np.random.default_rng(1).standard_normal(len(X))
-    return np.sin(2 * X[:, 0].astype(np.float64)) + 0.1 * X[:, 1] + 0.3 * noise
-
-
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=300.0),
     "squared": lambda X, y: SquaredHingeSVC(sign=y, C=100.0),
     "nu-svc": lambda X, y: NuSVC(sign=y, nu=0.3),
     "one-class": lambda X, y: OneClass(n_rows=len(y), nu=0.3),
-    "eps-svr": lambda X, y: EpsilonSVR(target=target(X), C=10.0, epsilon=0.1),
-    "nu-svr": lambda X, y: NuSVR(target=target(X), C=3.0, nu=0.4),
+    "eps-svr": lambda X, y: EpsilonSVR(target=target(X, noise=0.3), C=10.0, epsilon=0.1),
+    "nu-svr": lambda X, y: NuSVR(target=target(X, noise=0.3), C=3.0, nu=0.4),
 }
 
 
