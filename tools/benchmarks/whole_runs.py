@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.metrics.pairwise import rbf_kernel
 
+from bigsvm import SVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.estimators.fitting import train_model
 from bigsvm.parameters import TrainingParameters
 from tools.benchmarks import synthetic
-from tools.benchmarks.contestants import TOL, threads
-from tools.benchmarks.data import DATA_SETS, FAMILIES, DataSet, data_folder, load
+from tools.benchmarks.contestants import TOL, dual_objective, threads
+from tools.benchmarks.data import FAMILIES, data_folder, load
+from tools.benchmarks.plain_hmg import solve
+from tools.benchmarks.suites.hmg import CACHE, DATA, STRATEGIES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-SPAMBASE = DataSet("spambase", 57, 50.0, 1 / (2 * 10**2), (1.0,), layouts=())
-MNIST = DATA_SETS["mnist"]._replace(layouts=())
 NARROW_COLUMNS = 20
 MEMORY = "8GB"
 """Not what is measured: `kernel_rows` says how many of them are held."""
-TINY_ROWS = 300
+TINY_ROWS, TIGHT_TOL = 300, 1e-5
+FEWEST_ROWS = 8
+"""Kernel rows of a cache, at least."""
 
 
 class Problem(NamedTuple):
@@ -48,7 +52,7 @@ def problem_of(name: str, n_rows: int | None = None, *, dense: bool = False) -> 
     if name == "narrow":
         _, C, gamma = FAMILIES["few"]
         return Problem(*synthetic.make("few", n_rows or 0, NARROW_COLUMNS), C, gamma)
-    data = {"spambase": SPAMBASE, "mnist": MNIST}[name]
+    data = DATA[name]
     x, y = load(data, data_folder(), n_rows=n_rows)
     if name == "spambase":
         x = x.toarray().astype(np.float64)
@@ -112,3 +116,81 @@ def _train(
         "n_rows": len(problem.y),
         "n_columns": problem.x.shape[1],
     }
+
+
+# Jobs of the suite hmg.
+
+
+def fit(job: dict[str, Any]) -> dict[str, Any]:
+    """Train over all rows once: the contestant is a rule, or says whether to shrink."""
+    given = job["parameters"]
+    problem = problem_of(job["name"], given.get("rows"))
+    answer = train(
+        problem,
+        kernel_rows=max(round(given["share"] * len(problem.y)), FEWEST_ROWS),
+        selection=given.get("rule", job["who"]),
+        shrinking=given.get("shrinking", job["who"] == "with"),
+        C=given.get("C"),
+        gamma=given.get("gamma"),
+    )
+    if not answer["converged"]:
+        raise SystemExit(f"{job['who']}, {given}: ended with {answer['stop_reason']}")
+    return answer
+
+
+def take_steps(job: dict[str, Any]) -> dict[str, Any]:
+    """Solve spambase by a rule of `STRATEGIES`, from an initial pair of the turn's own."""
+    problem = problem_of("spambase")
+    x, y = problem.x.astype(np.float64), problem.y
+    squares = (x * x).sum(axis=1)
+    gram = np.exp(-problem.gamma * np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0))
+    np.fill_diagonal(gram, 1.0)
+    rng, ends = np.random.default_rng(0), [np.flatnonzero(y > 0), np.flatnonzero(y < 0)]
+    for _ in range(job["turn"] + 1):
+        pair = (int(rng.choice(ends[0])), int(rng.choice(ends[1])))
+    started = time.perf_counter()
+    steps, objective = solve(
+        gram, y, problem.C, TOL, STRATEGIES[job["who"]], round(CACHE * len(y)), pair
+    )
+    if steps < 0:
+        raise SystemExit(f"{job['who']} has not converged")
+    return {"seconds": time.perf_counter() - started, "steps": steps, "objective": objective}
+
+
+def whole_mnist(job: dict[str, Any]) -> dict[str, Any]:
+    """Train on all of mnist, compute the objective again, and bound the optimum."""
+    problem = problem_of(job["name"])
+    y = problem.y
+    started = time.perf_counter()
+    model = SVC(C=problem.C, gamma=problem.gamma, tol=TOL, n_jobs=threads()).fit(problem.x, y)
+    seconds = time.perf_counter() - started
+    beta, of_support = model.dual_coef_, y[model.support_]
+    alpha = of_support * beta[0]
+    violation = max(-alpha.min(), alpha.max() - problem.C, abs(of_support @ alpha)) / problem.C
+    lowest, highest = optimum(problem)
+    found = model.certificate_
+    return {
+        "seconds": seconds, "n_sweeps": found["n_sweeps"], "n_iter": found["n_iter"],
+        "n_rows": len(y), "n_support": found["n_support"], "n_bounded": found["n_bounded"],
+        "objective": dual_objective(problem.x[model.support_], beta, problem.gamma),
+        "violation": float(np.float64(violation)), "lowest": lowest, "highest": highest,
+    }  # fmt: skip
+
+
+def optimum(problem: Problem) -> tuple[float, float]:
+    """Bound the optimum by the dual and the primal objective of a tight solution, in float64."""
+    x, y = problem.x, problem.y
+    model = SVC(C=problem.C, gamma=problem.gamma, tol=TIGHT_TOL, n_jobs=threads()).fit(x, y)
+    support, beta = x[model.support_].astype(np.float64), model.dual_coef_[0]
+    outputs = np.concatenate(
+        [
+            rbf_kernel(x[a : a + 2000].astype(np.float64), support, gamma=problem.gamma) @ beta
+            for a in range(0, len(y), 2000)
+        ]
+    )
+    quadratic = float(beta @ outputs[model.support_])
+    hinge = np.maximum(0.0, 1.0 - y * (outputs + model.intercept_[0]))
+    return (
+        float(np.abs(beta).sum()) - quadratic / 2,
+        quadratic / 2 + problem.C * float(hinge.sum()),
+    )

@@ -47,7 +47,6 @@ WITHOUT, WITH = "without", "with"
 AGAIN_WITHOUT, AGAIN = "another C, without", "another C, same folder"
 ANOTHER_C = 1 / 8
 """Times C, in the later runs."""
-FEWEST_ROWS = 8
 MOST_COST = 0.05
 
 
@@ -74,7 +73,7 @@ def touched(name: str, n_rows: int) -> int:
 
 def fit(job: dict[str, Any]) -> dict[str, Any]:
     """Train once; runs with the tier share a folder within a turn."""
-    from tools.benchmarks.whole_runs import problem_of, train
+    from tools.benchmarks.whole_runs import FEWEST_ROWS, problem_of, train
 
     name, given = job["name"], job["parameters"]
     n_touched = touched(name, given["rows"])

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tools.benchmarks.bench import Suite
@@ -68,8 +67,6 @@ DATA = {
 CACHE, CACHES = 0.472, (0.01, 0.02, 0.05, 0.10, 0.25)
 SMALL_CACHE = 0.02
 """Share of the kernel matrix up to which HMG must need the fewest rows."""
-FEWEST_ROWS = 8
-"""Kernel rows of a cache, at least."""
 
 
 class Stated(NamedTuple):
@@ -106,7 +103,7 @@ PAPER_STRATEGIES = {
 """Iterations and objectives of tables 6 and 7, with LIBSVM's shrinking."""
 OBJECTIVE, OBJECTIVE_WITHIN = 143_199.15, 0.05
 """Table 2, mnist: LIBSVM-2.8 143 199.146, HMG 143 199.160."""
-TIGHT_TOL, OPTIMUM_WITHIN = 1e-5, 1e-6
+OPTIMUM_WITHIN = 1e-6
 MNIST_SUPPORT, MNIST_BOUNDED, SHARE_WITHIN = 0.105, 0.046, 0.001
 """Table 1, rounded there to a tenth of a percent."""
 
@@ -146,101 +143,6 @@ def regime_cases(options: argparse.Namespace) -> list[Case]:
         given = {"C": C, "gamma": gamma, "share": options.share, "shrinking": True}
         found.append(case_of("spambase", f"C {C:g}, gamma {gamma:g}", **given))
     return found
-
-
-def fit(job: dict[str, Any]) -> dict[str, Any]:
-    """Train over all rows once: the contestant is a rule, or says whether to shrink."""
-    from tools.benchmarks.whole_runs import problem_of, train
-
-    given = job["parameters"]
-    problem = problem_of(job["name"], given.get("rows"))
-    answer = train(
-        problem,
-        kernel_rows=max(round(given["share"] * len(problem.y)), FEWEST_ROWS),
-        selection=given.get("rule", job["who"]),
-        shrinking=given.get("shrinking", job["who"] == "with"),
-        C=given.get("C"),
-        gamma=given.get("gamma"),
-    )
-    if not answer["converged"]:
-        raise SystemExit(f"{job['who']}, {given}: ended with {answer['stop_reason']}")
-    return answer
-
-
-def take_steps(job: dict[str, Any]) -> dict[str, Any]:
-    """Solve spambase by a rule of `STRATEGIES`, from an initial pair of the turn's own."""
-    import numpy as np
-
-    from tools.benchmarks.contestants import TOL
-    from tools.benchmarks.plain_hmg import solve
-    from tools.benchmarks.whole_runs import problem_of
-
-    problem = problem_of("spambase")
-    x, y = problem.x.astype(np.float64), problem.y
-    squares = (x * x).sum(axis=1)
-    gram = np.exp(-problem.gamma * np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0))
-    np.fill_diagonal(gram, 1.0)
-    rng, ends = np.random.default_rng(0), [np.flatnonzero(y > 0), np.flatnonzero(y < 0)]
-    for _ in range(job["turn"] + 1):
-        pair = (int(rng.choice(ends[0])), int(rng.choice(ends[1])))
-    started = time.perf_counter()
-    steps, objective = solve(
-        gram, y, problem.C, TOL, STRATEGIES[job["who"]], round(CACHE * len(y)), pair
-    )
-    if steps < 0:
-        raise SystemExit(f"{job['who']} has not converged")
-    return {"seconds": time.perf_counter() - started, "steps": steps, "objective": objective}
-
-
-def whole_mnist(job: dict[str, Any]) -> dict[str, Any]:
-    """Train on all of mnist, compute the objective again, and bound the optimum."""
-    import numpy as np
-
-    from bigsvm import SVC
-    from tools.benchmarks.contestants import TOL, dual_objective, threads
-    from tools.benchmarks.whole_runs import problem_of
-
-    problem = problem_of(job["name"])
-    y = problem.y
-    started = time.perf_counter()
-    model = SVC(C=problem.C, gamma=problem.gamma, tol=TOL, n_jobs=threads()).fit(problem.x, y)
-    seconds = time.perf_counter() - started
-    beta, of_support = model.dual_coef_, y[model.support_]
-    alpha = of_support * beta[0]
-    violation = max(-alpha.min(), alpha.max() - problem.C, abs(of_support @ alpha)) / problem.C
-    lowest, highest = optimum(problem)
-    found = model.certificate_
-    return {
-        "seconds": seconds, "n_sweeps": found["n_sweeps"], "n_iter": found["n_iter"],
-        "n_rows": len(y), "n_support": found["n_support"], "n_bounded": found["n_bounded"],
-        "objective": dual_objective(problem.x[model.support_], beta, problem.gamma),
-        "violation": float(np.float64(violation)), "lowest": lowest, "highest": highest,
-    }  # fmt: skip
-
-
-def optimum(problem: Any) -> tuple[float, float]:  # noqa: ANN401 (a whole_runs.Problem)
-    """Bound the optimum by the dual and the primal objective of a tight solution, in float64."""
-    import numpy as np
-    from sklearn.metrics.pairwise import rbf_kernel
-
-    from bigsvm import SVC
-    from tools.benchmarks.contestants import threads
-
-    x, y = problem.x, problem.y
-    model = SVC(C=problem.C, gamma=problem.gamma, tol=TIGHT_TOL, n_jobs=threads()).fit(x, y)
-    support, beta = x[model.support_].astype(np.float64), model.dual_coef_[0]
-    outputs = np.concatenate(
-        [
-            rbf_kernel(x[a : a + 2000].astype(np.float64), support, gamma=problem.gamma) @ beta
-            for a in range(0, len(y), 2000)
-        ]
-    )
-    quadratic = float(beta @ outputs[model.support_])
-    hinge = np.maximum(0.0, 1.0 - y * (outputs + model.intercept_[0]))
-    return (
-        float(np.abs(beta).sum()) - quadratic / 2,
-        quadratic / 2 + problem.C * float(hinge.sum()),
-    )
 
 
 # Columns.
@@ -421,7 +323,7 @@ def check_mnist(results: Results) -> list[Limit]:
     ]  # fmt: skip
 
 
-DO = "tools.benchmarks.suites.hmg"
+DO = "tools.benchmarks.whole_runs"
 SHARED: dict[str, Any] = {"one_process": True, "uncounted": False, "folder": False}
 PARTS = {
     "tables": Suite(

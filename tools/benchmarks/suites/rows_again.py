@@ -215,15 +215,18 @@ def time_disk(length: int, parent: Path) -> dict[str, float]:
 
 def fit(job: dict[str, Any]) -> dict[str, Any]:
     """Train with a multiple of the least memory, and see what a tier could save."""
+    import scipy.sparse as sp
+
     from bigsvm import write_store
 
     given, folder = job["parameters"], Path(job["folder"])
+    problem = problem_of(given)
     with tempfile.TemporaryDirectory(dir=folder) as made:
         store = Path(made) / "rows.zarr"
         warm = problem_of({"problem": "warm-up", "columns": 10, "rows": 400})
-        write_store(Path(made) / "warm.zarr", warm.x, warm.y)
+        rows = sp.csr_matrix(warm.x) if sp.issparse(problem.x) else warm.x
+        write_store(Path(made) / "warm.zarr", rows, warm.y)
         run(Path(made) / "warm.zarr", warm, 10**9)
-        problem = problem_of(given)
         write_store(store, problem.x, problem.y)
         memory = int(given["factor"] * least_memory(store, problem))
         counted, seconds = run(store, problem, memory)
