@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import answer, finish, libsvm_text, run_here, start, two_clouds
+from support.same import assert_same_model
 
 from bigsvm import KernelExpansion, open_store, write_store
 from bigsvm.errors import StoreError
@@ -71,17 +72,6 @@ def kill_again_and_again(command, run, *, times, seed):
     return killed
 
 
-def assert_same_bits(model, other):
-    assert np.array_equal(model.support, other.support)
-    assert model.coefficients.tobytes() == other.coefficients.tobytes()
-    assert (
-        np.asarray(model.support_vectors).tobytes() == np.asarray(other.support_vectors).tobytes()
-    )
-    assert model.intercept == other.intercept
-    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter"):
-        assert model.certificate[name] == other.certificate[name], name
-
-
 class TestKilled:
     @pytest.mark.parametrize(
         ("times", "seed"),
@@ -95,7 +85,7 @@ class TestKilled:
         assert kill_again_and_again(command, run, times=times, seed=seed) >= 1
         record = json.loads(finish(start(*command))[0])
         assert record["converged"]
-        assert_same_bits(KernelExpansion.load(tmp_path / "model"), uninterrupted)
+        assert_same_model(KernelExpansion.load(tmp_path / "model"), uninterrupted)
 
     def test_a_calibration_has_the_same_bits_too(self, store, tmp_path):
         options = (*TRAINING, "--calibration", "sigmoid")
@@ -105,9 +95,7 @@ class TestKilled:
         assert kill_again_and_again(command, run, times=1, seed=3) == 1
         finish(start(*command))
         model, whole = (KernelExpansion.load(tmp_path / name) for name in ("model", "whole"))
-        assert_same_bits(model, whole)
-        assert model.calibration.numbers.tobytes() == whole.calibration.numbers.tobytes()
-        assert model.calibration.n_rows == whole.calibration.n_rows
+        assert_same_model(model, whole)
 
     def test_the_directory_alone_is_enough(self, store, uninterrupted, tmp_path):
         run = tmp_path / "run"
@@ -117,7 +105,7 @@ class TestKilled:
         child.kill()
         child.communicate()
         assert answer("train", "--resume", run, "--quiet")["converged"]
-        assert_same_bits(KernelExpansion.load(tmp_path / "model"), uninterrupted)
+        assert_same_model(KernelExpansion.load(tmp_path / "model"), uninterrupted)
 
     @pytest.mark.slow
     def test_a_sparse_run_ends_at_the_same_bits(self, tmp_path):
@@ -132,8 +120,7 @@ class TestKilled:
         assert kill_again_and_again(command, run, times=4, seed=2) >= 1
         finish(start(*command))
         model, whole = (KernelExpansion.load(tmp_path / name) for name in ("model", "whole"))
-        assert model.coefficients.tobytes() == whole.coefficients.tobytes()
-        assert np.array_equal(model.support, whole.support)
+        assert_same_model(model, whole)
 
     def test_a_second_process_on_the_same_directory_is_refused(self, store, tmp_path):
         run = tmp_path / "run"
@@ -173,7 +160,7 @@ class TestSignals:
         assert model.certificate["stop_reason"] == "interrupted"
         assert answer("predict", store, path)["n_rows"] == N_ROWS
         finish(start("train", "--resume", run))
-        assert_same_bits(KernelExpansion.load(path), uninterrupted)
+        assert_same_model(KernelExpansion.load(path), uninterrupted)
 
     def test_a_signal_leaves_no_time_for_a_calibration(self, store, tmp_path):
         run, path = tmp_path / "run", tmp_path / "model"

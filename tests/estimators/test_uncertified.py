@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+from support.resuming import StopAt, assert_resumed_to_the_same_bits
+from support.same import assert_same_model
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -134,17 +136,6 @@ def test_what_cannot_be_is_refused(two):
         model.fit(x, y)
 
 
-class StopAt:
-    """Says yes from the nth question on."""
-
-    def __init__(self, moment):
-        self.moment, self.count = moment, 0
-
-    def __call__(self):
-        self.count += 1
-        return 0 < self.moment <= self.count
-
-
 FORMULATIONS = {
     "c-svc": {},
     "nu-svc": {"nu": 0.25},
@@ -159,36 +150,23 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(name, two, three, tmp_path)
     x, y, _, _ = two if name in ("c-svc", "nu-svc") else three
     given = {"formulation": name, "C": 2.0, "gamma": 1.0, "certify": False, "threads": 1}
     given |= FORMULATIONS[name]
-    phases = set()
 
-    def train(moment, folder=None):
-        stop = StopAt(moment)
-        parameters = TrainingParameters(**given, checkpoint=folder, checkpoint_every=1e-9)
-        model = train_model(as_row_source(x), y, None, parameters, Hooks(interrupted=stop))
-        phases.add(model.certificate["stop_reason"])
-        return model, stop.count
+    def train(folder, interrupted):
+        saving = {"checkpoint": folder and str(folder), "checkpoint_every": 1e-9}
+        parameters = TrainingParameters(**given, **saving)
+        hooks = Hooks(interrupted=interrupted)
+        return train_model(as_row_source(x), y, None, parameters, hooks)
 
-    whole, asked = train(-1)
+    asked = StopAt()
+    whole = train(None, asked)
     assert whole.certificate["stop_reason"] == "settled"
-    for first in np.linspace(2, asked - 1, 2).astype(int).tolist():
-        folder = str(tmp_path / str(first))
-        for moment in (first, max(asked // 3, 2), -1):
-            model, _ = train(moment, folder)
-        assert_same(model, whole)
-        again, _ = train(-1, folder)  # a finished run is what it was
-        assert_same(again, whole)
-    assert phases == {"settled", "interrupted"}
-
-
-def assert_same(model, whole):
-    np.testing.assert_array_equal(model.support, whole.support)
-    for name in ("coefficients", "intercept"):
-        own, other = (getattr(one, name) for one in (model, whole))
-        if sp.issparse(own):
-            own, other = own.toarray(), other.toarray()
-        np.testing.assert_array_equal(own, other)
-    for name in ("stop_reason", "test_error", "test_error_deviation", "rows_used"):
-        assert model.certificate[name] == whole.certificate[name]
+    first = asked.count // 2
+    then = (max(asked.count // 3, 2), -1)
+    assert_resumed_to_the_same_bits(
+        train, tmp_path, [first], whole, then=then, same=assert_same_model
+    )
+    # A finished run is what it was.
+    assert_same_model(train(tmp_path / str(first), StopAt()), whole)
 
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
