@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import naive
 import numpy as np
@@ -441,3 +442,17 @@ def test_values_do_not_depend_on_the_instructions_of_the_processor(tmp_path):
     assert [int(width) for width, *_ in printed[1:]] == [32, 16]
     assert len({values for _, values, _ in printed}) == 1
     assert [float(sums) for *_, sums in printed] == pytest.approx([float(printed[0][2])] * 3)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_evaluations_in_float64_are_added_to_those_of_the_tiles(fails):
+    rows = make_rows(20, 6, dtype=np.float32)
+    with tiles_for(RBF(gamma=0.3), dtype=np.float32, threads=1) as tiles:
+        with pytest.raises(KeyError) if fails else nullcontext(), tiles.exact() as exact:
+            columns = Columns(exact, rows[:5], sparse_partners=False)
+            exact.evaluate(rows, columns, np.empty((20, 5)))
+            assert exact.dtype == np.float64
+            assert tiles.n_evaluations == 0
+            if fails:
+                raise KeyError
+        assert tiles.n_evaluations == 100

@@ -270,7 +270,6 @@ class SubProblem:
                 here = self._per_output(self.alpha - self._origin[0])
                 outputs = (self._outputs_of(change, exact, look) for change in (found.change, here))
                 leaps.land(self._origin, found.target, *outputs)
-            self._tiles.n_evaluations += exact.n_evaluations
 
     def _outputs_of(
         self, change: Values, tiles: KernelTiles, look: Callable[[], None]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from bigsvm.tiles.spans import DenseSpan, LookedUpSpan, SparseSpan
 from bigsvm.tiles.values import KernelValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -113,15 +114,20 @@ class KernelTiles:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def exact(self) -> KernelTiles:
-        """Make the same in float64; its evaluations are its own."""
-        return KernelTiles(
+    @contextmanager
+    def exact(self) -> Iterator[KernelTiles]:
+        """Make the same in float64 for a while; its evaluations are added to these in the end."""
+        with KernelTiles(
             self.kernel,
             centre=self.centre,
             threads=self.threads,
             dtype=np.float64,
             offset=self.offset,
-        )
+        ) as exact:
+            try:
+                yield exact
+            finally:
+                self.n_evaluations += exact.n_evaluations
 
     def with_threads(self, threads: int) -> KernelTiles:
         """Make the same with some of the threads, for one of several that work at once.

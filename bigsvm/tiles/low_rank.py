@@ -162,7 +162,6 @@ def _among(tiles: KernelTiles, landmarks: RowsAt) -> NDArray[np.float64]:
     values = np.empty((r, r))
     with tiles.exact() as exact:
         exact.evaluate(landmarks, Columns.of_rows_like(exact, landmarks), values)
-        tiles.n_evaluations += exact.n_evaluations
     values[np.diag_indices(r)] += ADDED * float(values.diagonal().max())
     return values
 

@@ -150,11 +150,11 @@ class Ball:
         )
         self._search = {"ball_tol": ball_tol, "sampling": sampling, "seed": seed}
 
-    def tiles(self):
+    def tiles(self, dtype=np.float32):
         centred = self.kernel.is_shift_invariant and not self.source.is_sparse
         centre = self.source.column_means() if centred else None
         return KernelTiles(
-            self.kernel, centre=centre, threads=1, offset=self.dual.formulation.offset
+            self.kernel, centre=centre, threads=1, dtype=dtype, offset=self.dual.formulation.offset
         )
 
     def search(self, *, limits=None, checkpoint=None, tiles=None, certify=False, **options):

@@ -69,7 +69,7 @@ class Recorded:
             patch.setattr(RandomRows, "draw", drawing)
             patch.setattr(StepwiseSearch, "_begin", beginning)
             patch.setattr(SteppedCore, "solve", lambda *_, **__: 0)  # as the first weights are
-            self.search = ball.search(tiles=ball.tiles().exact(), **options)
+            self.search = ball.search(tiles=ball.tiles(np.float64), **options)
             self.reason = self.search.run()
 
     def weights(self, n):
