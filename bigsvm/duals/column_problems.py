@@ -49,14 +49,6 @@ def is_last_of_sets(
     )
 
 
-def sets_of_columns(
-    working: NDArray[np.int64], n_rows: int, n_columns: int
-) -> list[NDArray[np.int64]]:
-    """Rows of each column's variables in a working set of such, numbered ``column · n + row``."""
-    column, row = np.divmod(working, n_rows)
-    return np.split(row, np.searchsorted(column, np.arange(1, n_columns)))
-
-
 class Room(NamedTuple):
     """What there is room for at once.
 

@@ -7,7 +7,7 @@ followed by a small sweep over the active rows alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bigsvm.duals.subproblem import SubProblem
 from bigsvm.tiles import Columns
 from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training.executors import EVALUATIONS_AT_ONCE
+from bigsvm.training.state import WorkingSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,25 +32,6 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-class WorkingSet(NamedTuple):
-    """What is solved next.
-
-    Attributes
-    ----------
-    places : (m,) int64
-        Ascending places among the active rows; of single variables their numbers, see
-        `bigsvm.training.active_columns`.
-    alpha, gradient : (m,) or (m, …) float64
-    tol : float
-        KKT gap to reach.
-    """
-
-    places: NDArray[np.int64]
-    alpha: NDArray[np.float64]
-    gradient: NDArray[np.float64]
-    tol: float
-
-
 class ActiveRows:
     """Rows, where they stand, and the dual restricted to them.
 
@@ -62,6 +44,8 @@ class ActiveRows:
         Which rows they are.
     alpha, outputs : (b,) float64
         Changed in place by `absorb`.
+    swept : bool
+        Whether these are all rows, whose outputs a sweep brings up to date instead.
     """
 
     def __init__(
@@ -72,39 +56,62 @@ class ActiveRows:
         indices: NDArray[np.int64],
         alpha: NDArray[np.float64],
         outputs: NDArray[np.float64],
+        *,
+        swept: bool = False,
     ) -> None:
         self.dual, self.tiles, self.rows, self.indices = dual, tiles, rows, indices
         self.alpha, self.outputs = alpha, outputs
+        self.swept = swept
 
     def __len__(self) -> int:
         return len(self.indices)
 
+    @property
+    def listed(self) -> NDArray[np.int64] | None:
+        """Which rows they are, (b,); None for all."""
+        return None if self.swept else self.indices
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places of some of these rows, (m,)."""
+        return np.searchsorted(self.indices, rows)
+
     def optimality(self) -> Standing:
         """Look at all of them."""
-        at: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.indices)
+        at: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
         return at
 
-    def choose(self, choice: Choice, at: Standing, *, tol: float, once: bool) -> WorkingSet:
-        """Choose a working set where the rows stand `at`, further than `tol` from optimal.
+    def choose(
+        self,
+        choice: Choice,
+        *,
+        tol: float,
+        once: bool = False,
+        look: Callable[[], None] = lambda: None,
+    ) -> tuple[WorkingSet, float]:
+        """Choose a working set, and the KKT gap that it is to reach.
 
-        `once` says that no other follows it.
+        It has no rows where these are within `tol` of optimal. `once` says that no other follows
+        it. `look` is called several times a second.
         """
-        return self._start(*choice.working_set(self, at, tol=tol))
+        at = self.optimality()
+        if at.gap <= tol:
+            return self.started(np.empty(0, np.int64)), tol
+        places, tol = choice.working_set(self, at, tol=tol)
+        return self.started(places), tol
 
-    def _start(self, places: NDArray[np.int64], tol: float) -> WorkingSet:
-        alpha = self.alpha[places]
-        gradient = self.dual.gradient(alpha, self.outputs[places], self.indices[places])
-        return WorkingSet(places, alpha, gradient, tol)
+    def started(self, places: NDArray[np.int64]) -> WorkingSet:
+        """Return the working set of all variables at some places, (m,), where they stand."""
+        alpha, rows = self.alpha[places], self.indices[places]
+        gradient = self.dual.gradient(alpha, self.outputs[places], rows)
+        return WorkingSet(rows, np.empty(0, np.int64), alpha, gradient)
 
-    def is_all(self, working: NDArray[np.int64], alpha: NDArray[np.float64]) -> bool:
-        """Whether a working set, and its alpha, are all there is."""
-        return len(working) == len(self)
+    def is_all(self, working: WorkingSet) -> bool:
+        """Whether a working set is all there is."""
+        return len(working.rows) == len(self)
 
     def problem(
         self,
-        working: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
+        working: WorkingSet,
         *,
         first_slots: Callable[[int], int | None],
         room: Room,
@@ -114,8 +121,7 @@ class ActiveRows:
 
         Parameters
         ----------
-        working, alpha, gradient
-            As in `WorkingSet`.
+        working : WorkingSet
         first_slots : callable
             Of so many rows; see `SubProblem`.
         room : Room
@@ -123,26 +129,25 @@ class ActiveRows:
         given
             Its further arguments.
         """
+        whole = working.rows, working.alpha, working.gradient
         if self.dual.shrinks or leaves_out(given.get("last")):
-            return self._made(
-                ShrinkingProblem, working, alpha, gradient, first_slots=first_slots, **given
-            )
-        return self.of_rows(working, alpha, gradient, first_slots=first_slots, **given)
+            return self._made(ShrinkingProblem, *whole, first_slots=first_slots, **given)
+        return self.of_rows(*whole, first_slots=first_slots, **given)
 
     def of_rows(
         self,
-        working: NDArray[np.int64],
+        rows: NDArray[np.int64],
         alpha: NDArray[np.float64],
         gradient: NDArray[np.float64],
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
-        return self._made(SubProblem, working, alpha, gradient, **given)
+        return self._made(SubProblem, rows, alpha, gradient, **given)
 
     def _made(
         self,
         kind: Callable[..., Made],
-        working: NDArray[np.int64],
+        rows: NDArray[np.int64],
         alpha: NDArray[np.float64],
         gradient: NDArray[np.float64],
         *,
@@ -150,28 +155,21 @@ class ActiveRows:
         tiles: KernelTiles | None = None,
         **given: Any,  # noqa: ANN401
     ) -> Made:
-        begin = self._start(working, 0.0)
+        places = self.places(rows)
+        begin = self.started(places)
         return kind(
-            self.dual, tiles or self.tiles, self.rows.at(working), self.indices[working],
-            alpha, gradient, first_slots=first_slots(len(working)),
+            self.dual, tiles or self.tiles, self.rows.at(places), rows,
+            alpha, gradient, first_slots=first_slots(len(rows)),
             origin=(begin.alpha, begin.gradient), **given,
         )  # fmt: skip
 
-    def absorb(
-        self,
-        places: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        *,
-        look: Callable[[], None],
-    ) -> bool:
+    def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
         """Take over what a working set has become, and bring the outputs of the others up to date.
 
         Parameters
         ----------
-        places : (m,) int64
-        alpha, gradient : (m,) float64
-            Of the working set, the gradient of this very alpha.
+        working : WorkingSet
+            With the gradient of this very alpha.
         look : callable
             Called several times a second; where it raises, nothing has changed.
 
@@ -180,13 +178,15 @@ class ActiveRows:
         bool
             Whether any alpha has changed.
         """
+        rows, _, alpha, gradient = working
+        places = self.places(rows)
         change = self.dual.formulation.per_output(alpha - self.alpha[places])
         others = np.ones(len(self), np.bool_)
         others[places] = False
         rest = np.flatnonzero(others)
         added = self._added(rest, places, change, look)
         self.outputs[rest] += added
-        self.outputs[places] = self.dual.outputs_from(gradient, alpha, self.indices[places])
+        self.outputs[places] = self.dual.outputs_from(gradient, alpha, rows)
         moved_any = bool((alpha != self.alpha[places]).any())
         self.alpha[places] = alpha
         return moved_any

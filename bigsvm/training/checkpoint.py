@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 KEPT = 2
 MOST_MANIFEST_BYTES = 1 << 26
 """Largest manifest in bytes: parsing takes several times as much memory."""

@@ -110,7 +110,7 @@ class Choice:
 
     def scope_after(self, scope: int) -> int:
         """Rows that take part next; all of them where the first do not stand for the rest."""
-        if not self._samples or self.by_columns:
+        if not self._samples or self.by_functions:
             return self._n_rows
         dear = self._dual.columns or not self._in_core
         growth = GROWTH_OUT_OF_CORE if dear else GROWTH
@@ -159,7 +159,7 @@ class Choice:
         swept: bool,
         together: bool,
     ) -> NDArray[np.int64]:
-        """Choose the active rows, ascending.
+        """Choose the active rows, ascending; none if functions choose among all rows.
 
         Parameters
         ----------
@@ -172,6 +172,8 @@ class Choice:
             Whether they step together.
         """
         scope = len(alpha)
+        if self.by_functions:
+            return np.empty(0, np.int64)
         if self._whole:
             return np.arange(scope)
         band = (0, 0)
@@ -212,26 +214,11 @@ class Choice:
         return bool(rank_of_model(most, self._plan, wanted=together.model_rank))
 
     @property
-    def by_columns(self) -> bool:
+    def by_functions(self) -> bool:
         """Whether functions have working sets of their own among all rows, none being active."""
         few_rows = self._plan.active_rows < min(SMALLEST_SET, self._n_rows)
         many = len(self._dual.columns) >= MANY_FUNCTIONS
         return many and few_rows and self._in_core and not self._whole
-
-    def column_rows(
-        self,
-        dual: Dual[Any],
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Standing,
-        *,
-        tol: float,
-    ) -> NDArray[np.int64]:
-        """Choose the working set of one of very many functions among all rows, ascending."""
-        # The memory of active rows with all functions is that of as many variables of each.
-        most = self._plan.widest_set
-        wanted = Wanted(most, min(SMALLEST_COLUMN_SET, most), FILL, self._rng, tol)
-        return dual.select(alpha, outputs, at, wanted)
 
     def takes_all(self, n_active: int) -> bool:
         """Whether the active rows are a working set as they are: all rows there are, and few."""
@@ -256,6 +243,11 @@ class Choice:
         tol : float
             KKT gap they are to reach among themselves.
         """
+        if active.swept:
+            # The memory of active rows with all functions is that of as many variables of each.
+            most = self._plan.widest_set
+            wanted = Wanted(most, min(SMALLEST_COLUMN_SET, most), FILL, self._rng, tol)
+            return active.dual.select(active.alpha, active.outputs, at, wanted), tol
         if self.takes_all(len(active)):
             return np.arange(len(active)), tol
         if self._ties_functions and len(active) <= self._plan.working_set:

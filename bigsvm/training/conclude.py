@@ -87,8 +87,8 @@ def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[fl
     alpha, outputs, rows = state.alpha[:scope], state.outputs[:scope], None
     if len(state.active):
         alpha, outputs, rows = state.active_alpha, state.active_outputs, state.active
-    if len(state.working) and not state.works_on_variables:
-        alpha, rows = state.working_alpha, state.active[state.working]
+    if len(state.working) and not len(state.set_sizes):
+        alpha, rows = state.working_alpha, state.working
         outputs = dual.outputs_from(state.working_gradient, alpha, rows)
     at: Standing = dual.optimality(alpha, outputs, rows=rows)
     return at.thresholds

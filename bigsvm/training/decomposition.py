@@ -11,8 +11,8 @@ scope. The loop repeats::
 
 until the KKT gap over all rows is at most tol. Without a certificate the run ends earlier, when
 other rows would gain next to nothing (`bigsvm.training.learning_curve`). Of very many functions
-each has a working set of its own instead of active rows, see `bigsvm.training.all_columns`; the
-rest is the same.
+each has a working set of its own instead of active rows, see `bigsvm.training.active_functions`;
+the rest is the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from bigsvm.duals.subproblem import Progress
 from bigsvm.tiles.functions import weighted_rows
 from bigsvm.training import events
 from bigsvm.training.active import ActiveRows
-from bigsvm.training.active_columns import ActiveColumns
-from bigsvm.training.all_columns import AllColumns
+from bigsvm.training.active_functions import ActiveFunctions, moved_in
 from bigsvm.training.certify import certify
 from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
@@ -43,7 +42,7 @@ from bigsvm.training.saving import Saver, resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
 from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
-from bigsvm.training.working_rows import WorkingRows
+from bigsvm.training.working_rows import Gathered, WorkingRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,19 +240,6 @@ class Decomposition:
         if at.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
             return
-        if self._choice.by_columns:
-            found = self._all_columns().choose(
-                self._choice, tol=count.active_tol, look=self._watch.look
-            )
-            nobody = np.empty((0, *alpha.shape[1:]))
-            self.state = self.state._replace(
-                active=np.empty(0, np.int64), active_alpha=nobody, active_outputs=nobody,
-                working=found.places, working_alpha=found.alpha, working_gradient=found.gradient,
-                pair=np.full(2, -1, np.int64),
-            )  # fmt: skip
-            count.sub_steps, count.sub_tol, count.rows_done = 0, found.tol, 0
-            count.phase = Phase.SOLVE if len(found.places) else Phase.SWEEP
-            return
         count.together = self._choice.steps_together(alpha, outputs, at)
         active = self._choice.active_rows(
             alpha, outputs, at, swept=count.n_sweeps > 0, together=count.together
@@ -328,32 +314,18 @@ class Decomposition:
 
     def _solve(self) -> None:
         """One working set of the active rows after the other, until they are optimal."""
-        if self._works_by_columns():
-            self._work_on(self._all_columns())
-            self.count.n_working_sets += 1
-            self.count.rows_done, self.count.phase = 0, Phase.SWEEP
-            return
-        state = self.state
-        kind = ActiveColumns if self.dual.columns else ActiveRows
-        active = kind(
-            self.dual,
-            self.tiles,
-            self._rows.at(state.active, self._watch.look),
-            state.active,
-            state.active_alpha,
-            state.active_outputs,
-        )
+        active = self._active()
         while self._next_set(active):
             self._give_back()
             progress = self._work_on(active)
-            state = self.state
-            whole = active.is_all(state.working, state.working_alpha)
+            if active.swept:
+                self.count.n_working_sets += 1
+                break
+            working = self.state.working_set
+            whole = active.is_all(working)
             with self._watch.timing("sweep"):
-                moved = active.absorb(
-                    state.working, state.working_alpha, state.working_gradient,
-                    look=self._watch.look,
-                )  # fmt: skip
-            self.state = state.without_working_set()
+                moved = active.absorb(working, look=self._watch.look)
+            self.state = self.state.without_working_set()
             self.count.n_working_sets += 1
             if (
                 whole
@@ -394,30 +366,47 @@ class Decomposition:
 
     def _choose(self, active: ActiveRows) -> bool:
         """Choose a working set; False where the active rows are optimal among themselves."""
-        at = active.optimality()
-        tol = self.count.active_tol
-        if at.gap <= tol:
+        before = self._rng.bit_generator.state
+        try:
+            chosen, tol = active.choose(
+                self._choice,
+                tol=self.count.active_tol,
+                once=self._is_preparing(),
+                look=self._watch.look,
+            )
+        except Stopped:
+            # A resumed run makes the same choice.
+            self._rng.bit_generator.state = before
+            raise
+        if not len(chosen.rows):
             return False
-        found = active.choose(self._choice, at, tol=tol, once=self._is_preparing())
-        self.count.sub_steps, self.count.sub_tol = 0, found.tol
-        self.state = self.state._replace(
-            working=found.places, working_alpha=found.alpha, working_gradient=found.gradient
-        )
+        self.count.sub_steps, self.count.sub_tol = 0, tol
+        self.state = self.state.with_working_set(chosen)
         return True
 
-    def _works_by_columns(self) -> bool:
-        """Whether the working set is of functions among all rows; a saved one stays what it is."""
-        return self.state.works_on_variables and not len(self.state.active)
+    def _active(self) -> ActiveRows:
+        """Return what is worked on: the active rows, or of very many functions all rows."""
+        state, alpha, outputs = self.state, self.state.active_alpha, self.state.active_outputs
+        kind, rows = ActiveFunctions if self.dual.columns else ActiveRows, state.active
+        # A working set that was saved stays what it is.
+        swept = self._sweeps_functions() or (self._choice.by_functions and not len(rows))
+        if swept:
+            rows = np.arange(self.count.scope)
+            alpha, outputs = self._of_scope()
+            gathered = Gathered(self.source, rows, None)
+        else:
+            gathered = self._rows.at(rows, self._watch.look)
+        return kind(self.dual, self.tiles, gathered, rows, alpha, outputs, swept=swept)
 
-    def _all_columns(self) -> AllColumns:
-        alpha, outputs = self._of_scope()
-        return AllColumns(self.dual, self.tiles, self.source, alpha, outputs)
+    def _sweeps_functions(self) -> bool:
+        """Whether the working set is of functions that have sets among all rows."""
+        return len(self.state.set_sizes) > 0 and not len(self.state.active)
 
-    def _work_on(self, active: ActiveRows | AllColumns) -> Progress:
+    def _work_on(self, active: ActiveRows) -> Progress:
         """Pair steps on the working set, in slices, until its tolerance is reached."""
         state, count = self.state, self.count
         problem = active.problem(
-            state.working, state.working_alpha, state.working_gradient,
+            state.working_set,
             buffer=self._buffer, first_slots=self._choice.first_slots, tier=self._over_disk,
             last=state.pair, steps=count.sub_steps, spare=self.plan.block_bytes,
             room=self._room(),
@@ -489,8 +478,8 @@ class Decomposition:
 
     def _sweep(self) -> None:
         """Bring f of the other rows of the scope up to date with the active rows' new alpha."""
-        if self._works_by_columns():
-            self._sweep_columns()
+        if self._sweeps_functions():
+            self._sweep_functions()
             return
         state, count = self.state, self.count
         change = self._per_output(state.active_alpha - state.alpha[state.active])
@@ -522,10 +511,12 @@ class Decomposition:
         """Whether the scope has been solved well enough for a run without a certificate."""
         return self.count.solves > MOST_SOLVES or self._choice.is_solved(*self._of_scope(), at)
 
-    def _sweep_columns(self) -> None:
-        """Bring f of all rows up to date with what has moved in all working sets."""
-        state, count, columns = self.state, self.count, self._all_columns()
-        change = columns.change(state.working, state.working_alpha)
+    def _sweep_functions(self) -> None:
+        """Bring f of all rows up to date with what has moved in the functions' working sets."""
+        state, count = self.state, self.count
+        working = state.working_set
+        alpha, _ = self._of_scope()
+        change = moved_in(working, alpha)
         # Rows that are in memory need no blocks: theirs is for them as partners of all.
         values = self.source.n_columns
         if self.source.is_sparse:
@@ -533,7 +524,7 @@ class Decomposition:
         at_once = max(1, self.plan.block_bytes // (4 * values))
         self.state = state = self._with_room_for_sums()
         self._passes.add_by_pieces(change, state.sums, stop=count.scope, at_once=at_once)
-        columns.take_over(state.working, state.working_alpha)
+        alpha[working.rows, working.functions] = working.alpha
         self.state = state.with_sums().without_working_set()
         count.rows_swept += count.scope
         count.n_sweeps += 1

@@ -59,7 +59,8 @@ ROW_STATE = {
     "active": Kept(INTEGERS, ("active",), below="scope"),
     "active_alpha": Kept(REALS, ("active", "variables")),
     "active_outputs": Kept(REALS, ("active", "functions")),
-    "working": Kept(INTEGERS, ("working",), below="places"),
+    "working": Kept(INTEGERS, ("working",)),
+    "set_sizes": Kept(INTEGERS, ("sets",)),
     "working_alpha": Kept(REALS, ("working", "working variables")),
     "working_gradient": Kept(REALS, ("working", "working variables")),
     "pair": Kept(INTEGERS, ("last",)),
@@ -160,11 +161,8 @@ class RunContent:
         return ""
 
     def _knows_last(self, state: RowState) -> bool:
-        if not state.works_on_variables:
-            return self._dual.knows_last(state.pair, len(state.working))
-        n_places = len(state.active) or len(state.alpha)
-        sets = np.bincount(state.working // n_places, minlength=len(self._dual.columns))
-        return self._dual.knows_last(state.pair, 0, sets=sets.tolist())
+        sets = state.set_sizes.tolist() if len(state.set_sizes) else None
+        return self._dual.knows_last(state.pair, len(state.working), sets=sets)
 
 
 def _signed(dual: Dual[Any], arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
@@ -189,11 +187,12 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
         unknown = sorted(outlines.keys() ^ table.keys())
         raise ValueError(f"arrays are missing, or unknown: {', '.join(unknown)}")
     working = outlines["working"].shape if table is ROW_STATE else ()
-    by_columns = _is_by_columns(outlines, sizes)
+    by_columns = table is ROW_STATE and outlines["set_sizes"].shape == (sizes.columns,) != (0,)
     known: dict[str, tuple[int, ...]] = {
         "variables": sizes.variables,
         "functions": sizes.functions,
         "working variables": () if by_columns else sizes.variables,
+        "sets": (sizes.columns if by_columns else 0,),
     }
     if sizes.rows is not None:
         known["rows"] = (sizes.rows,)
@@ -221,13 +220,6 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
             raise ValueError(f"there are {size} of {name}, and there can be {most[name]}")
     if table is ROW_STATE and not known["active"][0] and known["working"][0] and not by_columns:
         raise ValueError("there is a working set, but no row is active")
-
-
-def _is_by_columns(outlines: Mapping[str, Outline], sizes: Sizes) -> bool:
-    """Whether the working set holds single variables of independent functions."""
-    if not sizes.columns or "working" not in outlines:
-        return False
-    return outlines["working"].shape != (0,) and len(outlines["working_alpha"].shape) == 1
 
 
 def _fits(
@@ -259,13 +251,8 @@ def check_ranges(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], siz
     table = SEARCH_STATE if is_search else ROW_STATE
     limits: dict[str, int] = {}
     if not is_search:
-        n_rows, n_active = len(arrays["alpha"]), len(arrays["active"])
-        by_columns = arrays["working_alpha"].ndim < arrays["active_alpha"].ndim
-        places = n_active
-        if by_columns and len(arrays["working"]):
-            places = sizes.columns * (n_active or n_rows)
-        limits = {"scope": values["scope"], "places": places}
-        scope, phase = values["scope"], values["phase"]
+        n_rows, scope, phase = len(arrays["alpha"]), values["scope"], values["phase"]
+        limits = {"scope": scope}
         if scope > n_rows or values["rows_done"] > n_rows:
             raise ValueError(f"scope or rows_done is more than the {n_rows} rows there are")
         if len(arrays["sums"]) not in (0, scope):
@@ -283,6 +270,21 @@ def check_ranges(arrays: Mapping[str, NDArray[Any]], values: dict[str, Any], siz
             raise ValueError(f"{name} is not ascending, or not all within 0 and {kept.below}")
     if is_search:
         _check_search(SearchState(**arrays), sizes)
+    else:
+        _check_working_set(RowState(**arrays), scope=values["scope"])
+
+
+def _check_working_set(state: RowState, *, scope: int) -> None:
+    """Check the rows of a working set: ascending in each set, and active if any row is."""
+    rows, sizes = state.working, state.set_sizes
+    fit = ((sizes >= 0) & (sizes <= len(rows))).all() and int(sizes.sum()) == len(rows)
+    if len(sizes) and not fit:
+        raise ValueError("set_sizes do not add up to the rows of the working set")
+    sets = np.split(rows, np.cumsum(sizes)[:-1])
+    if not all(_ascend(one, scope) for one in sets):
+        raise ValueError("working is not ascending, or not all within 0 and scope")
+    if len(state.active) and not np.isin(rows, state.active).all():
+        raise ValueError("working has rows that are not active")
 
 
 def _check_search(state: SearchState, sizes: Sizes) -> None:

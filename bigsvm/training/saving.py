@@ -125,12 +125,13 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
     state = RowState(**saved.arrays)
     if count.phase in (Phase.GROW, Phase.FILL):  # these go through rows by pieces
         return state, count
-    if len(state.active) > plan.active_rows or state.widest > plan.widest_set:
+    largest = state.working_set.largest
+    if len(state.active) > plan.active_rows or largest > plan.widest_set:
         if len(state.sums):  # f is still that of the last sweep
             state = state.without_sums()
             count.columns_done = count.columns_end = count.rows_done = 0
         elif count.phase is Phase.SWEEP and count.rows_done:
-            check_room(max(len(state.active), state.widest), plan.active_rows)
+            check_room(max(len(state.active), largest), plan.active_rows)
         count.phase = Phase.SELECT
     return state, count
 

@@ -30,6 +30,34 @@ class Phase(StrEnum):
     FILL = "fill"
 
 
+class WorkingSet(NamedTuple):
+    """Variables that are solved for: of whole rows, or of rows of its own for each function.
+
+    Attributes
+    ----------
+    rows : (m,) int64
+        Rows of the problem, ascending; of several sets, ascending in each, one after the other.
+    sizes : (k,) int64, or (0,)
+        Rows in the set of each function; (0,) if one set has all variables of its rows.
+    alpha, gradient : (m, …) float64, or (m,) of several sets
+    """
+
+    rows: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    alpha: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+
+    @property
+    def functions(self) -> NDArray[np.int64]:
+        """Function of each row of several sets, (m,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def largest(self) -> int:
+        """Rows of the largest set."""
+        return int(self.sizes.max()) if len(self.sizes) else len(self.rows)
+
+
 class RowState(NamedTuple):
     """The arrays a checkpoint stores; with `Counters` they are all that survives a crash.
 
@@ -47,12 +75,9 @@ class RowState(NamedTuple):
         Ascending rows of the scope whose alpha has moved on since, or may.
     active_alpha, active_outputs : (b,) float64
         Where they stand now; f of exactly this alpha.
-    working : (m,) int64
-        Ascending places in `active`: the working set in progress, empty between two. Where each of
-        k functions has rows of its own, numbers ``function · b + place`` of single variables; where
-        no row is active, ``function · n + row``.
-    working_alpha, working_gradient : (m,) float64
-        The sub-problem in progress.
+    working, set_sizes, working_alpha, working_gradient
+        The working set in progress, see `WorkingSet`; empty between two. Its rows are active,
+        unless no row is: then it is of functions that have sets among all rows.
     pair : (2,) int64, or more
         Its last pair, or what else its steps go on from; see `Steps.last`. −1 before the first.
     """
@@ -64,19 +89,28 @@ class RowState(NamedTuple):
     active_alpha: NDArray[np.float64]
     active_outputs: NDArray[np.float64]
     working: NDArray[np.int64]
+    set_sizes: NDArray[np.int64]
     working_alpha: NDArray[np.float64]
     working_gradient: NDArray[np.float64]
     pair: NDArray[np.int64]
 
     def without_working_set(self) -> RowState:
         """Return the state between two working sets."""
-        nothing = np.empty(0)
+        no_rows, nothing = np.empty(0, np.int64), np.empty(0)
+        return self.with_working_set(WorkingSet(no_rows, no_rows, nothing, nothing))
+
+    def with_working_set(self, chosen: WorkingSet) -> RowState:
+        """Return the state before the first step on a working set."""
+        rows, sizes, alpha, gradient = chosen
         return self._replace(
-            working=np.empty(0, np.int64),
-            working_alpha=nothing,
-            working_gradient=nothing,
+            working=rows, set_sizes=sizes, working_alpha=alpha, working_gradient=gradient,
             pair=np.full(2, -1, np.int64),
-        )
+        )  # fmt: skip
+
+    @property
+    def working_set(self) -> WorkingSet:
+        """The working set in progress."""
+        return WorkingSet(self.working, self.set_sizes, self.working_alpha, self.working_gradient)
 
     def with_sums(self) -> RowState:
         """Add the sums to f, and return the state without them."""
@@ -92,31 +126,11 @@ class RowState(NamedTuple):
         alpha = self.alpha.copy()
         if len(self.active):
             alpha[self.active] = self.active_alpha
-        if len(self.working):
-            if self.works_on_variables:
-                function, place = np.divmod(self.working, self._n_places)
-                rows = self.active[place] if len(self.active) else place
-                alpha[rows, function] = self.working_alpha
-            else:
-                alpha[self.active[self.working]] = self.working_alpha
+        if len(self.set_sizes):
+            alpha[self.working, self.working_set.functions] = self.working_alpha
+        elif len(self.working):
+            alpha[self.working] = self.working_alpha
         return alpha
-
-    @property
-    def works_on_variables(self) -> bool:
-        """Whether the working set is of single variables of k functions."""
-        return len(self.working) > 0 and self.working_alpha.ndim < self.active_alpha.ndim
-
-    @property
-    def _n_places(self) -> int:
-        """Places that single variables are numbered by: active rows, or all where none is."""
-        return len(self.active) or len(self.alpha)
-
-    @property
-    def widest(self) -> int:
-        """Rows of the working set, or of the largest of the functions'."""
-        if self.works_on_variables:
-            return int(np.bincount(self.working // self._n_places).max())
-        return len(self.working)
 
 
 class SearchState(NamedTuple):
@@ -138,20 +152,12 @@ class SearchState(NamedTuple):
 
 def first_state(alpha: NDArray[np.float64], *, n_outputs: int = 1) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
-    nothing = np.empty(0)
+    no_rows, nothing = np.empty(0, np.int64), np.empty(0)
     outputs = np.zeros(len(alpha) if n_outputs == 1 else (len(alpha), n_outputs))
     return RowState(
-        alpha,
-        outputs,
-        np.zeros_like(outputs[:0]),
-        np.empty(0, np.int64),
-        nothing,
-        nothing,
-        np.empty(0, np.int64),
-        nothing,
-        nothing,
-        np.full(2, -1, np.int64),
-    )
+        alpha, outputs, np.zeros_like(outputs[:0]), no_rows, nothing, nothing,
+        no_rows, no_rows, nothing, nothing, np.full(2, -1, np.int64),
+    )  # fmt: skip
 
 
 @dataclass

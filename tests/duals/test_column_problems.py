@@ -9,7 +9,7 @@ import pytest
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.core.smo import REFRESH
 from bigsvm.duals.box import BoxDual, SelectionRule
-from bigsvm.duals.column_problems import SLICES, ColumnProblems, Room, sets_of_columns
+from bigsvm.duals.column_problems import SLICES, ColumnProblems, Room
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.kernels import RBF
@@ -179,8 +179,3 @@ def test_one_that_cannot_move_does_not_keep_the_others(monkeypatch):
         )  # fmt: skip
         assert again.advance(tol=TOL) is Progress.STALLED
         assert again.steps == problems.steps
-
-
-def test_variables_are_numbered_column_by_column():
-    sets = sets_of_columns(np.array([1, 3, 20, 29]), 10, 3)
-    assert [rows.tolist() for rows in sets] == [[1, 3], [], [0, 9]]

@@ -140,11 +140,11 @@ def kind_of_moment(run):
     count, state = run.count, run.state
     within = bool(len(state.working)) and count.sub_steps > 0
     turn = round_ = -1
-    if state.works_on_variables:
+    if len(state.set_sizes):
         turn = int((state.pair[::4] > 0).any())  # whether any function has ended
     elif len(state.pair) > 2:
         turn, round_ = state.pair[-3:-1].tolist()
-    own = within and state.works_on_variables
+    own = within and len(state.set_sizes) > 0
     return str(count.phase), count.rows_done > 0, within, turn > 0, round_, own
 
 

@@ -11,7 +11,7 @@ from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.active import ActiveRows
 from bigsvm.training.executors import LocalExecutor
-from bigsvm.training.state import Counters
+from bigsvm.training.state import Counters, WorkingSet
 from bigsvm.training.sweep import Passes
 from bigsvm.training.working_rows import Gathered, WorkingRows
 
@@ -79,8 +79,8 @@ def test_active_rows_take_over_what_a_working_set_has_become():
         active = ActiveRows(
             dual, tiles, Gathered(ArrayRows(X), indices, None), indices, alpha, matrix @ alpha
         )
-        gradient = -(matrix @ after)[places]
-        assert active.absorb(places, new, gradient, look=int)
+        working = WorkingSet(places, places[:0], new, -(matrix @ after)[places])
+        assert active.absorb(working, look=int)
         np.testing.assert_allclose(active.outputs, matrix @ after, atol=1e-12)
         np.testing.assert_array_equal(active.alpha, after)
-        assert not active.absorb(places, new, gradient, look=int)
+        assert not active.absorb(working, look=int)

@@ -78,7 +78,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
 
     def kind_of_moment():
         count, state = run.count, run.state
-        of_columns = state.works_on_variables and not len(state.active)
+        of_columns = len(state.set_sizes) > 0 and not len(state.active)
         turn = int((state.pair[::4] > 0).sum()) if of_columns else -1
         return str(count.phase), of_columns, count.rows_done > 0, turn
 
@@ -96,6 +96,15 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
 
 
 @pytest.mark.usefixtures("by_columns")
+def test_interrupted_while_sets_are_chosen_it_gives_the_same_bits(tmp_path):
+    """Among too many violators the choice is random; a resumed run makes the same one."""
+    X, label = classes_of_blobs(500, 3, overlap=0.4)
+    whole = columns(X, label, **SETTINGS).run()
+    train = with_checkpoint(lambda **saving: columns(X, label, **saving, **SETTINGS).run())
+    assert_resumed_to_the_same_bits(train, tmp_path, [1, 2, 3], whole)
+
+
+@pytest.mark.usefixtures("by_columns")
 @pytest.mark.parametrize("phase", ["solve", "sweep"])
 def test_with_memory_for_active_rows_a_saved_run_goes_on_as_well(tmp_path, phase):
     X, label = classes_of_blobs(500, 3, overlap=0.4)
@@ -108,7 +117,7 @@ def test_with_memory_for_active_rows_a_saved_run_goes_on_as_well(tmp_path, phase
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
         run = columns(X, label, checkpoint=checkpoint, limits=Limits(interrupted=look), **SETTINGS)
         assert run.run().certificate.stop_reason is StopReason.INTERRUPTED
-        assert run.state.works_on_variables
+        assert len(run.state.set_sizes) == 3
         assert not len(run.state.active)
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
         result = columns(X, label, checkpoint=checkpoint, working_set=400, active_rows=3000).run()
