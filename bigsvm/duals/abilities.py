@@ -123,3 +123,20 @@ class StepsTogether(Protocol):
         alpha, gradient
             Where they stand.
         """
+
+
+class Searched(Protocol):
+    """The dual of a ball, which random samples can find; see `bigsvm.training.search`."""
+
+    @property
+    def solver(self) -> str:
+        """How the search goes on."""
+
+    def energy(self, found: float, *, is_exact: bool = False) -> float:
+        """Give the R that was found, of which rounding leaves no less than the ridge makes of it.
+
+        Raises
+        ------
+        ParameterError
+            It is less by more than rounding.
+        """

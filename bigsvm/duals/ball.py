@@ -283,6 +283,11 @@ class BallDual(BoxDual):
         return found
 
     @property
+    def searched(self) -> Self:
+        """Itself."""
+        return self
+
+    @property
     def together(self) -> Self:
         """Towards the optimum of a box dual of low rank."""
         return self

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bigsvm.duals.abilities import Climbs, Leaps, Settles, StepsTogether
+    from bigsvm.duals.abilities import Climbs, Leaps, Searched, Settles, StepsTogether
     from bigsvm.duals.picking import Scores, Wanted
     from bigsvm.duals.problem import Problem, Values
 
@@ -180,6 +180,11 @@ class Dual(ABC, Generic[At]):
     @abstractmethod
     def n_violating(self, alpha: Values, outputs: Values, at: At, *, tol: float) -> int:
         """Count the rows that violate by more than `tol`."""
+
+    @property
+    def searched(self) -> Searched | None:
+        """The ball that a search among random samples can find."""
+        return None
 
     @property
     def together(self) -> StepsTogether | None:

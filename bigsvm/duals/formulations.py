@@ -281,6 +281,7 @@ class Regression(Formulation):
     """
 
     n_faces = 2
+    compares_rows = False
 
     target: NDArray[np.float64] = field(metadata=recorded_in(Entry.LABELS))
     C: float
@@ -291,6 +292,10 @@ class Regression(Formulation):
     @property
     def per_row(self) -> NDArray[np.float64]:
         return self.target
+
+    @property
+    def held_bytes(self) -> int:
+        return super().held_bytes + self.target.nbytes
 
     def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
         return replace(self, target=self.target[rows], sample_weight=self._weights_of(rows))

@@ -43,6 +43,8 @@ class Problem(ABC):
     """
 
     name: ClassVar[str]
+    compares_rows: ClassVar[bool] = True
+    """Whether equal rows are looked for, to be one variable: labels are often equal."""
 
     sample_weight: NDArray[np.float64] | None = field(
         default=None, metadata=recorded_in(Entry.LABELS)
@@ -68,6 +70,11 @@ class Problem(ABC):
         (m,), or (m, k) of k functions, which are trained together: f is (n, k) then. One working
         set, one kernel row and one sweep are for all of them.
         """
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of weights and targets, which are in memory for the whole run."""
+        return 0 if self.sample_weight is None else self.sample_weight.nbytes
 
     @property
     def n_outputs(self) -> int:

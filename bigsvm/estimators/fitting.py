@@ -10,7 +10,6 @@ import numpy as np
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.data.narrow import narrowed
 from bigsvm.duals.feasible import project
-from bigsvm.duals.formulations import Regression
 from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.drawing import check_labels_drawn, drawn_for, of_all_rows
@@ -202,11 +201,7 @@ def _train(
 
 def _resident_bytes(formulation: Formulation, n_rows: int, *, kept_bytes: int) -> int:
     """Bytes that are in memory for the whole run, beside the rows."""
-    weights = formulation.sample_weight
-    of_the_problem = 8 * (formulation.n_faces - 1) * n_rows
-    if isinstance(formulation, Regression):
-        of_the_problem += formulation.target.nbytes
-    return of_the_problem + kept_bytes + (0 if weights is None else weights.nbytes)
+    return 8 * (formulation.n_faces - 1) * n_rows + formulation.held_bytes + kept_bytes
 
 
 def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> NDArray[np.float64]:

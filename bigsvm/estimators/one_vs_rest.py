@@ -213,9 +213,8 @@ def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
 
 def _resident_bytes(problem: OneVsRest, state_bytes: int) -> int:
     """Bytes that are in memory for the whole run, beside the rows."""
-    weights = problem.sample_weight
     # Labels and weights twice: of rows, and of the variables in the order they are trained in.
-    resident = 2 * (problem.label.nbytes + (0 if weights is None else weights.nbytes))
+    resident = 2 * (problem.label.nbytes + problem.held_bytes)
     # The states of columns are padded.
     return resident + problem.n_outputs * state_bytes * row_width(1)
 

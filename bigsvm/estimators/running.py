@@ -14,7 +14,7 @@ import xxhash
 from bigsvm import __version__
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.statistics import far_columns
-from bigsvm.duals.ball import BallDual, BallFormulation
+from bigsvm.duals.ball import BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.problem import Entry
 from bigsvm.estimators.ball import ball_dual, mean_distance
@@ -136,12 +136,9 @@ class Trainer:
         parameters, source = self._parameters, variables.source
         dual, watch = self.dual(source, variables.formulation, plan), None
         saved: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
-        if (
-            isinstance(dual, BallDual)
-            and start is None
-            and Search.is_next(saver, dual, source.n_rows)
-        ):
-            search = search_of(dual.solver)(
+        ball = dual.searched
+        if ball and start is None and Search.is_next(saver, dual, source.n_rows):
+            search = search_of(ball.solver)(
                 source, dual, self._tiles, plan,
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,
                 empty_samples=parameters.empty_samples,
@@ -159,8 +156,8 @@ class Trainer:
             del search  # its core set takes the memory that kernel rows will have
         result = self.decompose(source, dual, plan, start=start, watch=watch, **saved)
         objective = result.certificate.objective
-        if isinstance(dual, BallDual) and result.certificate.converged and objective:
-            dual.energy(0.5 / objective, is_exact=True)
+        if ball and result.certificate.converged and objective:
+            ball.energy(0.5 / objective, is_exact=True)
         return result
 
     def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:

@@ -93,7 +93,7 @@ def train_crammer_singer(
     scaler = source.scaler  # before the run, so that a damaged one does not come out at its end
     resident = ROW_BYTES * n + watched_bytes(k)
     resident += 0 if parameters.order == "auto" else ORDER_BYTES * n
-    resident += 0 if problem.sample_weight is None else problem.sample_weight.nbytes
+    resident += problem.held_bytes
     resident += 0 if start is None else 8 * n * k
     source, plan = hold_and_plan(parameters, source, resident_bytes=resident, n_outputs=k)
     kernel, centre = find_kernel(

@@ -14,7 +14,6 @@ import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
-from bigsvm.duals.formulations import Regression
 from bigsvm.duals.problem import Problem
 from bigsvm.training.start import DIRECT_ROWS
 
@@ -137,7 +136,7 @@ def make_variables(
         weighted = weighted.astype(np.int32)
     if weights is not None:
         weighted = weighted[weights > 0]
-    if isinstance(formulation, Regression) or not compare:
+    if not (compare and formulation.compares_rows):
         groups = Groups(weighted, np.arange(len(weighted) + 1))
     else:
         kind = np.ascontiguousarray(formulation.per_row)

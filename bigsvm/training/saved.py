@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from bigsvm.duals.ball import BallDual
 from bigsvm.duals.pair_steps import WORD_BITS
 from bigsvm.training.learning_curve import NAMES
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
@@ -128,7 +127,7 @@ class RunContent:
     def check_outline(self, outlines: Mapping[str, Outline], values: dict[str, Any]) -> None:
         """Check counters and shapes; ValueError says what is wrong."""
         check_outline(outlines, values, self._sizes)
-        if values["phase"] == Phase.SEARCH and not isinstance(self._dual, BallDual):
+        if values["phase"] == Phase.SEARCH and self._dual.searched is None:
             raise ValueError("it is a search for a ball, which this problem is not")
 
     def check(self, arrays: Mapping[str, NDArray[Any]], values: dict[str, Any]) -> None:

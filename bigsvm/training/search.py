@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.data.random_rows import RandomRows
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.ball import BallDual
+    from bigsvm.duals.dual import Dual
     from bigsvm.tiles import KernelTiles
     from bigsvm.training.checkpoint import Checkpoint
 
@@ -198,7 +199,7 @@ class Search(ABC):
         """Look at the next samples; returns why the search ends, if it does."""
 
     @staticmethod
-    def is_next(saver: Saver, dual: BallDual, n_rows: int) -> bool:
+    def is_next(saver: Saver, dual: Dual[Any], n_rows: int) -> bool:
         """Whether a run has still to search: a new one, or one saved in its search."""
         saved = saver.latest(RunContent(dual, n_rows))
         return saved is None or saved.values["phase"] == Phase.SEARCH

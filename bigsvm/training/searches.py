@@ -9,9 +9,11 @@ from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.stepwise import StepwiseSearch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bigsvm.training.search import Search
 
 
-def search_of(solver: Solver) -> type[Search]:
+def search_of(solver: str) -> Callable[..., Search]:
     """Return the search of a solver: several samples a round, or a step for each sample."""
-    return SampledSearch if solver is Solver.PAIRWISE else StepwiseSearch
+    return SampledSearch if solver == Solver.PAIRWISE else StepwiseSearch
