@@ -143,7 +143,7 @@ class Trainer:
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,
                 empty_samples=parameters.empty_samples,
                 first_points=FirstPoints(parameters.first_points),
-                certify=parameters.certify, seed=parameters.seed, checkpoint=None, **saved,
+                certify=parameters.certify, seed=parameters.seed, **saved,
             )  # fmt: skip
             reason = search.run()
             # Far points fill a core set first, and do not make a model by themselves.

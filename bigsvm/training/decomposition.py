@@ -38,7 +38,7 @@ from bigsvm.training.learning_curve import LearningCurve, estimate
 from bigsvm.training.model_steps import ModelSteps
 from bigsvm.training.result import StopReason
 from bigsvm.training.saved import RunContent
-from bigsvm.training.saving import Saver, resume
+from bigsvm.training.saving import resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
 from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from bigsvm.duals.shrinking import ShrinkingProblem
     from bigsvm.duals.subproblem import SubProblem
     from bigsvm.tiles import KernelTiles
-    from bigsvm.training.checkpoint import Checkpoint
     from bigsvm.training.result import TrainingResult
+    from bigsvm.training.saving import Saver
     from bigsvm.training.state import RowState
 
 MANY_STEPS = 10**6
@@ -107,14 +107,10 @@ class Decomposition:
     seed : int
         Of the choice among too many violators.
     limits : Limits
-    checkpoint : Checkpoint or None
-        Where to save, and what to resume from if it holds anything.
-    checkpoint_every : float
-        Seconds between two saves.
     listener : callable
         Told every event.
-    saver : Saver, optional
-        In place of one made of the last three, where the run is one of many that share it.
+    saver : Saver
+        Saves the run, and knows what it goes on from.
     """
 
     def __init__(
@@ -132,10 +128,8 @@ class Decomposition:
         watch: Watch | None = None,
         seed: int = 0,
         limits: Limits | None = None,
-        checkpoint: Checkpoint | None = None,
-        checkpoint_every: float = 60.0,
         listener: events.Listener = events.ignore,
-        saver: Saver | None = None,
+        saver: Saver,
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._asked = self.tol = tol
@@ -143,7 +137,7 @@ class Decomposition:
         self.listener = listener
         self._rows = WorkingRows(source)
         self._buffer = RowBuffer(plan.gram_bytes)
-        self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
+        self._saver = saver
         self._stop: StopReason | None = None
         self._at: Standing | None = None
         self._rng = np.random.default_rng(seed)

@@ -15,7 +15,6 @@ from bigsvm.tiles import Columns
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.saved import RunContent
-from bigsvm.training.saving import Saver
 from bigsvm.training.state import Counters, Limits, Phase, SearchState, Stopped
 from bigsvm.training.watch import Watch
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.ball import BallDual
     from bigsvm.duals.dual import Dual
     from bigsvm.tiles import KernelTiles
-    from bigsvm.training.checkpoint import Checkpoint
+    from bigsvm.training.saving import Saver
 
 FIRST_POINTS = 20
 """Random rows of the initial ball (frank-wolfe.txt, section 5.2.2)."""
@@ -113,7 +112,7 @@ class Search(ABC):
     certify : bool
         Whether full sweeps follow, which do better than a search for very many points.
     seed : int
-    limits, checkpoint, checkpoint_every, listener, saver
+    limits, listener, saver
         As `Decomposition` has them.
     empty_samples : int
         Samples without a point outside, one after the other, that end a search that takes a step
@@ -141,16 +140,14 @@ class Search(ABC):
         certify: bool,
         seed: int,
         limits: Limits,
-        checkpoint: Checkpoint | None,
-        checkpoint_every: float = 60.0,
         listener: events.Listener = events.ignore,
-        saver: Saver | None = None,
+        saver: Saver,
         empty_samples: int = 1,
         first_points: FirstPoints = FirstPoints.RANDOM,
     ) -> None:
         self._source, self._dual, self._tiles, self._plan = source, dual, tiles, plan
         self._tol, self._listener = ball_tol, listener
-        self._saver = saver or Saver(checkpoint, every=checkpoint_every, listener=listener)
+        self._saver = saver
         self._sample = sample_size(sampling, source.n_rows)
         self._seed, self._certify = seed, certify
         self._empty_samples, self._first_points = empty_samples, first_points

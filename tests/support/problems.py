@@ -11,8 +11,10 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
+from bigsvm.training import events
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.result import StopReason
+from bigsvm.training.saving import Saver
 from bigsvm.training.search import ENDS, Search
 from bigsvm.training.searches import search_of
 from bigsvm.training.state import Limits
@@ -87,7 +89,13 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     if dual is None:
         formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
         dual = BoxDual(formulation, SelectionRule.from_name(rule))
-    return Decomposition(source, dual, tiles, plan, tol=tol, **options)
+    return Decomposition(source, dual, tiles, plan, tol=tol, **saved(**options))
+
+
+def saved(*, checkpoint=None, checkpoint_every=60.0, listener=events.ignore, **options):
+    """Options of a run that is saved to a checkpoint, if there is one."""
+    saver = Saver(checkpoint, every=checkpoint_every, listener=listener)
+    return {"saver": saver, "listener": listener, **options}
 
 
 def gram(X, gamma=0.5):
@@ -160,7 +168,7 @@ class Ball:
     def search(self, *, limits=None, checkpoint=None, tiles=None, certify=False, **options):
         return search_of(self.dual.solver)(
             self.source, self.dual, tiles or self.tiles(), self.plan, **self._search,
-            certify=certify, limits=limits or Limits(), checkpoint=checkpoint, **options,
+            certify=certify, limits=limits or Limits(), **saved(checkpoint=checkpoint, **options),
         )  # fmt: skip
 
     def train(self, *, limits=None, checkpoint=None, certify=True, **options):
@@ -181,5 +189,5 @@ class Ball:
             tol=self._search["ball_tol"],
             certify=certify or not hasattr(self.dual.formulation, "sign"),
             **begin,
-            **given,
+            **saved(**given),
         ).run()
