@@ -78,6 +78,19 @@ def test_a_core_vector_machine_that_was_stopped_makes_the_gain_a_lower_bound():
     assert "> 30.00" in suite.gains(found)
 
 
+def test_another_solver_that_was_stopped_makes_the_gain_an_upper_bound():
+    one = run("cvm", "a4a", 3.0, 84.0)
+    found = results(one, run("fw", "a4a", 60.0, 0, gave_up=True), run("mfw", "a4a", 6.0, 84.0))
+    line = suite.gains(found).splitlines()[-1]
+    assert [cell.strip() for cell in line.split("|")][3:6:2] == ["< 0.05", "0.50"]
+
+
+def test_nothing_is_tested_on_several_c_of_one_set():
+    names = ("w1a", "w3a", "w4a")
+    assert suite.tests(results(*as_the_paper(*names)))
+    assert not suite.tests(results(*as_the_paper(*names), run("fw", "w1a", 1.0, 97.0, C=1.0)))
+
+
 def test_seconds_over_the_web_series_are_a_power_of_the_rows():
     runs = [run("fw", name, n**1.5, 97.0) for name, n in (("w1a", 10), ("w8a", 40))]
     sized = [
