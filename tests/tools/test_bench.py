@@ -2,6 +2,8 @@
 
 import argparse
 import inspect
+import shlex
+from importlib import import_module
 
 import pytest
 
@@ -9,9 +11,11 @@ from tools.benchmarks import __main__ as command
 from tools.benchmarks import bench, suites
 from tools.benchmarks import results as shown
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.children import Finished
+from tools.benchmarks.children import REPOSITORY, Finished
 from tools.benchmarks.data import DataSet, made
 from tools.benchmarks.results import Case, Number, Results, Run
+
+TEXTS = REPOSITORY / "tools" / "benchmarks"
 
 
 def run(who, seconds, *, case="toy", turn=0, n_rows=100, gave_up=False, layout="dense", **answer):
@@ -279,7 +283,23 @@ def test_every_suite_has_options_and_says_how_it_is_called(name):
         assert options.threads >= 1
         assert hasattr(options, "folder") is suite.folder
         assert command.parse(name, [*needed, "--output", "x.txt"]).output.name == "x.txt"
-        assert suite.folder or "options.folder" not in inspect.getsource(module)
+        place, _, function = suite.do.rpartition(":")
+        job = getattr(import_module(place), function) if place else module
+        writes = 'job["folder"]' in inspect.getsource(job)
+        prepares = any(case.data.layouts for case in suite.cases(options))
+        if suite.program is not None:
+            writes, prepares = "options.folder" in inspect.getsource(module), False
+        assert suite.folder is (writes or prepares)
+
+
+@pytest.mark.parametrize("path", sorted(TEXTS.glob("*.txt")), ids=lambda path: path.stem)
+def test_printed_texts_have_commands_that_exist(path):
+    commands = [line[2:] for line in path.read_text().splitlines() if line.startswith("$ ")]
+    assert commands
+    for line in commands:
+        words = shlex.split(line.replace("--base BASE", f"--base {REPOSITORY}"))
+        assert words[:3] == ["python", "-m", "tools.benchmarks"]
+        command.parse(words[3], words[4:])
 
 
 def test_a_part_of_a_suite_has_options_of_its_own(capsys):

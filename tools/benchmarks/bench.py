@@ -374,6 +374,7 @@ class Bench:
             "who": self._kind(name),
             "name": case.data.name,
             "positive": list(case.data.positive),
+            "n_made": case.data.n_made,
             "layout": layout,
             "turn": turn,
             "parameters": dict(case.parameters),

@@ -138,11 +138,11 @@ def prepare(job: Job) -> dict[str, Any]:
     return facts
 
 
-def few_of_each(y: NDArray[np.float64]) -> NDArray[np.int64]:
+def few_of_each(y: NDArray[np.float64], n: int = TINY_ROWS) -> NDArray[np.int64]:
     """Give the first rows and the first of every class, where y has classes and not targets."""
     import numpy as np
 
-    few, firsts = np.arange(min(TINY_ROWS, len(y))), np.unique(y, return_index=True)[1]
+    few, firsts = np.arange(min(n, len(y))), np.unique(y, return_index=True)[1]
     return np.union1d(few, firsts) if len(firsts) <= TINY_ROWS else few
 
 
@@ -284,10 +284,12 @@ def train_and_test(
     model: Any,  # noqa: ANN401 (any classifier)
     *,
     dense: bool = False,
+    tiny: tuple[int, int] = (TINY_ROWS, TINY_STEPS),
 ) -> dict[str, Any]:
     """Train a model of a suite's own on the rows of a case, and test it on the data's test part.
 
-    A tiny fit comes first, as in `fit`. With `dense` rows become an array, whatever their layout.
+    A fit of `tiny` rows and steps comes first, as in `fit`. With `dense` rows become an array,
+    whatever their layout.
     """
     import numpy as np
     import scipy.sparse as sp
@@ -295,8 +297,8 @@ def train_and_test(
     warnings.simplefilter("ignore")  # who is not certified says so in `stopped`
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     x = x.toarray() if dense and sp.issparse(x) else x
-    few, most = few_of_each(y), model.max_iter
-    model.set_params(max_iter=TINY_STEPS).fit(x[few], y[few])
+    few, most = few_of_each(y, tiny[0]), model.max_iter
+    model.set_params(max_iter=tiny[1]).fit(x[few], y[few])
     model.set_params(max_iter=most)
     print(f"{FIT_BEGAN}{time.time()!r}", flush=True)
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -310,9 +312,11 @@ def train_and_test(
     if hasattr(model, "certificate_"):
         answer |= {name: model.certificate_.get(name) for name in CERTIFIED}
         answer["stopped"] = str(model.stop_reason_)
-    data = DataSet(job["name"], x.shape[1], positive=tuple(job["positive"]))
+    data = DataSet(job["name"], x.shape[1], 1.0, 1.0, tuple(job["positive"]), job.get("n_made", 0))
     test_x, test_y = load(data, data_folder(), test=True)
-    test_x = (test_x if sp.issparse(x) else test_x.toarray()).astype(np.float32)
+    if sp.issparse(test_x) and not sp.issparse(x):
+        test_x = test_x.toarray()
+    test_x = test_x.astype(np.float32)
     return answer | {"accuracy": 100 * float(model.score(test_x, test_y))}
 
 

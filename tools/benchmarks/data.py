@@ -57,6 +57,8 @@ FAMILIES = {
 }
 """Columns, C and gamma of what is made; about 5, 20 and 35 % of the rows become support vectors,
 and `smooth` has targets."""
+TEST_ROWS = 50_000
+"""Of the test part of what is made."""
 WITHOUT_ZEROS = ("few", "many", "smooth")
 
 
@@ -124,7 +126,9 @@ def path_of(data: DataSet, folder: Path, *, test: bool = False) -> Path:
 def load(
     data: DataSet, folder: Path | None, *, n_rows: int | None = None, test: bool = False
 ) -> tuple[Any, NDArray[np.float64]]:
-    """Read or make the training part of a data set, or read its test part.
+    """Read or make the training part of a data set, or its test part.
+
+    What is made is tested on the next rows of the same maker.
 
     Parameters
     ----------
@@ -142,8 +146,10 @@ def load(
     if data.n_made:
         from tools.benchmarks import synthetic
 
-        x, y = synthetic.make(data.name.partition("-")[0], data.n_made, data.n_columns)
-        return x[:n_rows], y[:n_rows]
+        family, n_made = data.name.partition("-")[0], data.n_made + TEST_ROWS * test
+        x, y = synthetic.make(family, n_made, data.n_columns)
+        part = slice(data.n_made, None) if test else slice(n_rows)
+        return x[part], y[part]
     if folder is None:
         raise SystemExit("no folder of data sets: name it in BIGSVM_DATA")
     with gzip.open(path_of(data, folder, test=test)) as lines:

@@ -27,11 +27,16 @@ hold", or is "not known" where somebody was stopped. `bench.Suite` lists all fie
 all fits of short problems, limits of time, growing sizes, floors, ``--base CHECKOUT``, options of a
 suite's own.
 
+A module with several suites has ``PARTS``, a dictionary of them, instead of ``SUITE``;
+``--part NAME`` chooses one, with options of its own.
+
 Where fitting an estimator is not what is measured, ``do="tools.benchmarks.suites.NAME:function"``
 names a function of one argument, the job: a dictionary with the keys ``who``, ``parameters``,
 ``folder``, ``layout``, ``turn`` and ``name``. It runs in the child and returns a JSON object with
 ``seconds``. Contestants are then any names; what the function does with them is its own business.
-`contestants.read_rows(job)` reads the rows of the case.
+`contestants.read_rows(job)` reads the rows of the case; `contestants.train_and_test(job, model)`
+trains an estimator of the suite's own on them, and tests it on the other part of the data set. A
+suite that writes nothing has ``folder=False``, and no option ``--folder``.
 
 Where the turns themselves are different (a process is killed, or pages are dropped while it runs),
 ``program`` is a function of the options that prints and returns an exit code. It uses the parts of

@@ -118,5 +118,6 @@ SUITE = Suite(
     one_process=True,
     repeats=5,
     threads=1,
+    folder=False,
     more=(("--steps", {"type": int, "default": 10_240}),),
 )

@@ -267,5 +267,6 @@ SUITE = Suite(
     one_process=True,
     uncounted=False,
     repeats=1,
+    folder=False,
     more=(("--tol", {"type": float, "default": 1e-5}),),
 )

@@ -1,262 +1,239 @@
 """Training without a certificate beside certified training: CPU time and test accuracy.
 
-    python -m tools.benchmarks uncertified [--data w8a mnist …] [--repeats 3]
+    python -m tools.benchmarks uncertified --part svc [--data w8a mnist …] [--repeats 3]
+    python -m tools.benchmarks uncertified --part full-core
+    python -m tools.benchmarks uncertified --part balls
 
-SVC with ``certify=False`` and with ``certify=True`` take turns on the same rows in memory, in one
-thread and one process that has compiled before. mnist is 0-4 against 5-9. Files have a test file;
-what is made is tested on the next 50 000 rows of the same maker. The second table has the estimates
-of the growing parts: rows trained on, error at fresh rows, its standard error, and whether two
-successive estimates differ by less than their standard error, which is the plainest rule for an
-end; training itself fits a line (`bigsvm.training.learning_curve`).
-
-``--full-core`` instead trains L2SVC on noisy labels (a fifth of them, 10 columns), whose core set
-does not fit in the memory: test accuracy with and without a certificate, and SVC's. ``--balls``
-trains L2SVC with a certificate, and prints which test ended the run and what ε holds for the centre
-that is returned.
-
-Limits: at most 35 % of the certified CPU time, of a million rows 10 %, and at most 0.5 points less
-accuracy.
+svc        SVC with ``certify=False`` and with ``certify=True`` take turns on the same rows in
+           memory, in one thread. mnist is 0-4 against 5-9. Files have a test file; what is made is
+           tested on the next 50 000 rows of the same maker. The second table has the estimates of
+           the growing parts: rows trained on, error at fresh rows, its standard error, and whether
+           two successive estimates differ by less than their standard error, which is the plainest
+           rule for an end; training itself fits a line (`bigsvm.training.learning_curve`). Limits:
+           at most 35 % of the certified CPU time, of a million rows 10 %, and at most 0.5 points
+           less accuracy
+full-core  L2SVC on noisy labels (a fifth of them, 10 columns), whose core set does not fit in the
+           memory: test accuracy with and without a certificate, and SVC's
+balls      L2SVC with a certificate: which test ended the run, and what ε holds for the centre that
+           is returned
 """
 
 from __future__ import annotations
 
-import gzip
-import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tools.benchmarks.bench import Suite
-from tools.benchmarks.data import data_folder, data_set, is_skipped, load
-from tools.benchmarks.results import at_most, table, verdicts
+from tools.benchmarks.data import data_set
+from tools.benchmarks.results import Limit, Results, at_most, case_of, last, made_up, table
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from tools.benchmarks.results import Row
 
-    from tools.benchmarks.data import DataSet
-    from tools.benchmarks.results import Limit
-
-DATA = ("w8a", "mnist", "few-100000", "few-1000000")
+SETTLED, CERTIFIED = "uncertified", "certified"
 SHARE, SHARE_OF_MANY, MANY, POINTS = 35.0, 10.0, 1_000_000, 0.5
-N_TEST = 50_000
-NOISY_ROWS, NOISE, NOISY_COLUMNS = (4000, 8000, 16_000, 32_000), 0.2, 10
+WARM_ROWS = 9000
+"""With fewer rows no part of them is tried first, and nothing of that is compiled."""
+N_TEST, NOISE, NOISY_COLUMNS = 50_000, 0.2, 10
+NOISY_ROWS = (4000, 8000, 16_000, 32_000)
+NOISY: dict[str, tuple[str, dict[str, Any]]] = {
+    "L2SVC no certificate": ("L2SVC", {"certify": False}), "L2SVC": ("L2SVC", {}),
+    "SVC": ("SVC", {}),
+}  # fmt: skip
 
 
-class Problem(NamedTuple):
-    """Rows and labels to train on, and others to test on."""
-
-    x: Any
-    y: NDArray[np.float64]
-    test_x: Any
-    test_y: NDArray[np.float64]
-
-
-class Fitted(NamedTuple):
-    """What a fit took, and what came of it."""
-
-    cpu_seconds: float
-    accuracy: float
-    n_support: int
-    certificate: dict[str, Any]
-    estimates: list[tuple[int, float, float]]
-
-
-def problem_of(data: DataSet) -> Problem:
-    """Read or make a problem."""
-    import numpy as np
-    from sklearn.datasets import load_svmlight_file
-
-    if data.n_made:
-        family = data.name.partition("-")[0]
-        x, y = load(data_set(f"{family}-{data.n_made + N_TEST}"), None)
-        return Problem(x[: data.n_made], y[: data.n_made], x[data.n_made :], y[data.n_made :])
-    folder = data_folder()
-    x, y = load(data, folder)
-    if folder is None:
-        raise SystemExit("no folder of data sets: name it in BIGSVM_DATA")
-    with gzip.open(folder / f"{data.name}.t.libsvm.gz") as lines:
-        test_x, labels = load_svmlight_file(lines, n_features=x.shape[1])
-    test_y = np.where(np.isin(labels, list(data.positive)), 1.0, -1.0)
-    x, test_x = x.astype(np.float32), test_x.astype(np.float32)
-    if "mnist" in data.name:
-        x, test_x = x.toarray(), test_x.toarray()
-    return Problem(x, y, test_x, test_y)
-
-
-def fit(estimator: Any, problem: Problem) -> Fitted:  # noqa: ANN401 (any of ours)
-    """Train once, in one thread."""
+def fit(job: dict[str, Any]) -> dict[str, Any]:
+    """Train once, and keep the estimates of the growing parts."""
+    import bigsvm
     from bigsvm.estimators import base
     from bigsvm.training import events
+    from tools.benchmarks.contestants import train_and_test
 
     estimates: list[tuple[int, float, float]] = []
-    tell = base._tell
 
     def listener(event: events.Event) -> None:
         if isinstance(event, events.Tested):
+            if estimates and event.trained <= estimates[-1][0]:  # another fit
+                estimates.clear()
             estimates.append((event.trained, event.error, event.deviation))
 
-    base._tell = listener
+    given = {**job["parameters"], "certify": job["who"] == CERTIFIED}
+    model = bigsvm.SVC(**given, tol=1e-3, memory="4GB", n_jobs=1)
+    tell, base._tell = base._tell, listener
     try:
-        started = time.process_time()
-        estimator.fit(problem.x, problem.y)
-        seconds = time.process_time() - started
+        answer = train_and_test(job, model, tiny=(WARM_ROWS, -1))
     finally:
         base._tell = tell
-    accuracy = 100 * estimator.score(problem.test_x, problem.test_y)
-    return Fitted(seconds, accuracy, len(estimator.support_), estimator.certificate_, estimates)
+    names = ("rows_used", "test_error", "test_error_deviation")
+    return answer | {name: model.certificate_.get(name) for name in names} | {
+        "estimates": estimates
+    }  # fmt: skip
 
 
-def compare(data: DataSet, repeats: int) -> tuple[list[Fitted], list[Fitted]]:
-    """Train in turns without and with a certificate."""
-    import bigsvm
-
-    problem = problem_of(data)
-    found: tuple[list[Fitted], list[Fitted]] = ([], [])
-    warm = Problem(problem.x[:9000], problem.y[:9000], problem.test_x[:9], problem.test_y[:9])
-    turns = [warm] + [problem] * (1 if data.n_made >= MANY else repeats)
-    for turn, rows in enumerate(turns):
-        for kept, certify in zip(found, (False, True), strict=True):
-            estimator = bigsvm.SVC(
-                C=data.C, gamma=data.gamma, tol=1e-3, certify=certify, memory="4GB", n_jobs=1
-            )
-            one = fit(estimator, rows)
-            if turn:
-                kept.append(one)
-    return found
-
-
-def median(fits: list[Fitted]) -> float:
-    """Median CPU time."""
-    seconds = sorted(one.cpu_seconds for one in fits)
-    return seconds[len(seconds) // 2]
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the tables."""
-    if options.full_core:
-        print(full_core(), flush=True)
-        return 0
-    if options.balls:
-        print(balls(), flush=True)
-        return 0
-    rows, curves, limits = [], [], []
-    for data in map(data_set, options.data):
-        if is_skipped(data):
-            continue
-        settled, certified = compare(data, options.repeats)
-        share = 100 * median(settled) / median(certified)
-        one, other = settled[-1], certified[-1]
-        lost = other.accuracy - one.accuracy
-        found = one.certificate
-        rows.append(
-            (
-                data.name, f"{median(settled):.2f}", f"{median(certified):.2f}", f"{share:.1f}",
-                f"{one.accuracy:.2f}", f"{other.accuracy:.2f}", f"{lost:.2f}",
-                found["stop_reason"], found["rows_used"],
-                f"{100 * (found['test_error'] or 0):.2f} ± "
-                f"{100 * (found['test_error_deviation'] or 0):.2f}",
-                one.n_support, other.n_support,
-            )
-        )  # fmt: skip
-        curves += curve(data.name, one)
-        limits += held(data, share, lost)
-        print(f"{data.name} done", file=sys.stderr, flush=True)
-    header = (
-        "data", "CPU s", "certified", "%", "accuracy", "certified", "points lost", "stop",
-        "rows used", "estimated error %", "SVs", "certified",
-    )  # fmt: skip
-    print(table(header, rows), end="\n\n")
-    names = ("data", "trained on", "error %", "standard error", "differs by less")
-    print(table(names, curves), end="\n\n")
-    print(verdicts(limits), flush=True)
-    return 0
-
-
-def curve(name: str, one: Fitted) -> list[tuple[object, ...]]:
-    """Make the lines of the estimates of a fit."""
-    lines: list[tuple[object, ...]] = []
-    before: tuple[float, float] | None = None
-    for trained, error, deviation in one.estimates:
-        less = "-"
-        if before is not None:
-            less = "yes" if abs(error - before[0]) < (deviation**2 + before[1] ** 2) ** 0.5 else ""
-        lines.append((name, trained, f"{100 * error:.2f}", f"{100 * deviation:.2f}", less))
-        before = (error, deviation)
-    return lines
-
-
-def held(data: DataSet, share: float, lost: float) -> list[Limit]:
-    """Hold a comparison against the limits."""
-    limit = SHARE_OF_MANY if data.n_made >= MANY else SHARE
-    return [
-        at_most(f"% of the certified CPU time, {data.name}", share, limit=limit),
-        at_most(f"points of accuracy lost, {data.name}", lost, limit=POINTS),
-    ]
-
-
-def balls() -> str:
-    """List by which test balls are certified, and the smallest eps of the returned centre."""
-    import bigsvm
-
-    lines = []
-    for name in ("a9a", "w8a"):
-        data = data_set(name)
-        if is_skipped(data):
-            continue
-        x, y = load(data, data_folder())
-        model = bigsvm.L2SVC(C=data.C, gamma=data.gamma, n_jobs=1).fit(x, y)
-        found, tol = model.certificate_["ball"], model.certificate_["tol"]
-        by_losses = found["losses_gap"]
-        lines.append(
-            (
-                name, data.C, data.gamma, found["test"], f"{found['eps']:.3g}",
-                f"{found['farthest_gap']:.3g}", "-" if by_losses is None else f"{by_losses:.3g}",
-                f"{tol:.3g}",
-            )
-        )  # fmt: skip
-    names = ("data", "C", "gamma", "certified by", "eps", "farthest row", "duality gap", "tol")
-    return table(names, lines)
-
-
-def full_core() -> str:
-    """Compare L2SVC, with and without a certificate, and SVC where labels are noisy."""
+def fit_noisy(job: dict[str, Any]) -> dict[str, Any]:
+    """Train once on noisy labels, and test."""
     import numpy as np
 
     import bigsvm
 
-    rng = np.random.default_rng(0)
+    rng, n = np.random.default_rng(0), job["parameters"]["rows"]
     x = rng.standard_normal((NOISY_ROWS[-1] + N_TEST, NOISY_COLUMNS)).astype(np.float32)
     y = np.sign(x[:, 0] * x[:, 1] + x[:, 2] + 0.5 * x[:, 3])
     y[rng.random(len(y)) < NOISE] *= -1
-    lines = []
-    for n in NOISY_ROWS:
-        problem = Problem(x[:n], y[:n], x[-N_TEST:], y[-N_TEST:])
-        given = {"C": 1.0, "gamma": 0.1, "memory": "300MB", "n_jobs": 1}
-        cells: list[object] = [n]
-        for estimator in (
-            bigsvm.L2SVC(certify=False, **given),
-            bigsvm.L2SVC(**given),
-            bigsvm.SVC(**given),
-        ):
-            one = fit(estimator, problem)
-            cells += [f"{one.accuracy:.1f}", one.certificate["stop_reason"]]
-            cells.append(f"{one.cpu_seconds:.1f}")
-        lines.append(cells)
-    header = ["rows"]
-    for who in ("L2SVC no certificate", "L2SVC", "SVC"):
-        header += [f"{who} %", "stop", "CPU s"]
-    return table(header, lines)
+    kind, given = NOISY[job["who"]]
+    model = getattr(bigsvm, kind)(C=1.0, gamma=0.1, memory="300MB", n_jobs=1, **given)
+    started, wall = time.process_time(), time.perf_counter()
+    model.fit(x[:n], y[:n])
+    return {
+        "seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - started,
+        "accuracy": 100 * model.score(x[-N_TEST:], y[-N_TEST:]), "stopped": model.stop_reason_,
+    }  # fmt: skip
 
 
-SUITE = Suite(
-    data=DATA,
-    more=(
-        ("--repeats", {"type": int, "default": 3}),
-        ("--full-core", {"action": "store_true", "default": False}),
-        ("--balls", {"action": "store_true", "default": False}),
+def fit_ball(job: dict[str, Any]) -> dict[str, Any]:
+    """Train a ball with a certificate, and say by which test it is certified."""
+    import numpy as np
+
+    import bigsvm
+    from tools.benchmarks.contestants import read_rows
+
+    y = np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
+    started = time.perf_counter()
+    model = bigsvm.L2SVC(**job["parameters"], n_jobs=1).fit(read_rows(job), y)
+    names = ("test", "eps", "farthest_gap", "losses_gap")
+    answer = {name: model.certificate_["ball"][name] for name in names}
+    return answer | {
+        "seconds": time.perf_counter() - started, "tol": model.certificate_["tol"],
+    }  # fmt: skip
+
+
+def of(who: str, name: str, shown: str = "{}") -> Callable[[Row], str]:
+    """Show a value of a contestant's last fit."""
+    return lambda row: last(name, shown)(row.of(who))
+
+
+def cpu(who: str) -> Callable[[Row], str]:
+    return lambda row: f"{row.of(who).median('cpu_seconds') or 0:.2f}"
+
+
+def share(row: Row) -> float:
+    """Give the CPU time without a certificate in % of that with one."""
+    certified = row.of(CERTIFIED).median("cpu_seconds") or float("inf")
+    return 100 * (row.of(SETTLED).median("cpu_seconds") or 0) / certified
+
+
+def lost(row: Row) -> float:
+    """Give the points of accuracy lost."""
+    return float(row.of(CERTIFIED).last("accuracy", 0) - row.of(SETTLED).last("accuracy", 0))
+
+
+def estimated(row: Row) -> str:
+    settled = row.of(SETTLED)
+    error, deviation = (
+        100 * settled.last(name, 0) for name in ("test_error", "test_error_deviation")
+    )
+    return f"{error:.2f} ± {deviation:.2f}"
+
+
+def curves(results: Results) -> str:
+    """Lay out the estimates of each case's last fit."""
+    lines: list[list[object]] = []
+    for row in results.rows(SETTLED):
+        before: tuple[float, float] | None = None
+        for trained, error, deviation in row.last("estimates"):
+            less = "-"
+            if before is not None:
+                standard = (deviation**2 + before[1] ** 2) ** 0.5
+                less = "yes" if abs(error - before[0]) < standard else ""
+            shown = f"{100 * error:.2f}", f"{100 * deviation:.2f}"
+            lines.append([row.case.name, trained, *shown, less])
+            before = (error, deviation)
+    return table(["data", "trained on", "error %", "standard error", "differs by less"], lines)
+
+
+def limits(results: Results) -> list[Limit]:
+    """Hold comparisons against the limits."""
+    found = []
+    for row in results.rows():
+        name = row.case.name
+        if row.of(SETTLED).runs and row.of(CERTIFIED).runs:
+            limit = SHARE_OF_MANY if row.case.data.n_made >= MANY else SHARE
+            found += [
+                at_most(f"% of the certified CPU time, {name}", share(row), limit=limit),
+                at_most(f"points of accuracy lost, {name}", lost(row), limit=POINTS),
+            ]
+    return found
+
+
+DO = "tools.benchmarks.suites.uncertified"
+PARTS = {
+    "svc": Suite(
+        cases=lambda options: [case_of(data_set(name)) for name in options.data],
+        data=("w8a", "mnist", "few-100000", "few-1000000"),
+        contestants=(SETTLED, CERTIFIED),
+        columns=(
+            ("data", lambda row: row.case.name),
+            ("CPU s", cpu(SETTLED)),
+            ("certified", cpu(CERTIFIED)),
+            ("%", lambda row: f"{share(row):.1f}"),
+            ("accuracy", of(SETTLED, "accuracy", "{:.2f}")),
+            ("certified", of(CERTIFIED, "accuracy", "{:.2f}")),
+            ("points lost", lambda row: f"{lost(row):.2f}"),
+            ("stop", of(SETTLED, "stopped")),
+            ("rows used", of(SETTLED, "rows_used")),
+            ("estimated error %", estimated),
+            ("SVs", of(SETTLED, "n_support")),
+            ("certified", of(CERTIFIED, "n_support")),
+        ),
+        wide=True,
+        after=curves,
+        limits=limits,
+        do=f"{DO}:fit",
+        layout="suitable",
+        threads=1,
     ),
-    program=run,
-    folder=False,
-)
+    "full-core": Suite(
+        cases=lambda options: [made_up(str(n), rows=n) for n in NOISY_ROWS],
+        contestants=tuple(NOISY),
+        columns=(
+            ("rows", lambda row: row.case.name),
+            *(
+                column
+                for who in NOISY
+                for column in (
+                    (f"{who} %", of(who, "accuracy", "{:.1f}")),
+                    ("stop", of(who, "stopped")),
+                    ("CPU s", of(who, "cpu_seconds", "{:.1f}")),
+                )
+            ),
+        ),
+        wide=True,
+        do=f"{DO}:fit_noisy",
+        one_process=True,
+        repeats=1,
+        threads=1,
+        folder=False,
+    ),
+    "balls": Suite(
+        cases=lambda options: [case_of(data_set(name)) for name in options.data],
+        data=("a9a", "w8a"),
+        contestants=("L2SVC",),
+        columns=(
+            ("data", lambda row: row.case.name),
+            ("C", lambda row: row.case.parameters["C"]),
+            ("gamma", lambda row: row.case.parameters["gamma"]),
+            ("certified by", last("test")),
+            ("eps", last("eps", "{:.3g}")),
+            ("farthest row", last("farthest_gap", "{:.3g}")),
+            ("duality gap", last("losses_gap", "{:.3g}")),
+            ("tol", last("tol", "{:.3g}")),
+        ),
+        do=f"{DO}:fit_ball",
+        layout="csr",
+        repeats=1,
+        threads=1,
+    ),
+}
