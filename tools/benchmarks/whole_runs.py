@@ -55,7 +55,7 @@ def problem_of(name: str, n_rows: int | None = None, *, dense: bool = False) -> 
     data = DATA[name]
     x, y = load(data, data_folder(), n_rows=n_rows)
     if name == "spambase":
-        x = x.toarray().astype(np.float64)
+        x = x.toarray().astype(np.float32).astype(np.float64)  # as a store would have them
         x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)
     else:
         x = x.toarray().astype(np.float32) if dense else sp.csr_matrix(x, dtype=np.float32)
