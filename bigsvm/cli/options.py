@@ -15,6 +15,8 @@ from bigsvm.errors import ParameterError
 from bigsvm.files import local_path
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import (
+    BALL,
+    CRAMMER_SINGER,
     choices_of,
     declaration_of,
     help_of,
@@ -22,7 +24,6 @@ from bigsvm.parameters.declaration import (
     spelled,
     types_of,
 )
-from bigsvm.parameters.groups import BALL, CRAMMER_SINGER
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -183,9 +184,10 @@ _OPTIONS = {name: option_of(field) for name, field in FIELDS.items()}
 def _help(field: "Field[Any]") -> str:
     """First paragraph of a parameter's text, with options for names, and who uses it if few do."""
     declared, text = declaration_of(field), in_options(help_of(field), _OPTIONS)
-    if declared.panel in (BALL, CRAMMER_SINGER) or len(declared.formulations) > 3:
+    names = declared.formulations
+    if declared.panel in (BALL, CRAMMER_SINGER) or names is None or len(names) > 3:
         return text
-    return f"{text} For {', '.join(declared.formulations)}."
+    return f"{text} For {', '.join(names)}."
 
 
 def _default(field: "Field[Any]") -> Any:  # noqa: ANN401 (of any type)

@@ -25,7 +25,7 @@ from bigsvm.cli.outputs import predictions_path, say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import MemoryBudgetError, ModelError
 from bigsvm.files import descriptor_of, is_stream
-from bigsvm.parameters.names import traits_of
+from bigsvm.parameters.formulations import traits_of
 from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.report.text import as_columns, as_json, count, number

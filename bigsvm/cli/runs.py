@@ -18,7 +18,7 @@ from bigsvm.cli.inputs import is_standard_input
 from bigsvm.cli.options import ZeroBased
 from bigsvm.errors import CheckpointError, ParameterError
 from bigsvm.files import open_regular, parse_json, replace_synced
-from bigsvm.parameters.names import gap_name
+from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import count, number

@@ -27,9 +27,8 @@ from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, re
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ParameterError
 from bigsvm.parameters import FIELDS
-from bigsvm.parameters.declaration import declaration_of, option_of
-from bigsvm.parameters.groups import PANELS
-from bigsvm.parameters.names import BALLS
+from bigsvm.parameters.declaration import PANELS, declaration_of, option_of
+from bigsvm.parameters.formulations import BALLS
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
 from bigsvm.training import events

@@ -40,8 +40,9 @@ from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.kernels import Precomputed
 from bigsvm.parameters import FIELDS, TrainingParameters
-from bigsvm.parameters.names import FormulationName, gap_name
-from bigsvm.parameters.training import formulations_of, takes_kernel_matrix
+from bigsvm.parameters.declaration import declaration_of
+from bigsvm.parameters.formulations import FormulationName, gap_name
+from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
@@ -144,7 +145,11 @@ class KernelMachine(BaseEstimator, SharedArguments):  # type: ignore[misc]  # sc
     def _parameters(self) -> TrainingParameters:
         given = self.get_params(deep=False)
         passed = given.keys() - CONVERTED - self._own_parameters
-        used = {name for name in FIELDS if self._formulation in formulations_of(name)}
+        used = {
+            name
+            for name, field in FIELDS.items()
+            if declaration_of(field).is_used_by(self._formulation)
+        }
         for name in sorted(passed - used):
             raise ParameterError(
                 f"{type(self).__name__} has the parameter {name!r}, which training of "

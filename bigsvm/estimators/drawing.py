@@ -11,7 +11,7 @@ from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
 from bigsvm.data.drawn import draw_rows
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.estimators.variables import ORDER_SEED
-from bigsvm.parameters.names import BALLS
+from bigsvm.parameters.formulations import BALLS
 from bigsvm.training.result import StopReason
 from bigsvm.training.start import DIRECT_ROWS
 from bigsvm.training.state import Stopped

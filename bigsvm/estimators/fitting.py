@@ -33,7 +33,7 @@ from bigsvm.estimators.simplex import train_crammer_singer
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.kernels import Kernel, Precomputed
 from bigsvm.models import KernelExpansion
-from bigsvm.parameters.names import BALLS, CLASSIFIERS, WITH_CLASSES
+from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.training.events import Hooks
 from bigsvm.training.saving import Saver
 

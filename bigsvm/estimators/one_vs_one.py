@@ -28,7 +28,7 @@ from bigsvm.estimators.running import (
     recorded_rules,
 )
 from bigsvm.estimators.variables import make_variables
-from bigsvm.parameters.names import BALLS
+from bigsvm.parameters.formulations import BALLS
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.events import Hooks

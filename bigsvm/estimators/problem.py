@@ -11,7 +11,7 @@ from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.formulations import SquaredHingeSVC
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import LARGEST
-from bigsvm.parameters.names import WITH_CLASSES, traits_of
+from bigsvm.parameters.formulations import WITH_CLASSES, traits_of
 from bigsvm.training import events
 from bigsvm.training.start import DIRECT_ROWS
 

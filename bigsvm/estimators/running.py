@@ -20,7 +20,7 @@ from bigsvm.duals.problem import Entry
 from bigsvm.estimators.ball import ball_dual, mean_distance
 from bigsvm.estimators.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
-from bigsvm.parameters.names import BALLS, CLASSIFIERS
+from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact

@@ -17,7 +17,7 @@ from bigsvm.calibration import Calibration
 from bigsvm.data.scaler import Scaler
 from bigsvm.kernels import kernel_from
 from bigsvm.models.certificate import check_certificate, check_plain, is_count, one_of
-from bigsvm.parameters.names import FORMULATIONS, traits_of
+from bigsvm.parameters.formulations import FORMULATIONS, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

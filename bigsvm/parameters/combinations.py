@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from bigsvm.errors import ParameterError
-from bigsvm.parameters.names import BALLS, CLASSIFIERS, OTHERS, WITH_CLASSES
+from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, OTHERS, WITH_CLASSES
 
 if TYPE_CHECKING:
     from bigsvm.parameters.training import TrainingParameters

@@ -14,7 +14,12 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from bigsvm.errors import ParameterError
-from bigsvm.parameters.names import FORMULATIONS
+
+PROBLEM, KERNEL, RESOURCES = "Problem", "Kernel", "Resources"
+STOPPING, MANY_CLASSES, STEPS = "Stopping", "Many classes", "Working set and pair steps"
+BALL, CRAMMER_SINGER = "Ball (l2-svc, l2-one-class)", "Crammer-Singer"
+PANELS = (PROBLEM, KERNEL, MANY_CLASSES, STOPPING, RESOURCES, STEPS, BALL, CRAMMER_SINGER)
+"""Headings of the help of ``bigsvm train``, in their order."""
 
 
 class Rule(NamedTuple):
@@ -59,8 +64,8 @@ class Declaration:
         Documentation. The first paragraph is also the help of the option.
     panel : str or None
         Heading under which help lists the option; None if there is no option.
-    formulations : tuple of str
-        Formulations that use the parameter.
+    formulations : tuple of str or None
+        Formulations that use the parameter; None is all.
     recorded : bool
         Whether a checkpoint records it, and is not resumed with another value.
     kernels : tuple of str or None
@@ -78,7 +83,7 @@ class Declaration:
 
     text: str
     panel: str | None = None
-    formulations: tuple[str, ...] = FORMULATIONS
+    formulations: tuple[str, ...] | None = None
     recorded: bool = False
     kernels: tuple[str, ...] | None = None
     rule: Rule | None = None
@@ -86,6 +91,10 @@ class Declaration:
     in_estimators: str | None = None
     option: str | None = None
     metavar: str | None = None
+
+    def is_used_by(self, formulation: str) -> bool:
+        """Whether a formulation uses the parameter."""
+        return self.formulations is None or formulation in self.formulations
 
 
 def parameter(

@@ -5,10 +5,23 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING
 
-from bigsvm.parameters.declaration import ABOVE_0, AT_LEAST_1, POSITIVE, SIZE, Kind, Rule, parameter
+from bigsvm.parameters.declaration import (
+    ABOVE_0,
+    AT_LEAST_1,
+    BALL,
+    CRAMMER_SINGER,
+    KERNEL,
+    POSITIVE,
+    RESOURCES,
+    SIZE,
+    STEPS,
+    STOPPING,
+    Kind,
+    Rule,
+    parameter,
+)
+from bigsvm.parameters.formulations import BALLS, OTHERS
 from bigsvm.parameters.names import (
-    BALLS,
-    OTHERS,
     CoolingName,
     FirstPointsName,
     KernelName,
@@ -24,12 +37,6 @@ if TYPE_CHECKING:
 else:
     # Annotations are read at runtime, for their words, and the class itself imports NumPy.
     Kernel = "bigsvm.Kernel"
-
-PROBLEM, KERNEL, RESOURCES = "Problem", "Kernel", "Resources"
-STOPPING, MANY_CLASSES, STEPS = "Stopping", "Many classes", "Working set and pair steps"
-BALL, CRAMMER_SINGER = "Ball (l2-svc, l2-one-class)", "Crammer-Singer"
-PANELS = (PROBLEM, KERNEL, MANY_CLASSES, STOPPING, RESOURCES, STEPS, BALL, CRAMMER_SINGER)
-"""Headings of the help of ``bigsvm train``, in their order."""
 
 
 @dataclass(kw_only=True)

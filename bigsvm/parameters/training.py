@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
@@ -15,107 +14,45 @@ from bigsvm.parameters.declaration import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
-    NOT_NEGATIVE,
+    MANY_CLASSES,
     PATH,
     POSITIVE,
-    Kind,
-    Rule,
-    check_value,
-    declaration_of,
-    parameter,
-    spelled,
-)
-from bigsvm.parameters.groups import (
-    MANY_CLASSES,
     PROBLEM,
     RESOURCES,
     STOPPING,
+    check_value,
+    parameter,
+    spelled,
+)
+from bigsvm.parameters.formulations import (
+    BALLS,
+    CLASSIFIERS,
+    WITH_CLASSES,
+    ProblemParameters,
+    all_but,
+)
+from bigsvm.parameters.groups import (
     BallParameters,
     CrammerSingerParameters,
     KernelParameters,
     PairStepParameters,
     Resources,
 )
-from bigsvm.parameters.names import (
-    BALLS,
-    CLASSIFIERS,
-    WITH_CLASSES,
-    CalibrationName,
-    FormulationName,
-    LossName,
-    MulticlassName,
-    all_but,
-)
+from bigsvm.parameters.names import CalibrationName, MulticlassName
 from bigsvm.processors import default_threads
 
 
 @dataclass(kw_only=True)
 class TrainingParameters(
-    Resources, PairStepParameters, KernelParameters, CrammerSingerParameters, BallParameters
+    ProblemParameters,
+    Resources,
+    PairStepParameters,
+    KernelParameters,
+    CrammerSingerParameters,
+    BallParameters,
 ):
     """What a model is trained with."""
 
-    formulation: FormulationName = parameter(
-        "c-svc", "What is trained.", recorded=True, panel=PROBLEM
-    )
-    loss: LossName = parameter(
-        "hinge",
-        """
-        What a row on the wrong side of its margin costs.
-
-        ``C Σ ξ``, or ``C Σ ξ²``.
-        """,
-        recorded=True,
-        panel=PROBLEM,
-        formulations=("c-svc",),
-    )
-    C: float = parameter(
-        1.0,
-        "Penalty of the loss; > 0.",
-        recorded=True,
-        panel=PROBLEM,
-        formulations=all_but("nu-svc", "one-class"),
-        rule=POSITIVE,
-    )
-    nu: float = parameter(
-        0.5,
-        """
-        Share of support vectors; more than 0 and at most 1.
-
-        At most this share of the rows (by weight) is on the wrong side of its margin, outside of
-        the tube or outside of the class; at least this share are support vectors. For
-        classification it is at most twice the share of the smaller class.
-        """,
-        recorded=True,
-        panel=PROBLEM,
-        formulations=("nu-svc", "one-class", "nu-svr"),
-        rule=Rule(lambda value: 0 < value <= 1, "more than 0 and at most 1"),
-    )
-    epsilon: float = parameter(
-        0.1,
-        """
-        Half-width of the tube.
-
-        Within it nothing is lost; in units of y, >= 0.
-        """,
-        recorded=True,
-        panel=PROBLEM,
-        formulations=("eps-svr",),
-        rule=NOT_NEGATIVE,
-    )
-    class_weight: Mapping[float, float] | str | None = parameter(
-        None,
-        """
-        Factor of C for a class.
-
-        ``"balanced"`` is that of scikit-learn. For `NuSVC` the factor is one of the rows' weights.
-        """,
-        recorded=True,
-        panel=PROBLEM,
-        formulations=CLASSIFIERS,
-        metavar="balanced|LABEL:WEIGHT",
-        kind=Kind((Mapping, str), "'balanced', a dictionary", 'dict or "balanced"'),
-    )
     multiclass: MulticlassName = parameter(
         "ovo",
         """
@@ -335,11 +272,6 @@ def again(name: str, *, default: Any = MISSING) -> Any:
         default=field.default if default is MISSING else default,
         metadata={**field.metadata, "type": field.type},
     )
-
-
-def formulations_of(name: str) -> tuple[str, ...]:
-    """Return the formulations that use a parameter."""
-    return declaration_of(FIELDS[name]).formulations
 
 
 def check_parameter(name: str, value: object) -> None:

@@ -15,7 +15,7 @@ from bigsvm.errors import ParameterError
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of
-from bigsvm.parameters.names import BALLS, FORMULATIONS
+from bigsvm.parameters.formulations import BALLS, FORMULATIONS
 
 COMMANDS = typer.main.get_command(app).commands
 CHANGES = {

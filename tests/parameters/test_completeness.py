@@ -12,10 +12,8 @@ from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.estimators.base import CONVERTED
 from bigsvm.estimators.fitting import train_model
 from bigsvm.parameters import FIELDS, TrainingParameters
-from bigsvm.parameters.declaration import declaration_of, documentation, help_of
-from bigsvm.parameters.groups import PANELS
-from bigsvm.parameters.names import BALLS, FORMULATIONS, REGRESSIONS, TRAITS
-from bigsvm.parameters.training import formulations_of
+from bigsvm.parameters.declaration import PANELS, declaration_of, documentation, help_of
+from bigsvm.parameters.formulations import BALLS, FORMULATIONS, REGRESSIONS, TRAITS
 from bigsvm.training.checkpoint import newest_manifest
 
 pytestmark = pytest.mark.fault("dropped-parameters")
@@ -39,9 +37,9 @@ def test_a_formulation_has_its_own_parameters_declared(formulation):
     """Those that the problem has as fields are those that list the formulation."""
     own = set(KINDS[formulation].chosen_names()) - {"n_classes"}
     assert own <= FIELDS.keys()
-    assert all(formulation in formulations_of(name) for name in own)
+    assert all(declaration_of(FIELDS[name]).is_used_by(formulation) for name in own)
     problem = {name for kind in KINDS.values() for name in kind.chosen_names()} & FIELDS.keys()
-    assert own == {name for name in problem if formulation in formulations_of(name)}
+    assert own == {name for name in problem if declaration_of(FIELDS[name]).is_used_by(formulation)}
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
@@ -51,7 +49,7 @@ def test_a_formulation_has_an_estimator_with_all_of_its_parameters(formulation):
     used = {
         declaration_of(field).in_estimators or name
         for name, field in FIELDS.items()
-        if formulation in declaration_of(field).formulations
+        if declaration_of(field).is_used_by(formulation)
     }
     assert arguments == used & IN_PYTHON
     renamed = {declaration_of(field).in_estimators for field in FIELDS.values()} - {None}
@@ -84,7 +82,7 @@ def test_every_parameter_has_a_text_and_an_option():
         assert help_of(field).endswith(".")
         assert f"{name} : " in documentation([field])
         assert (declaration_of(field).panel in PANELS) == (name not in WITHOUT_OPTION)
-        assert set(declaration_of(field).formulations) <= set(FORMULATIONS)
+        assert set(declaration_of(field).formulations or ()) <= set(FORMULATIONS)
 
 
 def test_the_help_of_training_has_every_option():
@@ -161,7 +159,7 @@ def test_another_value_of_every_parameter_is_known():
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_parameter_is_in_the_fingerprint_if_it_is_declared_so(name, tmp_path):
     declared = declaration_of(FIELDS[name])
-    formulation = "l2-svc" if name == "certify" else declared.formulations[0]
+    formulation = "l2-svc" if name == "certify" else (declared.formulations or FORMULATIONS)[0]
     others = OTHERS[name] | {name: FIELDS[name].default}
     before = fingerprint(formulation, tmp_path / "before", **others)
     after = fingerprint(formulation, tmp_path / "after", **OTHERS[name])

@@ -11,7 +11,7 @@ from bigsvm.duals.box import SelectionRule
 from bigsvm.duals.simplex import Cooling, Order, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import KERNELS
-from bigsvm.parameters import FIELDS, TrainingParameters, names
+from bigsvm.parameters import FIELDS, TrainingParameters, formulations, names
 from bigsvm.parameters.declaration import check_value, choices_of, spelled
 from bigsvm.training.search import FirstPoints
 from bigsvm.votes import RULES
@@ -20,12 +20,13 @@ CHOICES = {name: choices_of(field) for name, field in FIELDS.items() if choices_
 
 
 def test_every_literal_is_the_choice_of_a_parameter():
-    literals = {get_args(value) for name, value in vars(names).items() if name.endswith("Name")}
+    named = {**vars(names), **vars(formulations)}
+    literals = {get_args(value) for name, value in named.items() if name.endswith("Name")}
     assert literals == set(CHOICES.values())
 
 
 def test_every_formulation_has_traits():
-    assert tuple(names.TRAITS) == get_args(names.FormulationName)
+    assert tuple(formulations.TRAITS) == get_args(formulations.FormulationName)
 
 
 @pytest.mark.parametrize("name", CHOICES)
