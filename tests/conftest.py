@@ -2,9 +2,15 @@
 
 import faults
 import pytest
+import scipy.linalg  # noqa: F401 (so that its library is found)
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 pytest.register_assert_rewrite("support")
+
+# As in fits of estimators. Processes of pytest-xdist have all processors already: threads of BLAS
+# that wait for each other there take many times the time of one.
+threadpool_limits(1, user_api="blas")
 
 # The first example of a property may compile a kernel.
 settings.register_profile("bigsvm", deadline=None)

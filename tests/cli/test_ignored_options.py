@@ -1,5 +1,6 @@
 """No option is silently ignored: it changes the result, or is refused in one sentence."""
 
+import functools
 import json
 import re
 
@@ -68,6 +69,7 @@ def large(tmp_path_factory):
     return write(tmp_path_factory.mktemp("large"), 2500)
 
 
+@functools.cache
 def trained(store, *arguments):
     """What a run makes and shows, without times; or the sentence it is refused with."""
     model = store.parent / "model"
