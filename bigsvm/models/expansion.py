@@ -218,7 +218,7 @@ class KernelExpansion:
     ) -> NDArray[np.int64]:
         """Classes of all rows of a source, streamed as by `decision_function`.
 
-        Values of all functions exist for some rows at a time: `sweep.VALUES_AT_ONCE` at most, or
+        Values of all functions exist for some rows at a time: `executors.VALUES_AT_ONCE` at most, or
         one row.
 
         Parameters
