@@ -69,6 +69,12 @@ def test_every_file_a_page_links_to_exists(page):
     assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/papers.md"])
+def test_every_file_a_page_names_exists(page):
+    named = set(re.findall(r"`((?:bigsvm|tests|tools|docs|examples)/[\w/.]+)`", PAGES[page]))
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
 def anchors(page):
     """Return the anchors of the headings of a page, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", PAGES[page], re.MULTILINE)

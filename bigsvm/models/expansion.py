@@ -218,8 +218,8 @@ class KernelExpansion:
     ) -> NDArray[np.int64]:
         """Classes of all rows of a source, streamed as by `decision_function`.
 
-        Values of all functions exist for some rows at a time: `executors.VALUES_AT_ONCE` at most, or
-        one row.
+        Values of all functions exist for some rows at a time: `executors.VALUES_AT_ONCE` at most,
+        or those of one row.
 
         Parameters
         ----------

@@ -30,6 +30,7 @@ from bigsvm.parameters.names import (
     SolverName,
     SubproblemName,
     WorkingSetName,
+    kernels_with,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class KernelParameters:
         "Degree of the polynomial kernel.",
         recorded=True,
         panel=KERNEL,
-        kernels=("poly",),
+        kernels=kernels_with("degree"),
         kind=Kind((Real,), "a number", "int"),
     )
     gamma: float | str = parameter(
@@ -80,7 +81,7 @@ class KernelParameters:
         """,
         recorded=True,
         panel=KERNEL,
-        kernels=("rbf", "poly", "sigmoid", "laplacian"),
+        kernels=kernels_with("gamma"),
         kind=Kind(
             (Real, str),
             "'scale', 'auto', 'mean-distance' or a number",
@@ -92,7 +93,7 @@ class KernelParameters:
         "Constant of the polynomial and sigmoid kernels.",
         recorded=True,
         panel=KERNEL,
-        kernels=("poly", "sigmoid"),
+        kernels=kernels_with("coef0"),
     )
 
 

@@ -13,3 +13,18 @@ MulticlassName = Literal["ovo", "ddag", "ovr"]
 CalibrationName = Literal["sigmoid", "isotonic"]
 SelectionName = Literal["auto", "hmg", "second-order", "mvp"]
 WorkingSetName = Literal["auto", "all"]
+
+KERNEL_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "rbf": ("gamma",),
+    "linear": (),
+    "poly": ("gamma", "coef0", "degree"),
+    "sigmoid": ("gamma", "coef0"),
+    "laplacian": ("gamma",),
+    "precomputed": (),
+}
+"""Parameters of each kernel of `KernelName`."""
+
+
+def kernels_with(parameter: str) -> tuple[str, ...]:
+    """Return the kernels that have a parameter."""
+    return tuple(kernel for kernel, own in KERNEL_PARAMETERS.items() if parameter in own)

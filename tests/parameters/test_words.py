@@ -29,6 +29,12 @@ def test_every_formulation_has_traits():
     assert tuple(formulations.TRAITS) == get_args(formulations.FormulationName)
 
 
+def test_every_kernel_has_its_parameters():
+    assert tuple(names.KERNEL_PARAMETERS) == get_args(names.KernelName)
+    for kernel, own in names.KERNEL_PARAMETERS.items():
+        assert set(own) == {field.name for field in fields(KERNELS[kernel])}
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_word_is_accepted_with_hyphens_and_with_underscores(name):
     for word in CHOICES[name]:
