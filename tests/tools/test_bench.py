@@ -254,6 +254,9 @@ def test_without_data_a_case_is_skipped(monkeypatch, tmp_path, capsys):
         ("growth", ["--sizes", "0"]), ("growth", ["--repeats", "0"]), ("peers", ["--sizes", "5"]),
         ("growth", ["--memory", "much"]), ("crowded", ["--give-up", "5"]),
         ("crowded", ["--base", "/nowhere"]), ("peers", ["--contestants", "nobody"]),
+        ("many_classes", ["--C", "0"]), ("class_memory", ["--rows-per-class", "-1"]),
+        ("rows_again", ["--factors", "1", "0"]), ("many_columns", ["--rows", "0"]),
+        ("parity", ["--folder", "/tmp"]), ("parity", ["--tol", "nan"]),
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(suite, wrong, capsys):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 LAYOUTS = ("dense", "csr")
+MAY_BE_ZERO = ("peer_rows", "seed")
+"""Of the options of suites; other numbers are more than 0."""
 
 
 def names() -> list[str]:
@@ -102,9 +104,10 @@ def parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     suite = suite_of(name, arguments)
     parser = parser_of(name, module, suite)
     options = parser.parse_args(arguments)
-    for flag in ("sizes", "repeats", "threads", "give_up"):
-        value = getattr(options, flag, 1)
-        if not min(value if isinstance(value, list) else [value]) > 0:
+    for flag, value in vars(options).items():
+        numbers = [n for n in (value if isinstance(value, list) else [value])
+                   if isinstance(n, int | float)]  # fmt: skip
+        if flag not in MAY_BE_ZERO and not all(n > 0 for n in numbers if n is not False):
             parser.error(f"--{flag.replace('_', '-')} must be more than 0")
     if hasattr(options, "sizes"):
         options.sizes = sorted(set(options.sizes))
