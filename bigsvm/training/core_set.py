@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowsAt, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
+    from bigsvm.training.state import SearchState
 
 REPACKED = 0.25
 """Share of new points from which all are packed again for products; below it, only the new ones."""
@@ -173,15 +174,9 @@ class CoreSet:
         """Points that are packed together, of each part: sums depend on it in their last bit."""
         return np.array([columns.n for columns in self._packed], np.int64)
 
-    def restore(
-        self,
-        source: RowSource,
-        indices: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        parts: NDArray[np.int64],
-    ) -> None:
+    def restore(self, source: RowSource, saved: SearchState) -> None:
         """Become what another core set was, to the same bits."""
+        indices, weights, gradient, parts = saved
         edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(parts)])
         for first, stop in itertools.pairwise(edges):
             self.add(indices[first:stop], source.take(indices[first:stop]))

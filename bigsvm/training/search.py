@@ -83,14 +83,7 @@ class Core(Protocol):
     def recompute(self) -> float:
         """Compute g from scratch; returns by how much it was off, at most, relative to R."""
 
-    def restore(
-        self,
-        source: RowSource,
-        indices: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        parts: NDArray[np.int64],
-    ) -> None:
+    def restore(self, source: RowSource, saved: SearchState) -> None:
         """Become what another core set was, to the same bits."""
 
 
@@ -171,7 +164,7 @@ class Search(ABC):
                     f"the checkpoint has a core set of {len(state.core)} points, and this memory "
                     f"holds {self.core.capacity}; resume with as much memory as before"
                 )
-            self.core.restore(source, *state)
+            self.core.restore(source, state)
         self.watch = Watch(self.count, source=source, tiles=tiles, limits=limits)
         self._gap = np.inf
 

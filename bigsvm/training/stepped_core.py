@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
+    from bigsvm.training.state import SearchState
 
 SPARED = 0.25
 """Share of points without weight from which these are removed, which takes as long as to evaluate
@@ -266,20 +267,13 @@ class SteppedCore:
         self.points.gradient[:p] = exact / total
         return drift / max(abs(self.energy), np.finfo(np.float64).tiny)
 
-    def restore(
-        self,
-        source: RowSource,
-        indices: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        parts: NDArray[np.int64],
-    ) -> None:
+    def restore(self, source: RowSource, saved: SearchState) -> None:
         """Become what another core set was, to the same bits."""
-        if not len(indices):
+        if not len(saved.core):
             return
-        self.add(indices, source.take(indices))
-        self.points.weights[: len(self)] = weights
-        self.points.gradient[: len(self)] = gradient
+        self.add(saved.core, source.take(saved.core))
+        self.points.weights[: len(self)] = saved.weights
+        self.points.gradient[: len(self)] = saved.gradient
         self.fetch_missing()
 
     def spare(self) -> bool:

@@ -8,6 +8,7 @@ from support.problems import Ball, blobs
 
 from bigsvm.kernels import RBF, Linear, Polynomial
 from bigsvm.training.core_set import CoreSet
+from bigsvm.training.state import SearchState
 
 KERNELS = {
     "rbf": (RBF(gamma=0.5), {"name": "rbf", "gamma": 0.5}),
@@ -156,8 +157,9 @@ def test_restored_it_goes_on_to_the_same_bits(kernel, sparse, spared):
         core.spare()
         assert len(core) < 70
     other.core = other.make()
-    saved = [part.copy() for part in (core.indices, core.weights, core.gradient, core.parts)]
-    other.core.restore(other.ball.source, *saved)
+    now = (core.indices, core.weights, core.gradient, core.parts)
+    saved = SearchState(*(part.copy() for part in now))
+    other.core.restore(other.ball.source, saved)
     rows = grown.ball.source.read(0, 60)
     fresh = np.setdiff1d(np.arange(300), core.indices)
     for start in (0, 5, 6, 30):
@@ -175,7 +177,8 @@ def test_nothing_restored_is_nothing():
     grown = Grown()
     empty = np.empty(0)
     core = grown.make()
-    core.restore(grown.ball.source, empty.astype(int), empty, empty, empty.astype(int))
+    none = empty.astype(int)
+    core.restore(grown.ball.source, SearchState(none, empty, empty, none))
     assert len(core) == 0
     grown.core = core
     grown.add(np.arange(5))
