@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ORDER = (
     "errors",
+    "arrays",
     "pairs",
     "votes",
     "calibration",

@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from bigsvm.duals.problem import Values
+    from bigsvm.arrays import F4, F8, I8, Mask
     from bigsvm.tiles.low_rank import LowRank
 
 
 class Settles(Protocol):
     """Steps that can go on without rows that are settled; see `bigsvm.duals.shrinking`."""
 
-    def settled(self) -> NDArray[np.bool_]:
+    def settled(self) -> Mask:
         """Rows that may be left out for now, (m,)."""
 
-    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def last_among(self, kept: Mask) -> I8:
         """`Steps.last` when only the rows `kept`, (m,) bool, remain."""
 
 
 class Climbs(Protocol):
     """Steps between which some rows can go uphill together."""
 
-    def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
+    def climbing(self, fits: Callable[[int], bool]) -> I8:
         """Rows that are to go uphill together before the next steps, (q,); often none.
 
         Parameters
@@ -39,13 +36,13 @@ class Climbs(Protocol):
             Whether there is memory for a number of values of 4 bytes.
         """
 
-    def climb(self, places: NDArray[np.int64], gram: NDArray[np.float32], *, tol: float) -> Values:
+    def climb(self, places: I8, gram: F4, *, tol: float) -> F8:
         """Move alpha of `places`, (q,), uphill; returns by how much, as alpha, (q, …).
 
         The gradient follows by `follow`. `gram` (q, q) is K among them.
         """
 
-    def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
+    def follow(self, change: F8, rows: Iterable[F4]) -> None:
         """Let the gradient follow a climb's change, by its kernel rows in parts of (b, ≥ m)."""
 
 
@@ -60,8 +57,8 @@ class Leap(NamedTuple):
         What makes outputs, less what it is at the origin.
     """
 
-    target: Values
-    change: Values
+    target: F8
+    change: F8
 
 
 class Leaps(Protocol):
@@ -71,12 +68,7 @@ class Leaps(Protocol):
         """Bytes that a leap takes if the factor has `width` columns."""
 
     def leap(
-        self,
-        origin: tuple[Values, Values],
-        factor: NDArray[np.float64],
-        *,
-        tol: float,
-        look: Callable[[], None],
+        self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
     ) -> Leap | None:
         """Find the optimum without steps; None if the method fails.
 
@@ -91,9 +83,7 @@ class Leaps(Protocol):
             Called now and then; may raise.
         """
 
-    def land(
-        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
-    ) -> None:
+    def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Go where a leap leads, or stay where that is better.
 
         Outputs, (m,) or (m, k), are those of what alpha is there, and here, less what it is at the
@@ -111,9 +101,7 @@ class StepsTogether(Protocol):
     def model_rank(self) -> int:
         """Rank of a kernel that is near enough; 0 if there is none."""
 
-    def model_optimum(
-        self, model: LowRank, alpha: Values, gradient: Values, rows: NDArray[np.int64]
-    ) -> Values:
+    def model_optimum(self, model: LowRank, alpha: F8, gradient: F8, rows: I8) -> F8:
         """Alpha of `rows` at the optimum, if K were what the model is.
 
         Parameters

@@ -71,8 +71,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.optimality import Optimality
-    from bigsvm.duals.problem import Selection, Values
+    from bigsvm.duals.problem import Selection
     from bigsvm.tiles.low_rank import LowRank
 
 LOOK = 256
@@ -125,18 +126,18 @@ class BallFormulation(Formulation):
         """Largest C_i of rows of weight 1."""
 
     @abstractmethod
-    def signs(self, rows: Selection) -> Values:
+    def signs(self, rows: Selection) -> F8:
         """Return y of `rows`, (m,) float64."""
 
     @abstractmethod
-    def penalties(self, rows: Selection) -> Values:
+    def penalties(self, rows: Selection) -> F8:
         """C_i of `rows`, (m,)."""
 
     @abstractmethod
-    def movable_by_class(self) -> tuple[NDArray[np.bool_], ...]:
+    def movable_by_class(self) -> tuple[Mask, ...]:
         """Which rows of each class have a variable, (n,) each."""
 
-    def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
+    def has_variable(self, rows: Selection) -> Mask:
         """Which of `rows` have a weight whose ridge float32 holds, (m,)."""
         return self.penalties(rows) >= SMALLEST_PENALTY
 
@@ -170,13 +171,13 @@ class L2SVC(BallFormulation, Classification):
     def largest_penalty(self) -> float:
         return self.C * max(self.class_weight)
 
-    def signs(self, rows: Selection) -> Values:
+    def signs(self, rows: Selection) -> F8:
         return self.sign[rows].astype(np.float64)
 
-    def penalties(self, rows: Selection) -> Values:
+    def penalties(self, rows: Selection) -> F8:
         return self.bounds(rows, self.C)
 
-    def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def movable_by_class(self) -> tuple[Mask, Mask]:
         movable = self.has_variable(slice(None))
         sign = self.per_row
         return (sign < 0) & movable, (sign > 0) & movable
@@ -206,16 +207,16 @@ class L2OneClass(BallFormulation):
     def largest_penalty(self) -> float:
         return self.C
 
-    def signs(self, rows: Selection) -> Values:
+    def signs(self, rows: Selection) -> F8:
         return self.per_row[rows].astype(np.float64)
 
-    def penalties(self, rows: Selection) -> Values:
+    def penalties(self, rows: Selection) -> F8:
         return self.C * self.weights(rows)
 
-    def movable_by_class(self) -> tuple[NDArray[np.bool_], ...]:
+    def movable_by_class(self) -> tuple[Mask, ...]:
         return (self.has_variable(slice(None)),)
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         return replace(self, n_rows=len(rows), sample_weight=self._weights_of(rows))
 
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
@@ -247,15 +248,9 @@ class BallDual(BoxDual):
     formulation: BallFormulation
     solver: Solver = Solver.PAIRWISE
     largest: float = 2.0
-    lack: Callable[[], NDArray[np.float64]] | None = field(default=None, compare=False)
+    lack: Callable[[], F8] | None = field(default=None, compare=False)
 
-    def optimality(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        *,
-        rows: NDArray[np.int64] | None = None,
-    ) -> Optimality:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Optimality:
         at = super().optimality(alpha, outputs, rows=rows)
         if rows is not None and len(rows) < len(self.formulation.per_row):
             # The others are fixed, and so is how long α is.
@@ -269,12 +264,7 @@ class BallDual(BoxDual):
             gap_elsewhere=min(gap, by_losses), gap_of_farthest=gap, gap_of_losses=by_losses
         )
 
-    def _farthest(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        rows: NDArray[np.int64] | None,
-    ) -> float:
+    def _farthest(self, alpha: F8, outputs: F8, rows: I8 | None) -> float:
         """By how much the margin of the farthest row falls short, 0 or more."""
         found = 0.0
         for part in self._parts(alpha, outputs, rows):
@@ -292,14 +282,7 @@ class BallDual(BoxDual):
         """Towards the optimum of a box dual of low rank."""
         return self
 
-    def doubtful(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        *,
-        tol: float,
-        error: float,
-    ) -> NDArray[np.int64]:
+    def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         if self._is_certain(alpha, outputs, tol=tol, error=error):
             return np.empty(0, np.int64)
         limit = tol - 2 * error - _excess(self.optimality(alpha, outputs))
@@ -310,14 +293,7 @@ class BallDual(BoxDual):
             chosen[part.start : part.stop] = outside | (part.alpha != 0)
         return np.flatnonzero(chosen)
 
-    def _is_certain(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        *,
-        tol: float,
-        error: float,
-    ) -> bool:
+    def _is_certain(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> bool:
         """Whether the gap is at most `tol` for all outputs within `error` of these."""
         at = self.optimality(alpha, outputs)
         more = error * at.linear_term
@@ -359,13 +335,7 @@ class BallDual(BoxDual):
         """Give that of a on the simplex, where ``R = energy``: ``(ε + ε²/2)(D − R)``."""
         return (tol + 0.5 * tol * tol) * self.squared_radius(energy)
 
-    def model_optimum(
-        self,
-        model: LowRank,
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
+    def model_optimum(self, model: LowRank, alpha: F8, gradient: F8, rows: I8) -> F8:
         (segment,) = self.formulation.segments(rows)
         return box_optimum(
             model, alpha=alpha, gradient=gradient, lower=segment.box.lower,
@@ -408,13 +378,7 @@ class BallDual(BoxDual):
         return max(self.largest - energy, 0.0)
 
     def advance(
-        self,
-        state: smo.PairState,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        tol: float,
-        max_steps: int,
+        self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Take pair steps on a working set until its points are outside by `tol` at most."""
         stop_at = int(state.counters[0]) + max_steps
@@ -433,13 +397,7 @@ class BallDual(BoxDual):
         return smo.STEPS_SPENT, -1
 
     def advance_on_simplex(
-        self,
-        state: smo.PairState,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        tol: float,
-        max_steps: int,
+        self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Take pair steps on a core set, from rows of K̃; returns what `smo.run` does."""
         return smo.run(state, rows, slots, used, smo.SECOND_ORDER, tol, max_steps)

@@ -25,10 +25,8 @@ from bigsvm.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.problem import Values
     from bigsvm.parameters.names import SelectionName
 
 
@@ -64,23 +62,23 @@ class _Part(NamedTuple):
     start: int
     stop: int
     group: int
-    linear: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    ridge: NDArray[np.float64] | float
-    alpha: NDArray[np.float64]
-    outputs: NDArray[np.float64]
+    linear: F8
+    lower: F8
+    upper: F8
+    ridge: F8 | float
+    alpha: F8
+    outputs: F8
 
     @property
-    def gradient(self) -> NDArray[np.float64]:
+    def gradient(self) -> F8:
         return self.linear - self.outputs - self.ridge * self.alpha
 
     @property
-    def rises(self) -> NDArray[np.bool_]:
+    def rises(self) -> Mask:
         return self.alpha < self.upper
 
     @property
-    def falls(self) -> NDArray[np.bool_]:
+    def falls(self) -> Mask:
         return self.alpha > self.lower
 
     def slack(self, threshold: float) -> float:
@@ -117,12 +115,7 @@ class BoxDual(Dual[Optimality]):
     def shrinks(self) -> bool:
         return self.shrinking
 
-    def _parts(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        rows: NDArray[np.int64] | None,
-    ) -> Iterator[_Part]:
+    def _parts(self, alpha: F8, outputs: F8, rows: I8 | None) -> Iterator[_Part]:
         """Yield parts of the segments; all of some rows before any of the next."""
         for start in range(0, len(alpha), SCAN_ROWS):
             stop = min(start + SCAN_ROWS, len(alpha))
@@ -131,13 +124,7 @@ class BoxDual(Dual[Optimality]):
             for (box, ridge, group), part in self.formulation.with_alpha(alpha[span], chosen):
                 yield _Part(start, stop, group, *box, ridge, part, outputs[span])
 
-    def optimality(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        *,
-        rows: NDArray[np.int64] | None = None,
-    ) -> Optimality:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Optimality:
         wrong = np.flatnonzero(~np.isfinite(outputs))[:1]
         if len(wrong):
             row = wrong[0] if rows is None else rows[wrong[0]]
@@ -185,43 +172,27 @@ class BoxDual(Dual[Optimality]):
             linear_term, outputs_term, ridge_term, slack, sums_term,
         )  # fmt: skip
 
-    def gradient(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
+    def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
         parts = [
             box.linear - outputs - ridge * a
             for (box, ridge, _), a in self.formulation.with_alpha(alpha, rows)
         ]
         return np.stack(parts, axis=1) if self.formulation.n_faces > 1 else parts[0]
 
-    def outputs_from(
-        self,
-        gradient: NDArray[np.float64],
-        alpha: NDArray[np.float64],
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
+    def outputs_from(self, gradient: F8, alpha: F8, rows: I8) -> F8:
         (box, ridge, _), a = self.formulation.with_alpha(alpha, rows)[0]
         first = gradient[:, 0] if self.formulation.n_faces > 1 else gradient
-        f: NDArray[np.float64] = box.linear - first
+        f: F8 = box.linear - first
         return f - ridge * a if np.any(ridge) else f
 
-    def n_bounded(self, alpha: NDArray[np.float64], rows: NDArray[np.int64]) -> int:
+    def n_bounded(self, alpha: F8, rows: I8) -> int:
         return sum(
             int(((a != 0) & ((a == box.lower) | (a == box.upper))).sum())
             for (box, _, _), a in self.formulation.with_alpha(alpha, rows)
         )
 
     def scores(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Optimality,
-        *,
-        tol: float,
-        rows: NDArray[np.int64] | None = None,
+        self, alpha: F8, outputs: F8, at: Optimality, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         n = len(alpha)
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
@@ -248,29 +219,16 @@ class BoxDual(Dual[Optimality]):
                     found.extend(part.start + np.flatnonzero(end)[:1])
         return Scores(scores, asked, is_free, above, [worst[0] + worst[1]], at.n_free)
 
-    def n_violating(self, alpha: Values, outputs: Values, at: Optimality, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, at: Optimality, *, tol: float) -> int:
         found = self.scores(alpha, outputs, at, tol=tol)
         return int(np.count_nonzero(found.score > tol))
 
-    def mark_free(
-        self,
-        alpha: NDArray[np.float64],
-        free: NDArray[np.bool_],
-        *,
-        rows: NDArray[np.int64] | None,
-    ) -> None:
+    def mark_free(self, alpha: F8, free: Mask, *, rows: I8 | None) -> None:
         """Set `free`, (m,), where a variable of a row can move either way."""
         for part in self._parts(alpha, alpha, rows):
             free[part.start : part.stop] |= part.rises & part.falls
 
-    def near_threshold(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Optimality,
-        *,
-        margin: float,
-    ) -> NDArray[np.int64]:
+    def near_threshold(self, alpha: F8, outputs: F8, at: Optimality, *, margin: float) -> I8:
         """Rows that are free, or whose gradient is within `margin` of the threshold; ascending."""
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
@@ -279,12 +237,10 @@ class BoxDual(Dual[Optimality]):
             chosen[part.start : part.stop] |= near & (part.lower < part.upper)
         return np.flatnonzero(chosen)
 
-    def filled(self, alpha: Values, outputs: Values) -> Values:
+    def filled(self, alpha: F8, outputs: F8) -> F8:
         return fill_up(self.formulation, alpha, outputs)
 
-    def infeasible(
-        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
-    ) -> str:
+    def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
         n_groups = self.formulation.n_groups
         totals, amounts = [0.0] * n_groups, [0.0] * n_groups
         # The check needs no outputs.
@@ -309,9 +265,7 @@ class BoxDual(Dual[Optimality]):
                 return f"the variables add up to {total:.6g}, and must add up to {goal:.6g}"
         return ""
 
-    def knows_last(
-        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
-    ) -> bool:
+    def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
         if sets is not None:
             return False
         if len(last) > 2:  # in more memory, a run may go on that would not have shrunk there
@@ -320,12 +274,12 @@ class BoxDual(Dual[Optimality]):
 
     def begin(
         self,
-        alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
+        alpha: F8,
+        gradient: F8,
+        rows: I8,
         *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None = None,
+        diagonal: F8,
+        last: I8 | None = None,
         n_done: int = 0,
     ) -> PairSteps:
         return PairSteps(
@@ -335,14 +289,14 @@ class BoxDual(Dual[Optimality]):
 
     def newton(
         self,
-        alpha: Values,
-        outputs: Values,
+        alpha: F8,
+        outputs: F8,
         at: Optimality,
         *,
         tol: float,
-        gram: Callable[[NDArray[np.int64]], Values],
+        gram: Callable[[I8], F8],
         look: Callable[[], None],
-    ) -> Values | None:
+    ) -> F8 | None:
         solved = at.gap <= tol
         rows = np.arange(len(alpha))
         if solved or len(rows) > MOST_ROWS:
@@ -356,25 +310,12 @@ class BoxDual(Dual[Optimality]):
         return better
 
     def advance(
-        self,
-        state: smo.PairState,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        tol: float,
-        max_steps: int,
+        self, state: smo.PairState, rows: F4, slots: I4, used: I8, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Take steps on a working set; see `bigsvm.core.smo.run`."""
         return smo.run(state, rows, slots, used, int(self.rule), tol, max_steps)
 
-    def doubtful(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        *,
-        tol: float,
-        error: float,
-    ) -> NDArray[np.int64]:
+    def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         at = self.optimality(alpha, outputs)
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):

@@ -18,24 +18,23 @@ import numpy as np
 from bigsvm.duals.problem import Problem
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bigsvm.duals.problem import Selection, Values
+    from bigsvm.arrays import F8
+    from bigsvm.duals.problem import Selection
 
 
 class Box(NamedTuple):
     """Linear term and bounds of some variables, each (m,) float64."""
 
-    linear: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    linear: F8
+    lower: F8
+    upper: F8
 
 
 class Segment(NamedTuple):
     """One variable of each of some rows: its box, its ridge, and the group it belongs to."""
 
     box: Box
-    ridge: NDArray[np.float64] | float = 0.0
+    ridge: F8 | float = 0.0
     group: int = 0
 
 
@@ -81,24 +80,24 @@ class Formulation(Problem):
         """Segments there are."""
         return max(self.n_groups, self.n_faces)
 
-    def zeros(self, n_rows: int) -> Values:
+    def zeros(self, n_rows: int) -> F8:
         return np.zeros(n_rows if self.n_faces == 1 else (n_rows, self.n_faces))
 
-    def split(self, alpha: Values, rows: Selection) -> list[Values]:
+    def split(self, alpha: F8, rows: Selection) -> list[F8]:
         """Alpha of each segment, from that of `rows`; a view where it can be."""
         if self.n_faces > 1:
             return [alpha[:, face] for face in range(self.n_faces)]
         return [alpha]
 
-    def join(self, parts: list[Values]) -> Values:
+    def join(self, parts: list[F8]) -> F8:
         """Put the alphas of segments together again."""
         return np.stack(parts, axis=1) if self.n_faces > 1 else parts[0]
 
-    def with_alpha(self, alpha: Values, rows: Selection) -> list[tuple[Segment, Values]]:
+    def with_alpha(self, alpha: F8, rows: Selection) -> list[tuple[Segment, F8]]:
         """Return each segment of `rows` and its part of their alpha."""
         return list(zip(self.segments(rows), self.split(alpha, rows), strict=True))
 
-    def per_output(self, alpha: Values) -> Values:
+    def per_output(self, alpha: F8) -> F8:
         return alpha.sum(axis=1) if self.n_faces > 1 else alpha
 
     def sums(self, rows: Selection) -> tuple[float, ...] | None:

@@ -16,11 +16,9 @@ from bigsvm.duals.subproblem import Progress, SubProblem
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.cache.resident import RowBuffer
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.problem import Values
     from bigsvm.tiles import KernelTiles
 
 SLICES = 4
@@ -33,9 +31,7 @@ ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
 DONE, STALLED = 1, 2
 
 
-def is_last_of_sets(
-    columns: Sequence[Formulation], last: NDArray[np.int64], sizes: Sequence[int]
-) -> bool:
+def is_last_of_sets(columns: Sequence[Formulation], last: I8, sizes: Sequence[int]) -> bool:
     """Whether `last` is a valid `last` of `ColumnProblems` for these set sizes, or none, (2,)."""
     k = len(columns)
     if len(last) != 4 * k:
@@ -117,15 +113,15 @@ class ColumnProblems:
 
     def __init__(
         self,
-        sets: Sequence[NDArray[np.int64]],
-        alpha: Values,
-        gradient: Values,
+        sets: Sequence[I8],
+        alpha: F8,
+        gradient: F8,
         *,
         make: Sequence[Callable[..., SubProblem]],
         tiles: KernelTiles,
         buffer: RowBuffer,
         room: Room,
-        last: NDArray[np.int64] | None = None,
+        last: I8 | None = None,
         steps: int = 0,
         **given: Any,  # noqa: ANN401 (of `make`)
     ) -> None:
@@ -162,7 +158,7 @@ class ColumnProblems:
         return 1 if len(self._lanes) == 1 else SLICES * len(self._lanes)
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """Of each column whether and how it ended, its steps and its last pair."""
         return self._each.ravel().copy()
 
@@ -175,11 +171,7 @@ class ColumnProblems:
             self._close(lane)
 
     def advance(
-        self,
-        *,
-        tol: float,
-        max_steps: int = REFRESH,
-        look: Callable[[], None] = lambda: None,
+        self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
     ) -> Progress:
         """Take up to `max_steps` steps, of one column after the other in every lane.
 

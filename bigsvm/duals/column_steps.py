@@ -14,11 +14,9 @@ from bigsvm.duals.pair_steps import is_last_pair
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.problem import Values
 
 LOOSEST = 1.0
 """Gap of the first round, in units of the margin: rows that several columns need are then needed in
@@ -31,7 +29,7 @@ STATE_BYTES = 68
 """Of each variable of a working set, in each column: `bigsvm.core.smo.PairState`."""
 
 
-def is_last_of_columns(columns: Sequence[Formulation], last: NDArray[np.int64], size: int) -> bool:
+def is_last_of_columns(columns: Sequence[Formulation], last: I8, size: int) -> bool:
     """Whether `last` is a valid `last` of `ColumnSteps` for `size` rows, or none, (2,)."""
     k = len(columns)
     if len(last) != 3 * k + 3:
@@ -67,12 +65,12 @@ class ColumnSteps(Steps):
     def __init__(
         self,
         duals: Sequence[BoxDual],
-        alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
+        alpha: F8,
+        gradient: F8,
+        rows: I8,
         *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None,
+        diagonal: F8,
+        last: I8 | None,
     ) -> None:
         k = len(duals)
         self._turn = self._round = self._stalled = self._stamp = 0
@@ -92,12 +90,12 @@ class ColumnSteps(Steps):
         self._n_done = int(each[:, 2].sum())
 
     @property
-    def alpha(self) -> Values:
+    def alpha(self) -> F8:
         """(m, k) float64."""
         return np.stack([column.alpha for column in self._columns], axis=1)
 
     @property
-    def gradient(self) -> Values:
+    def gradient(self) -> F8:
         """(m, k) float64."""
         return np.stack([column.gradient for column in self._columns], axis=1)
 
@@ -117,20 +115,14 @@ class ColumnSteps(Steps):
         return self._stamp
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """Each column's last pair and steps; whose turn it is, the round, whether one stalled."""
         each = [[*column.last.tolist(), column.n_done] for column in self._columns]
         now = [self._turn, self._round, self._stalled]
         return np.array([*np.ravel(each).tolist(), *now], np.int64)
 
     def advance(
-        self,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        *,
-        tol: float,
-        max_steps: int,
+        self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Take pair steps of the column whose turn it is, and of those that follow.
 
@@ -170,7 +162,7 @@ class ColumnSteps(Steps):
         return self._columns[0].leap_bytes(width) + targets
 
     def leap(
-        self, origin: tuple[Values, Values], factor: Values, *, tol: float, look: Callable[[], None]
+        self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
     ) -> Leap:
         """Each column by itself; one without a way stays where it is."""
         targets, changes = [], []
@@ -182,15 +174,13 @@ class ColumnSteps(Steps):
             changes.append(change)
         return Leap(np.stack(targets), np.stack(changes, axis=1))
 
-    def land(
-        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
-    ) -> None:
+    def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Each column where it leads."""
         for c, column in enumerate(self._columns):
             begin = origin[0][:, c], origin[1][:, c]
             column.land(begin, target[c], outputs[:, c], outputs_here[:, c])
 
-    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: F4, quiet: Mask) -> None:
         """Add up by how much a row violates in the columns; quiet are those quiet in all.
 
         Columns that have reached their goal ask for nothing.

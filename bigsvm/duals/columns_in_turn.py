@@ -9,7 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bigsvm.duals.problem import Values
+    from bigsvm.arrays import F8
+
 
 COLUMNS_AT_ONCE = 8
 """A cache line of float64: to read one column alone brings all of them from memory."""
@@ -18,7 +19,7 @@ COPIED_ROWS = 1 << 16
 together are copied by what is computed from them."""
 
 
-def columns_in_turn(*arrays: Values) -> Iterator[tuple[int, list[Values]]]:
+def columns_in_turn(*arrays: F8) -> Iterator[tuple[int, list[F8]]]:
     """Yield each column's number and its values, (n,), in each of the arrays (n, k); not to write.
 
     A look at one of 1000 columns of 20 000 rows takes a cache miss for each row, many times over.

@@ -10,12 +10,10 @@ from bigsvm.duals.picking import pick
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.abilities import Climbs, Leaps, Searched, Settles, StepsTogether
     from bigsvm.duals.picking import Scores, Wanted
-    from bigsvm.duals.problem import Problem, Values
+    from bigsvm.duals.problem import Problem
 
 
 class Standing(Protocol):
@@ -61,12 +59,12 @@ class Steps(ABC):
 
     @property
     @abstractmethod
-    def alpha(self) -> Values:
+    def alpha(self) -> F8:
         """As far as it has got, in the shape that the dual has it in."""
 
     @property
     @abstractmethod
-    def gradient(self) -> Values:
+    def gradient(self) -> F8:
         """Of exactly this alpha, within the working set."""
 
     @property
@@ -86,23 +84,17 @@ class Steps(ABC):
 
     @property
     @abstractmethod
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """What must be known besides to go on to the same bits: two integers or more."""
 
     @abstractmethod
     def advance(
-        self,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        *,
-        tol: float,
-        max_steps: int,
+        self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Take steps; returns a status and the row that is missing, as `bigsvm.core.smo.run`."""
 
     @abstractmethod
-    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: F4, quiet: Mask) -> None:
         """Tell by how much rows violate, and which are not expected to move; both (m,)."""
 
     @property
@@ -146,9 +138,7 @@ class Dual(ABC, Generic[At]):
         return ()
 
     @abstractmethod
-    def optimality(
-        self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
-    ) -> At:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> At:
         """Look at alpha and outputs of the first m rows, or of `rows`, (m,) int64.
 
         Raises
@@ -166,19 +156,19 @@ class Dual(ABC, Generic[At]):
         return None
 
     @abstractmethod
-    def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
+    def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
         """Gradient of the variables of `rows`, as alpha, from their f."""
 
     @abstractmethod
-    def outputs_from(self, gradient: Values, alpha: Values, rows: NDArray[np.int64]) -> Values:
+    def outputs_from(self, gradient: F8, alpha: F8, rows: I8) -> F8:
         """F of `rows`, from the gradient of their variables."""
 
     @abstractmethod
-    def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
+    def n_bounded(self, alpha: F8, rows: I8) -> int:
         """Variables, or rows, of `rows` at a bound that is not 0."""
 
     @abstractmethod
-    def n_violating(self, alpha: Values, outputs: Values, at: At, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, at: At, *, tol: float) -> int:
         """Count the rows that violate by more than `tol`."""
 
     @property
@@ -192,18 +182,12 @@ class Dual(ABC, Generic[At]):
         return None
 
     @abstractmethod
-    def filled(self, alpha: Values, outputs: Values) -> Values:
+    def filled(self, alpha: F8, outputs: F8) -> F8:
         """Alpha of the first rows, feasible if these are all; alpha itself where it was."""
 
     @abstractmethod
     def scores(
-        self,
-        alpha: Values,
-        outputs: Values,
-        at: At,
-        *,
-        tol: float,
-        rows: NDArray[np.int64] | None = None,
+        self, alpha: F8, outputs: F8, at: At, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         """Score the first m rows, or `rows`, (m,), by what `select` chooses them by.
 
@@ -218,14 +202,8 @@ class Dual(ABC, Generic[At]):
         """
 
     def select(
-        self,
-        alpha: Values,
-        outputs: Values,
-        at: At,
-        wanted: Wanted,
-        *,
-        rows: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
+        self, alpha: F8, outputs: F8, at: At, wanted: Wanted, *, rows: I8 | None = None
+    ) -> I8:
         """Choose what to work on: free rows, worst violators, then the next closest to violating.
 
         The arguments are those of `scores`. Returns ascending places in alpha, (s,).
@@ -235,12 +213,12 @@ class Dual(ABC, Generic[At]):
     @abstractmethod
     def begin(
         self,
-        alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
+        alpha: F8,
+        gradient: F8,
+        rows: I8,
         *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None = None,
+        diagonal: F8,
+        last: I8 | None = None,
         n_done: int = 0,
     ) -> Steps:
         """Begin to take steps on the working set `rows`, (m,), or go on with it.
@@ -258,9 +236,7 @@ class Dual(ABC, Generic[At]):
         """
 
     @abstractmethod
-    def infeasible(
-        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
-    ) -> str:
+    def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
         """Describe why a point is infeasible beyond rounding; an empty string if it is feasible.
 
         Parameters
@@ -273,9 +249,7 @@ class Dual(ABC, Generic[At]):
         """
 
     @abstractmethod
-    def knows_last(
-        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
-    ) -> bool:
+    def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
         """Whether `last` is a value from which `begin` can continue.
 
         Parameters
@@ -289,9 +263,7 @@ class Dual(ABC, Generic[At]):
         """
 
     @abstractmethod
-    def doubtful(
-        self, alpha: Values, outputs: Values, *, tol: float, error: float
-    ) -> NDArray[np.int64]:
+    def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         """Rows whose outputs decide the gaps, if any output may be wrong by `error`; ascending.
 
         They include every row that may violate by more than `tol`, or as much as any, and where
@@ -309,14 +281,14 @@ class Dual(ABC, Generic[At]):
     @abstractmethod
     def newton(
         self,
-        alpha: Values,
-        outputs: Values,
+        alpha: F8,
+        outputs: F8,
         at: At,
         *,
         tol: float,
-        gram: Callable[[NDArray[np.int64]], Values],
+        gram: Callable[[I8], F8],
         look: Callable[[], None],
-    ) -> Values | None:
+    ) -> F8 | None:
         """Alpha after the rows that are not at a bound are solved for together, by Newton's method.
 
         None if they are too many.

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.duals.box_problem import Formulation
 
 ROUNDING = 1e-10
 """Of what variables add up to on either side: a smaller difference is left as it is."""
 
 
-def project(formulation: Formulation, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+def project(formulation: Formulation, alpha: F8) -> F8:
     """Make alpha of all rows, of another problem on them, a feasible point of `formulation`.
 
     Clipped to the boxes; where more rises than falls, or less, the larger side is scaled down.
@@ -37,9 +36,7 @@ def project(formulation: Formulation, alpha: NDArray[np.float64]) -> NDArray[np.
     return formulation.join(parts)
 
 
-def fill(
-    formulation: Formulation, alpha: NDArray[np.float64], outputs: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def fill(formulation: Formulation, alpha: F8, outputs: F8) -> F8:
     """Make alpha of the first rows, (m,), add up to what it must if these rows are all.
 
     What is missing in a group goes to the rows that violate most, up to their bounds: where

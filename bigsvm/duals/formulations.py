@@ -16,7 +16,8 @@ from bigsvm.parameters.training import check_parameter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.duals.problem import Selection, Values
+    from bigsvm.arrays import F8, I4, I8, Mask
+    from bigsvm.duals.problem import Selection
 
 
 MARGIN = 1e-9
@@ -35,7 +36,7 @@ has it, and so is its sum with kernel values."""
 class Signs(Protocol):
     """Labels ±1: an array, or what makes them where they are asked for."""
 
-    def __getitem__(self, rows: Selection | NDArray[np.int32], /) -> NDArray[np.int8]:
+    def __getitem__(self, rows: Selection | I4, /) -> NDArray[np.int8]:
         """Return those of `rows`, (m,)."""
 
 
@@ -72,31 +73,29 @@ class Classification(Formulation):
     def per_row(self) -> NDArray[np.int8]:
         return self.sign[:]
 
-    def movable_by_class(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def movable_by_class(self) -> tuple[Mask, Mask]:
         """Which rows of the negative and of the positive class have a variable, (n,) each."""
         weighted = np.True_ if self.sample_weight is None else self.sample_weight > 0
         sign = self.per_row
         return (sign < 0) & weighted, (sign > 0) & weighted
 
-    def has_variable(self, rows: Selection) -> NDArray[np.bool_]:
+    def has_variable(self, rows: Selection) -> Mask:
         """Which of `rows` have a weight, (m,)."""
         return self.bounds(rows) > 0
 
-    def mistakes(
-        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
-    ) -> NDArray[np.bool_]:
+    def mistakes(self, outputs: F8, rows: Selection, thresholds: tuple[float, ...]) -> Mask:
         finished = self.finish(thresholds)
         values = finished.scale * outputs + finished.intercept
-        wrong: NDArray[np.bool_] = (values > 0) != (self.sign[rows] > 0)
+        wrong: Mask = (values > 0) != (self.sign[rows] > 0)
         return wrong
 
-    def importance(self, rows: Selection) -> Values:
+    def importance(self, rows: Selection) -> F8:
         return self.bounds(rows)
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         return replace(self, sign=self.sign[rows], sample_weight=self._weights_of(rows))
 
-    def bounds(self, rows: Selection, C: float = 1.0) -> Values:
+    def bounds(self, rows: Selection, C: float = 1.0) -> F8:
         """C_i of `rows`: C · class weight · sample weight."""
         negative, positive = self.class_weight
         bound = np.where(self.sign[rows] > 0, C * positive, C * negative)
@@ -193,11 +192,11 @@ class NuSVC(Classification):
             Segment(Box(zeros, zeros, np.where(sign > 0, bound, 0.0)), group=1),
         )
 
-    def split(self, alpha: Values, rows: Selection) -> list[Values]:
+    def split(self, alpha: F8, rows: Selection) -> list[F8]:
         sign = self.sign[rows]
         return [np.where(sign < 0, alpha, 0.0), np.where(sign > 0, alpha, 0.0)]
 
-    def join(self, parts: list[Values]) -> Values:
+    def join(self, parts: list[F8]) -> F8:
         return parts[0] + parts[1]
 
     def sums(self, rows: Selection) -> tuple[float, ...]:
@@ -249,7 +248,7 @@ class OneClass(Formulation):
     def per_row(self) -> NDArray[np.int8]:
         return np.broadcast_to(np.int8(1), self.n_rows)
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         return replace(self, n_rows=len(rows), sample_weight=self._weights_of(rows))
 
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
@@ -283,21 +282,21 @@ class Regression(Formulation):
     n_faces = 2
     compares_rows = False
 
-    target: NDArray[np.float64] = field(metadata=recorded_in(Entry.LABELS))
+    target: F8 = field(metadata=recorded_in(Entry.LABELS))
     C: float
 
     def __post_init__(self) -> None:
         check_parameter("C", self.C)
 
     @property
-    def per_row(self) -> NDArray[np.float64]:
+    def per_row(self) -> F8:
         return self.target
 
     @property
     def held_bytes(self) -> int:
         return super().held_bytes + self.target.nbytes
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         return replace(self, target=self.target[rows], sample_weight=self._weights_of(rows))
 
     def scale(self, thresholds: tuple[float, ...]) -> float:

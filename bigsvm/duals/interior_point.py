@@ -28,9 +28,8 @@ from bigsvm.duals.polish import RESOLUTION, polish
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from bigsvm.arrays import F8, I8, Mask
 
-    F8 = NDArray[np.float64]
     Cholesky = tuple[F8, bool]
 
 ROUNDS = 80
@@ -86,7 +85,7 @@ class Variables(NamedTuple):
     upper: F8
     ridge: F8
     alpha: F8
-    groups: NDArray[np.int64] | None
+    groups: I8 | None
 
     def members(self) -> F8:
         """Say of each group which segments are in it, (G, S) of 0 and 1."""
@@ -204,9 +203,7 @@ def _keeps_sums(variables: Variables, found: F8) -> bool:
 class _Search:
     """The point of a round, and the way to that of the next."""
 
-    def __init__(
-        self, factor: F8, variables: Variables, room: NDArray[np.bool_], tol: float
-    ) -> None:
+    def __init__(self, factor: F8, variables: Variables, room: Mask, tol: float) -> None:
         self._factor, self._given, self._room, self._tol = factor, variables, room, tol
         lower, upper, alpha = variables.lower, variables.upper, variables.alpha
         self._has_lower, self._has_upper = room & np.isfinite(lower), room & np.isfinite(upper)
@@ -306,7 +303,7 @@ class _Search:
         )
 
 
-def _at_bounds(variables: Variables, point: _Point, room: NDArray[np.bool_], tol: float) -> F8:
+def _at_bounds(variables: Variables, point: _Point, room: Mask, tol: float) -> F8:
     """Put variables at the bounds that they belong at; sums stay what they are."""
     lower, upper, members = variables.lower, variables.upper, variables.members()
     with np.errstate(invalid="ignore"):

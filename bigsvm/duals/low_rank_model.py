@@ -22,9 +22,9 @@ from scipy.linalg import cho_factor, cho_solve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
     from bigsvm.tiles.low_rank import LowRank
 
-    F8 = NDArray[np.float64]
 
 ROUNDS = 100
 """Rounds of Newton's method at most; 3 to 6 are usual."""

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I4, I8, Mask
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.formulations import Classification, Signs
     from bigsvm.duals.optimality import Optimality
-    from bigsvm.duals.problem import Selection, Values
+    from bigsvm.duals.problem import Selection
 
 
 class OneClassSigns:
@@ -41,10 +42,10 @@ class OneClassSigns:
     positive : int
     """
 
-    def __init__(self, label: NDArray[np.int32], positive: int) -> None:
+    def __init__(self, label: I4, positive: int) -> None:
         self._label, self._positive = label, positive
 
-    def __getitem__(self, rows: Selection | NDArray[np.int32], /) -> NDArray[np.int8]:
+    def __getitem__(self, rows: Selection | I4, /) -> NDArray[np.int8]:
         """Those of `rows`, (m,)."""
         return np.where(self._label[rows] == self._positive, np.int8(1), np.int8(-1))
 
@@ -53,11 +54,7 @@ class MakeColumn(Protocol):
     """Makes the problem of one column; see `bigsvm.duals.formulations.Classification`."""
 
     def __call__(
-        self,
-        *,
-        sign: Signs,
-        class_weight: tuple[float, float],
-        sample_weight: NDArray[np.float64] | None,
+        self, *, sign: Signs, class_weight: tuple[float, float], sample_weight: F8 | None
     ) -> Classification:
         """Make it."""
 
@@ -83,7 +80,7 @@ class OneVsRest(Problem):
 
     name = "one against the rest"
 
-    label: NDArray[np.int32] = field(metadata=recorded_in(Entry.LABELS))
+    label: I4 = field(metadata=recorded_in(Entry.LABELS))
     class_weight: tuple[tuple[float, float], ...] = field(metadata=recorded_in(Entry.CLASS_WEIGHTS))
     make: MakeColumn
 
@@ -100,7 +97,7 @@ class OneVsRest(Problem):
         )
 
     @property
-    def per_row(self) -> NDArray[np.int32]:
+    def per_row(self) -> I4:
         return self.label
 
     @property
@@ -115,24 +112,22 @@ class OneVsRest(Problem):
         """Parameters that all columns share."""
         return self.columns[0].chosen()
 
-    def mistakes(
-        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
-    ) -> NDArray[np.bool_]:
+    def mistakes(self, outputs: F8, rows: Selection, thresholds: tuple[float, ...]) -> Mask:
         finished = [
             column.finish(self.thresholds_of(c, thresholds))
             for c, column in enumerate(self.columns)
         ]
         values = outputs * [one.scale for one in finished] + [one.intercept for one in finished]
-        wrong: NDArray[np.bool_] = values.argmax(axis=1) != self.label[rows]
+        wrong: Mask = values.argmax(axis=1) != self.label[rows]
         return wrong
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))
 
-    def zeros(self, n_rows: int) -> Values:
+    def zeros(self, n_rows: int) -> F8:
         return np.zeros((n_rows, self.n_outputs))
 
-    def per_output(self, alpha: Values) -> Values:
+    def per_output(self, alpha: F8) -> F8:
         return alpha
 
     def thresholds_of(self, column: int, thresholds: tuple[float, ...]) -> tuple[float, ...]:
@@ -205,9 +200,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
         """Its duals."""
         return self.duals
 
-    def optimality(
-        self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
-    ) -> ColumnsAt:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> ColumnsAt:
         columns, free = [], np.zeros(len(alpha), np.bool_)
         for c, (a, f) in columns_in_turn(alpha, outputs):
             columns.append(self.duals[c].optimality(a, f, rows=rows))
@@ -222,61 +215,51 @@ class OneVsRestDual(Dual[ColumnsAt]):
         """Gap that the column needs which asks for the smallest."""
         return min(dual.goal(tol, one) for dual, one in zip(self.duals, at.columns, strict=True))
 
-    def n_violating(self, alpha: Values, outputs: Values, at: ColumnsAt, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, at: ColumnsAt, *, tol: float) -> int:
         violate = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in columns_in_turn(alpha, outputs):
             found = self.duals[c].scores(a, f, at.columns[c], tol=tol)
             violate |= found.score > tol
         return int(np.count_nonzero(violate))
 
-    def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
+    def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
         return self._stacked(
             dual.gradient(alpha[:, c], outputs[:, c], rows) for c, dual in enumerate(self.duals)
         )
 
-    def outputs_from(self, gradient: Values, alpha: Values, rows: NDArray[np.int64]) -> Values:
+    def outputs_from(self, gradient: F8, alpha: F8, rows: I8) -> F8:
         return self._stacked(
             dual.outputs_from(gradient[:, c], alpha[:, c], rows)
             for c, dual in enumerate(self.duals)
         )
 
-    def _stacked(self, columns: Iterator[Values]) -> Values:
+    def _stacked(self, columns: Iterator[F8]) -> F8:
         return np.stack(list(columns), axis=1)
 
-    def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
+    def n_bounded(self, alpha: F8, rows: I8) -> int:
         return sum(self.duals[c].n_bounded(a, rows) for c, (a,) in columns_in_turn(alpha))
 
-    def filled(self, alpha: Values, outputs: Values) -> Values:
+    def filled(self, alpha: F8, outputs: F8) -> F8:
         if self.formulation.columns[0].sums(slice(0, 0)) is None:
             return alpha
         return self._stacked(
             dual.filled(alpha[:, c], outputs[:, c]) for c, dual in enumerate(self.duals)
         )
 
-    def infeasible(
-        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
-    ) -> str:
+    def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
         for c, (a,) in columns_in_turn(alpha):
             if fault := self.duals[c].infeasible(a, rows=rows, adds_up=adds_up):
                 return f"of function {c}, {fault}"
         return ""
 
-    def knows_last(
-        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
-    ) -> bool:
+    def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
         columns = self.formulation.columns
         if sets is not None:
             return is_last_of_sets(columns, last, sets)
         return is_last_of_columns(columns, last, size)
 
     def scores(
-        self,
-        alpha: Values,
-        outputs: Values,
-        at: ColumnsAt,
-        *,
-        tol: float,
-        rows: NDArray[np.int64] | None = None,
+        self, alpha: F8, outputs: F8, at: ColumnsAt, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         """Score rows by their worst column; columns within `tol` ask for nothing."""
         n = len(alpha)
@@ -298,19 +281,17 @@ class OneVsRestDual(Dual[ColumnsAt]):
 
     def begin(
         self,
-        alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
+        alpha: F8,
+        gradient: F8,
+        rows: I8,
         *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None = None,
+        diagonal: F8,
+        last: I8 | None = None,
         n_done: int = 0,
     ) -> ColumnSteps:
         return ColumnSteps(self.duals, alpha, gradient, rows, diagonal=diagonal, last=last)
 
-    def doubtful(
-        self, alpha: Values, outputs: Values, *, tol: float, error: float
-    ) -> NDArray[np.int64]:
+    def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         chosen = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in columns_in_turn(alpha, outputs):
             chosen[self.duals[c].doubtful(a, f, tol=tol, error=error)] = True
@@ -318,19 +299,19 @@ class OneVsRestDual(Dual[ColumnsAt]):
 
     def newton(
         self,
-        alpha: Values,
-        outputs: Values,
+        alpha: F8,
+        outputs: F8,
         at: ColumnsAt,
         *,
         tol: float,
-        gram: Callable[[NDArray[np.int64]], Values],
+        gram: Callable[[I8], F8],
         look: Callable[[], None],
-    ) -> Values | None:
+    ) -> F8 | None:
         """Alpha of the columns that are small enough for it; the others stay as they are."""
         better = None
-        held: dict[bytes, Values] = {}
+        held: dict[bytes, F8] = {}
 
-        def shared(rows: NDArray[np.int64]) -> Values:
+        def shared(rows: I8) -> F8:
             """Kernel values of the last column, where it has asked for the same: often all."""
             if rows.tobytes() not in held:
                 held.clear()

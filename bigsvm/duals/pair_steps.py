@@ -14,15 +14,13 @@ from bigsvm.duals.interior_point import Variables, interior_point, needed_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.problem import Values
 
     Advance = Callable[..., tuple[int, int]]
 
 
-def is_last_pair(formulation: Formulation, pair: NDArray[np.int64], size: int) -> bool:
+def is_last_pair(formulation: Formulation, pair: I8, size: int) -> bool:
     """Whether a pair, (2,), is none or two variables of one group of a working set of `size` rows.
 
     Variables are numbered as `bigsvm.core.smo.make_state` lays them out.
@@ -41,7 +39,7 @@ WORD_BITS = 64
 """Rows of one integer of `with_kept`."""
 
 
-def with_kept(pair: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+def with_kept(pair: I8, kept: Mask) -> I8:
     """Append a bit for each row, whether it is kept, to a pair: (2 + words,) int64."""
     padded = np.zeros(-(-len(kept) // WORD_BITS) * WORD_BITS, np.bool_)
     padded[: len(kept)] = kept
@@ -49,7 +47,7 @@ def with_kept(pair: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.in
     return np.concatenate([pair, words])
 
 
-def kept_of(last: NDArray[np.int64] | None, size: int) -> NDArray[np.bool_]:
+def kept_of(last: I8 | None, size: int) -> Mask:
     """Read which rows are kept, (size,) bool; all where `last` is a pair alone."""
     if last is None or len(last) == 2:
         return np.ones(size, np.bool_)
@@ -57,7 +55,7 @@ def kept_of(last: NDArray[np.int64] | None, size: int) -> NDArray[np.bool_]:
     return bits[:size].astype(np.bool_)
 
 
-def is_last_of_kept(formulation: Formulation, last: NDArray[np.int64], size: int) -> bool:
+def is_last_of_kept(formulation: Formulation, last: I8, size: int) -> bool:
     """Whether `last` is a pair and the rows kept of a working set of `size` rows, some of them."""
     if len(last) != 2 + -(-size // WORD_BITS):
         return False
@@ -87,12 +85,12 @@ class PairSteps(Steps):
         self,
         formulation: Formulation,
         advance: Advance,
-        alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
+        alpha: F8,
+        gradient: F8,
+        rows: I8,
         *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None,
+        diagonal: F8,
+        last: I8 | None,
         n_done: int,
     ) -> None:
         self._formulation, self._advance = formulation, advance
@@ -115,19 +113,19 @@ class PairSteps(Steps):
             self.state.pair[:] = last
         self.state.counters[0] = n_done
 
-    def _with_slack(self, values: Values, end: float) -> Values:
+    def _with_slack(self, values: F8, end: float) -> F8:
         """Append the slack variable's value, where there is one, to (n_segments, m)."""
         if not self.n_slack:
             return values
         return np.pad(values, ((0, 0), (0, 1)), constant_values=end)
 
     @property
-    def alpha(self) -> Values:
+    def alpha(self) -> F8:
         """(m,) or (m, faces) float64."""
         return self._formulation.join(list(smo.spread_of(self.state, self.state.alpha, self._size)))
 
     @property
-    def gradient(self) -> Values:
+    def gradient(self) -> F8:
         """(m,) or (m, faces) float64."""
         gradient = smo.spread_of(self.state, self.state.gradient, self._size)
         return gradient.T if self._formulation.n_faces > 1 else gradient[0]
@@ -151,7 +149,7 @@ class PairSteps(Steps):
         return int(self.state.counters[1])
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """The last pair, (2,)."""
         return self.state.pair.copy()
 
@@ -160,13 +158,13 @@ class PairSteps(Steps):
         """Its own way."""
         return self
 
-    def settled(self) -> NDArray[np.bool_]:
+    def settled(self) -> Mask:
         """As `bigsvm.core.smo.settle`."""
         settled = np.empty(self._size, np.bool_)
         smo.settle(self.state, settled)
         return settled
 
-    def last_among(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def last_among(self, kept: Mask) -> I8:
         """Return the last pair, (2,), by numbers among the rows kept; −1 if one is not kept."""
         pair = self.state.pair
         segment, place = np.divmod(pair, int(self.state.layout[0]))
@@ -177,13 +175,7 @@ class PairSteps(Steps):
         return segment * length + np.cumsum(all_kept)[place] - 1
 
     def advance(
-        self,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        *,
-        tol: float,
-        max_steps: int,
+        self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Take pair steps; see `bigsvm.core.smo.run`."""
         return self._advance(self.state, rows, slots, used, tol, max_steps)
@@ -198,7 +190,7 @@ class PairSteps(Steps):
         return needed_bytes(self._size, self._size * len(self._spread(self.state.alpha)), width)
 
     def leap(
-        self, origin: tuple[Values, Values], factor: Values, *, tol: float, look: Callable[[], None]
+        self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
     ) -> Leap | None:
         """By an interior-point method, which begins far from wherever the steps are."""
         alpha, gradient = self._segments_of(origin)
@@ -217,9 +209,7 @@ class PairSteps(Steps):
         )  # fmt: skip
         return None if found is None else Leap(found, (found - alpha).sum(axis=0))
 
-    def land(
-        self, origin: tuple[Values, Values], target: Values, outputs: Values, outputs_here: Values
-    ) -> None:
+    def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Unless the objective is larger here: rounding may have led astray."""
         state, (begin, at_begin) = self.state, self._segments_of(origin)
         alpha, gradient = self._spread(state.alpha), self._spread(state.gradient)
@@ -235,13 +225,13 @@ class PairSteps(Steps):
         state.pair[:] = -1
         smo.refresh(state)
 
-    def _segments_of(self, point: tuple[Values, Values]) -> tuple[Values, Values]:
+    def _segments_of(self, point: tuple[F8, F8]) -> tuple[F8, F8]:
         """Alpha and gradient of a point by segments, (n_segments, m)."""
         return np.stack(self._formulation.split(point[0], self._rows)), np.atleast_2d(point[1].T)
 
-    def _spread(self, values: Values) -> Values:
+    def _spread(self, values: F8) -> F8:
         return smo.spread_of(self.state, values, self._size)
 
-    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: F4, quiet: Mask) -> None:
         """As `bigsvm.core.smo.violations`: quiet are those pushed against a bound."""
         smo.violations(self.state, score, quiet)

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from bigsvm.arrays import F4, F8, I8, Mask
 
 SCAN_ROWS = 1 << 15
 """Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
@@ -28,7 +28,7 @@ class Crowd(NamedTuple):
     """
 
     capacity: int
-    near: Callable[[int], NDArray[np.float64]] | None = None
+    near: Callable[[int], F8] | None = None
 
 
 class Wanted(NamedTuple):
@@ -80,15 +80,15 @@ class Scores(NamedTuple):
         Free variables.
     """
 
-    score: NDArray[np.float32]
-    asked: NDArray[np.bool_]
-    free: NDArray[np.bool_]
-    above: NDArray[np.bool_]
+    score: F4
+    asked: Mask
+    free: Mask
+    above: Mask
     worst: list[list[int]]
     n_free: int
 
 
-def pick(scores: Scores, wanted: Wanted) -> NDArray[np.int64]:
+def pick(scores: Scores, wanted: Wanted) -> I8:
     """Pick rows by their scores; returns their places, (s,) ascending.
 
     With violators alone the gap merely halves per sweep; some more that nearly violate save half of
@@ -125,12 +125,7 @@ def pick(scores: Scores, wanted: Wanted) -> NDArray[np.int64]:
     return np.sort(np.concatenate([chosen, ties]))
 
 
-def _thin_out(
-    found: Scores,
-    size: int,
-    wanted: Wanted,
-    near: Callable[[int], NDArray[np.float64]] | None,
-) -> None:
+def _thin_out(found: Scores, size: int, wanted: Wanted, near: Callable[[int], F8] | None) -> None:
     """Make the scores of too many violators random, and no more than half of `size` of a side.
 
     With `near`, a violator's score is its kernel value with a random one of them.

@@ -16,8 +16,7 @@ from bigsvm.duals.box_problem import Box
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.duals.box_problem import Formulation
 
 MOST_ROWS = 512
@@ -36,13 +35,13 @@ its kind."""
 
 def polish_rows(
     formulation: Formulation,
-    rows: NDArray[np.int64],
-    gram: NDArray[np.float64],
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
+    rows: I8,
+    gram: F8,
+    alpha: F8,
+    outputs: F8,
     *,
     look: Callable[[], None],
-) -> NDArray[np.float64]:
+) -> F8:
     """Polish the alpha of `rows`, all others staying as they are.
 
     Parameters
@@ -80,14 +79,8 @@ def polish_rows(
 
 
 def polish_simplexes(
-    own: NDArray[np.bool_],
-    bounds: NDArray[np.float64],
-    gram: NDArray[np.float64],
-    alpha: NDArray[np.float64],
-    gradient: NDArray[np.float64],
-    *,
-    look: Callable[[], None],
-) -> NDArray[np.float64]:
+    own: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8, *, look: Callable[[], None]
+) -> F8:
     """Polish rows that have k variables of sum 0 each, all others staying as they are.
 
     Parameters
@@ -118,13 +111,13 @@ def polish_simplexes(
 
 
 def polish(
-    gram: NDArray[np.float64],
+    gram: F8,
     box: Box,
-    alpha: NDArray[np.float64],
+    alpha: F8,
     *,
-    groups: NDArray[np.int64] | None = None,
+    groups: I8 | None = None,
     look: Callable[[], None] = lambda: None,
-) -> NDArray[np.float64]:
+) -> F8:
     """Improve alpha until the optimality conditions hold to about 1e-11.
 
     Each round solves ``g_F − (Q_FF + δ) d = b, Σ d = 0`` of each group for the free variables F,
@@ -177,15 +170,7 @@ def polish(
     return alpha
 
 
-def _go(
-    gram: NDArray[np.float64],
-    box: Box,
-    alpha: NDArray[np.float64],
-    gradient: NDArray[np.float64],
-    free: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    direction: NDArray[np.float64],
-) -> bool:
+def _go(gram: F8, box: Box, alpha: F8, gradient: F8, free: Mask, rows: I8, direction: F8) -> bool:
     """Move alpha of `rows` along a direction in place; False where the box ended it.
 
     Variables that have reached a bound are exactly there, and no longer free.
@@ -210,12 +195,7 @@ def _go(
 
 
 def _worst(
-    alpha: NDArray[np.float64],
-    gradient: NDArray[np.float64],
-    box: Box,
-    free: NDArray[np.bool_],
-    members: NDArray[np.bool_],
-    resolution: float,
+    alpha: F8, gradient: F8, box: Box, free: Mask, members: Mask, resolution: float
 ) -> list[int]:
     """Find what is to be freed: the worst violator, or a pair; nothing at the optimum."""
     worst, found = resolution, []
@@ -235,9 +215,7 @@ def _worst(
     return found
 
 
-def _direction(
-    gram: NDArray[np.float64], gradient: NDArray[np.float64], members: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _direction(gram: F8, gradient: F8, members: Mask) -> F8:
     """Find the d of sum 0 in each group (members, (m, n_groups)) that equalises the gradients."""
     scale = float(np.abs(np.diag(gram)).max()) or 1.0
     sums = scale * members[:, members.any(axis=0)].astype(np.float64)
@@ -248,5 +226,5 @@ def _direction(
     system[:m, m:], system[m:, :m] = sums, sums.T
     solution = np.linalg.solve(system, np.append(gradient, np.zeros(n_groups)))[:m]
     means = (sums.T @ solution) / (scale * sums.sum(axis=0))
-    balanced: NDArray[np.float64] = solution - sums @ means
+    balanced: F8 = solution - sums @ means
     return balanced

@@ -15,8 +15,9 @@ from bigsvm.errors import CheckpointError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Selection = slice | NDArray[np.int64]
-    Values = NDArray[np.float64]
+    from bigsvm.arrays import F8, I4, I8, Mask
+
+    Selection = slice | I8
 
 
 class Entry(StrEnum):
@@ -46,9 +47,7 @@ class Problem(ABC):
     compares_rows: ClassVar[bool] = True
     """Whether equal rows are looked for, to be one variable: labels are often equal."""
 
-    sample_weight: NDArray[np.float64] | None = field(
-        default=None, metadata=recorded_in(Entry.LABELS)
-    )
+    sample_weight: F8 | None = field(default=None, metadata=recorded_in(Entry.LABELS))
 
     @property
     @abstractmethod
@@ -56,15 +55,15 @@ class Problem(ABC):
         """Labels or targets, (n,)."""
 
     @abstractmethod
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         """Restrict the problem to `rows`, in their order."""
 
     @abstractmethod
-    def zeros(self, n_rows: int) -> Values:
+    def zeros(self, n_rows: int) -> F8:
         """Alpha of rows that have none."""
 
     @abstractmethod
-    def per_output(self, alpha: Values) -> Values:
+    def per_output(self, alpha: F8) -> F8:
         """Sum up the variables of each row: what its kernel row is weighted by.
 
         (m,), or (m, k) of k functions, which are trained together: f is (n, k) then. One working
@@ -120,28 +119,26 @@ class Problem(ABC):
         """How far apart outputs are between which it makes a difference; 1 for ±1."""
         return 1.0
 
-    def mistakes(
-        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
-    ) -> NDArray[np.bool_]:
+    def mistakes(self, outputs: F8, rows: Selection, thresholds: tuple[float, ...]) -> Mask:
         """Which of `rows`, (m,), a model with such outputs and thresholds gets wrong.
 
         Classifiers only.
         """
         raise NotImplementedError
 
-    def importance(self, rows: Selection) -> Values:
+    def importance(self, rows: Selection) -> F8:
         """How much a mistake at each of `rows` counts, (m,)."""
         return self.weights(rows)
 
-    def weighted(self, sample_weight: NDArray[np.float64]) -> Self:
+    def weighted(self, sample_weight: F8) -> Self:
         """Return the same problem with other weights of the rows."""
         return replace(self, sample_weight=sample_weight)
 
-    def weights(self, rows: Selection) -> Values:
+    def weights(self, rows: Selection) -> F8:
         """Weights of `rows`, (m,)."""
         if self.sample_weight is None:
             return np.ones(len(self.per_row[rows]))
         return self.sample_weight[rows]
 
-    def _weights_of(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Values | None:
+    def _weights_of(self, rows: I4 | I8) -> F8 | None:
         return None if self.sample_weight is None else self.sample_weight[rows]

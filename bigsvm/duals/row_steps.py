@@ -12,9 +12,8 @@ from bigsvm.duals.dual import Steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numpy.typing import NDArray
+    from bigsvm.arrays import F4, F8, I4, I8, Mask
 
-    from bigsvm.duals.problem import Values
 
 SLICE_WORK = 1 << 28
 """Values that the steps of one slice look at, whatever the number of classes: a tenth of a second
@@ -38,7 +37,7 @@ def watched_bytes(n_classes: int) -> int:
     return simplex.watched_rows(n_classes) * (12 * n_classes + 32)
 
 
-def is_last(last: NDArray[np.int64], *, in_turn: bool) -> bool:
+def is_last(last: I8, *, in_turn: bool) -> bool:
     """Whether `last`, (2,), is a valid `last` of `RowSteps`, or none, (−1, −1)."""
     if len(last) != 2 or (last < -1).any():
         return False
@@ -64,17 +63,17 @@ class RowSteps(Steps):
 
     def __init__(
         self,
-        alpha: Values,
-        gradient: Values,
-        bounds: Values,
-        label: NDArray[np.int32],
+        alpha: F8,
+        gradient: F8,
+        bounds: F8,
+        label: I4,
         *,
         solver: int,
         order: int,
         cooling: int,
         seed: int,
-        diagonal: Values,
-        last: NDArray[np.int64] | None,
+        diagonal: F8,
+        last: I8 | None,
         n_done: int,
     ) -> None:
         self._solver, self._order, self._cooling = solver, order, cooling
@@ -89,12 +88,12 @@ class RowSteps(Steps):
             self._climbed = max(int(last[1]), 0)
 
     @property
-    def alpha(self) -> Values:
+    def alpha(self) -> F8:
         """(m, k) float64."""
         return self.state.alpha[:, : self._size].T
 
     @property
-    def gradient(self) -> Values:
+    def gradient(self) -> F8:
         """(m, k) float64."""
         return self.state.gradient[:, : self._size].T
 
@@ -114,18 +113,12 @@ class RowSteps(Steps):
         return int(self.state.counters[1])
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """What the third counter has, see `simplex.RowState`, and the steps at the last climb."""
         return np.array([self.state.counters[2], self._climbed], np.int64)
 
     def advance(
-        self,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int32],
-        used: NDArray[np.int64],
-        *,
-        tol: float,
-        max_steps: int,
+        self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
         """Solve for one row after the other; see `bigsvm.core.simplex.run`."""
         if len(self.state.some.places) == 0:
@@ -159,7 +152,7 @@ class RowSteps(Steps):
         """Its own way."""
         return self
 
-    def climbing(self, fits: Callable[[int], bool]) -> NDArray[np.int64]:
+    def climbing(self, fits: Callable[[int], bool]) -> I8:
         """Rows with two variables below their bounds, once steps have been many.
 
         The paper's orders have none.
@@ -174,7 +167,7 @@ class RowSteps(Steps):
         wanted = n * n + 20 * n * len(self.state.alpha)
         return places if n <= MOST_CLIMBING and fits(wanted) else places[:0]
 
-    def climb(self, places: NDArray[np.int64], gram: NDArray[np.float32], *, tol: float) -> Values:
+    def climb(self, places: I8, gram: F4, *, tol: float) -> F8:
         """By conjugate gradients, for as long as the steps since the last climb took, about."""
         state, label = self.state, self.state.label[places]
         work = STEP_READS * state.alpha.shape[1] * (self.n_done - self._climbed)
@@ -188,7 +181,7 @@ class RowSteps(Steps):
         self._climbed = self.n_done
         return (after - before).T
 
-    def follow(self, change: Values, rows: Iterable[NDArray[np.float32]]) -> None:
+    def follow(self, change: F8, rows: Iterable[F4]) -> None:
         """Row by row, and rebuild what is derived from alpha and the gradient."""
         done = 0
         for part in rows:
@@ -196,7 +189,7 @@ class RowSteps(Steps):
             done += len(part)
         simplex.refresh(self.state)
 
-    def violations(self, score: NDArray[np.float32], quiet: NDArray[np.bool_]) -> None:
+    def violations(self, score: F4, quiet: Mask) -> None:
         """By ψ, where it is above the level; quiet are rows that do not violate.
 
         Of rows in turn, those whose ψ is not 0 by when their turn comes.

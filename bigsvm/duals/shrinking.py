@@ -27,11 +27,9 @@ from bigsvm.tiles.functions import weighted_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.rows import Rows
     from bigsvm.duals.dual import Dual
-    from bigsvm.duals.problem import Values
     from bigsvm.tiles import KernelTiles
 
 PERIOD = 1000
@@ -46,7 +44,7 @@ VALUES_AT_ONCE = 1 << 24
 """Kernel values between two looks at what else there is to do: a tenth of a second."""
 
 
-def leaves_out(last: NDArray[np.int64] | None) -> bool:
+def leaves_out(last: I8 | None) -> bool:
     """Whether `last` of an interrupted run is of a working set that rows have left."""
     return last is not None and len(last) > 2
 
@@ -73,13 +71,13 @@ class ShrinkingProblem:
         dual: Dual[Any],
         tiles: KernelTiles,
         rows: Rows | RowsAt,
-        working_set: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
+        working_set: I8,
+        alpha: F8,
+        gradient: F8,
         *,
-        last: NDArray[np.int64] | None = None,
+        last: I8 | None = None,
         steps: int = 0,
-        origin: tuple[Values, Values] | None = None,
+        origin: tuple[F8, F8] | None = None,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> None:
         self._dual, self._tiles, self._rows = dual, tiles, rows_at(rows)
@@ -100,13 +98,7 @@ class ShrinkingProblem:
             self._set_part(kept_of(last, len(working_set)), last=pair, steps=steps)
 
     def _of_rows(
-        self,
-        kept: NDArray[np.bool_],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        *,
-        last: NDArray[np.int64] | None,
-        steps: int,
+        self, kept: Mask, alpha: F8, gradient: F8, *, last: I8 | None, steps: int
     ) -> SubProblem:
         base, places = self._rows
         given = dict(self._given)
@@ -119,9 +111,7 @@ class ShrinkingProblem:
             origin=(self._origin[0][kept], self._origin[1][kept]), **given,
         )  # fmt: skip
 
-    def _set_part(
-        self, kept: NDArray[np.bool_], *, last: NDArray[np.int64] | None, steps: int
-    ) -> None:
+    def _set_part(self, kept: Mask, *, last: I8 | None, steps: int) -> None:
         """Go on with the rows kept, (m,) bool."""
         self._kept = kept
         self._part = self._of_rows(kept, self._alpha, self._gradient, last=last, steps=steps)
@@ -148,13 +138,13 @@ class ShrinkingProblem:
         return self._part.size
 
     @property
-    def alpha(self) -> NDArray[np.float64]:
+    def alpha(self) -> F8:
         """Alpha of all rows now."""
         self._take_over()
         return self._alpha
 
     @property
-    def gradient(self) -> NDArray[np.float64]:
+    def gradient(self) -> F8:
         """The gradient at this alpha for rows in use; rows left out have an earlier gradient."""
         self._take_over()
         return self._gradient
@@ -185,7 +175,7 @@ class ShrinkingProblem:
         return self._part.steps
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """The last pair among the rows in play and, where others are left out, which these are."""
         pair = self._part.last
         return with_kept(pair, self._kept) if self._is_narrow else pair
@@ -195,11 +185,7 @@ class ShrinkingProblem:
         self._part.close()
 
     def advance(
-        self,
-        *,
-        tol: float,
-        max_steps: int = REFRESH,
-        look: Callable[[], None] = lambda: None,
+        self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
     ) -> Progress:
         """Take up to `max_steps` steps; see `SubProblem.advance`.
 
@@ -263,7 +249,7 @@ class ShrinkingProblem:
         # Hybrid maximum gain goes on from no pair, as at first.
         self._set_part(np.ones_like(self._kept), last=None, steps=self._part.steps)
 
-    def _moved(self, rest: NDArray[np.int64], look: Callable[[], None]) -> NDArray[np.float64]:
+    def _moved(self, rest: I8, look: Callable[[], None]) -> F8:
         """Add up what moves since the beginning have changed in the outputs of some rows."""
         change = self._dual.formulation.per_output(self._alpha - self._origin[0])
         moved = weighted_rows(change)

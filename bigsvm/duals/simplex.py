@@ -38,9 +38,8 @@ from bigsvm.parameters.training import check_parameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    from bigsvm.duals.problem import Selection, Values
+    from bigsvm.arrays import F8, I4, I8, Mask
+    from bigsvm.duals.problem import Selection
 
 
 OUTSIDE = 1e-9
@@ -91,7 +90,7 @@ class CrammerSinger(Problem):
 
     name = "crammer-singer"
 
-    label: NDArray[np.int32] = field(metadata=recorded_in(Entry.LABELS))
+    label: I4 = field(metadata=recorded_in(Entry.LABELS))
     n_classes: int = field(metadata=recorded_in(Entry.LABELS))
     C: float
     fit_intercept: bool = False
@@ -105,7 +104,7 @@ class CrammerSinger(Problem):
             )
 
     @property
-    def per_row(self) -> NDArray[np.int32]:
+    def per_row(self) -> I4:
         return self.label
 
     @property
@@ -116,22 +115,20 @@ class CrammerSinger(Problem):
     def offset(self) -> float:
         return 1.0 if self.fit_intercept else 0.0
 
-    def take(self, rows: NDArray[np.int32] | NDArray[np.int64]) -> Self:
+    def take(self, rows: I4 | I8) -> Self:
         return replace(self, label=self.label[rows], sample_weight=self._weights_of(rows))
 
-    def mistakes(
-        self, outputs: Values, rows: Selection, thresholds: tuple[float, ...]
-    ) -> NDArray[np.bool_]:
-        wrong: NDArray[np.bool_] = outputs.argmax(axis=1) != self.label[rows]
+    def mistakes(self, outputs: F8, rows: Selection, thresholds: tuple[float, ...]) -> Mask:
+        wrong: Mask = outputs.argmax(axis=1) != self.label[rows]
         return wrong
 
-    def zeros(self, n_rows: int) -> Values:
+    def zeros(self, n_rows: int) -> F8:
         return np.zeros((n_rows, self.n_classes))
 
-    def per_output(self, alpha: Values) -> Values:
+    def per_output(self, alpha: F8) -> F8:
         return alpha
 
-    def bounds(self, rows: Selection) -> Values:
+    def bounds(self, rows: Selection) -> F8:
         """C_i of `rows`, (m,)."""
         return self.C * self.weights(rows)
 
@@ -182,37 +179,37 @@ class _Part(NamedTuple):
     """Some consecutive rows: place, C_i, label, α, gradient, and where α may rise."""
 
     span: slice
-    bound: Values
-    label: NDArray[np.int32]
-    alpha: Values
-    gradient: Values
-    room: NDArray[np.bool_]
+    bound: F8
+    label: I4
+    alpha: F8
+    gradient: F8
+    room: Mask
 
     @property
-    def least(self) -> Values:
-        least: Values = self.gradient.min(axis=1)
+    def least(self) -> F8:
+        least: F8 = self.gradient.min(axis=1)
         return least
 
     @property
-    def most(self) -> Values:
+    def most(self) -> F8:
         """Largest gradient of those with room; −inf of a row without weight."""
-        most: Values = np.where(self.room, self.gradient, -np.inf).max(axis=1)
+        most: F8 = np.where(self.room, self.gradient, -np.inf).max(axis=1)
         return most
 
     @property
-    def is_free(self) -> NDArray[np.bool_]:
+    def is_free(self) -> Mask:
         """Which can move either way."""
-        free: NDArray[np.bool_] = self.room.sum(axis=1) > 1
+        free: Mask = self.room.sum(axis=1) > 1
         return free
 
     @property
-    def score(self) -> Values:
+    def score(self) -> F8:
         """Largest gradient with room less the smallest: ψ, or below 0 by how much none is.
 
         A row all at its bounds may only rise in one class, from which the others are so far.
         """
         others = np.where(self.room, np.inf, self.gradient).min(axis=1)
-        score: Values = self.most - np.where(self.is_free, self.least, others)
+        score: F8 = self.most - np.where(self.is_free, self.least, others)
         return score
 
 
@@ -237,9 +234,7 @@ class SimplexDual(Dual[Violations]):
     cooling: Cooling = Cooling.NONE
     seed: int = 0
 
-    def _parts(
-        self, alpha: Values, outputs: Values, rows: NDArray[np.int64] | None
-    ) -> Iterator[_Part]:
+    def _parts(self, alpha: F8, outputs: F8, rows: I8 | None) -> Iterator[_Part]:
         step = max(1, SCAN_ROWS // self.formulation.n_classes)
         for start in range(0, len(alpha), step):
             span = slice(start, min(start + step, len(alpha)))
@@ -252,9 +247,7 @@ class SimplexDual(Dual[Violations]):
             room[places, label] = alpha[span][places, label] < bound
             yield _Part(span, bound, label, alpha[span], gradient, room)
 
-    def optimality(
-        self, alpha: Values, outputs: Values, *, rows: NDArray[np.int64] | None = None
-    ) -> Violations:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Violations:
         gap = linear_term = outputs_term = slack = 0.0
         n_support = n_bounded = n_free = 0
         for part in self._parts(alpha, outputs, rows):
@@ -276,33 +269,27 @@ class SimplexDual(Dual[Violations]):
             slack += float(part.bound @ (part.gradient[places, part.label] - least))
         return Violations(gap, n_support, n_bounded, n_free, linear_term, outputs_term, slack)
 
-    def n_violating(self, alpha: Values, outputs: Values, at: Violations, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, at: Violations, *, tol: float) -> int:
         parts = self._parts(alpha, outputs, None)
         return sum(int(np.count_nonzero(part.score > tol)) for part in parts)
 
-    def gradient(self, alpha: Values, outputs: Values, rows: NDArray[np.int64]) -> Values:
+    def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
         return self._other(outputs, rows)
 
-    def outputs_from(self, gradient: Values, alpha: Values, rows: NDArray[np.int64]) -> Values:
+    def outputs_from(self, gradient: F8, alpha: F8, rows: I8) -> F8:
         return self._other(gradient, rows)
 
-    def _other(self, values: Values, rows: NDArray[np.int64]) -> Values:
+    def _other(self, values: F8, rows: I8) -> F8:
         """``e_y − values``, (m, k): the gradient from outputs, and outputs from the gradient."""
         other = -values
         other[np.arange(len(rows)), self.formulation.label[rows]] += 1.0
         return other
 
-    def n_bounded(self, alpha: Values, rows: NDArray[np.int64]) -> int:
+    def n_bounded(self, alpha: F8, rows: I8) -> int:
         return self.optimality(alpha, np.zeros_like(alpha), rows=rows).n_bounded
 
     def scores(
-        self,
-        alpha: Values,
-        outputs: Values,
-        at: Violations,
-        *,
-        tol: float,
-        rows: NDArray[np.int64] | None = None,
+        self, alpha: F8, outputs: F8, at: Violations, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         n = len(alpha)
         scores = np.empty(n, np.float32)
@@ -316,12 +303,10 @@ class SimplexDual(Dual[Violations]):
         one_side = np.zeros(n, np.bool_)
         return Scores(scores, free | (scores > tol), free, one_side, [worst], at.n_free)
 
-    def filled(self, alpha: Values, outputs: Values) -> Values:
+    def filled(self, alpha: F8, outputs: F8) -> F8:
         return alpha
 
-    def infeasible(
-        self, alpha: Values, *, rows: NDArray[np.int64] | None = None, adds_up: bool = True
-    ) -> str:
+    def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
         # The check needs no outputs.
         outputs = np.broadcast_to(np.float64(0.0), alpha.shape)
         for part in self._parts(alpha, outputs, rows):
@@ -338,20 +323,18 @@ class SimplexDual(Dual[Violations]):
                     return f"of row {place if rows is None else rows[place]}, {fault}"
         return ""
 
-    def knows_last(
-        self, last: NDArray[np.int64], size: int, *, sets: Sequence[int] | None = None
-    ) -> bool:
+    def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
         in_turn = self.order in (Order.SEQUENTIAL, Order.RANDOM)
         return sets is None and is_last(last, in_turn=in_turn)
 
     def begin(
         self,
-        alpha: Values,
-        gradient: Values,
-        rows: NDArray[np.int64],
+        alpha: F8,
+        gradient: F8,
+        rows: I8,
         *,
-        diagonal: Values,
-        last: NDArray[np.int64] | None = None,
+        diagonal: F8,
+        last: I8 | None = None,
         n_done: int = 0,
     ) -> RowSteps:
         return RowSteps(
@@ -361,9 +344,7 @@ class SimplexDual(Dual[Violations]):
             diagonal=diagonal, last=last, n_done=n_done,
         )  # fmt: skip
 
-    def doubtful(
-        self, alpha: Values, outputs: Values, *, tol: float, error: float
-    ) -> NDArray[np.int64]:
+    def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         limit = min(tol, self.optimality(alpha, outputs).gap) - 2 * error
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
@@ -372,14 +353,14 @@ class SimplexDual(Dual[Violations]):
 
     def newton(
         self,
-        alpha: Values,
-        outputs: Values,
+        alpha: F8,
+        outputs: F8,
         at: Violations,
         *,
         tol: float,
-        gram: Callable[[NDArray[np.int64]], Values],
+        gram: Callable[[I8], F8],
         look: Callable[[], None],
-    ) -> Values | None:
+    ) -> F8 | None:
         # Rows that are settled, with or without a coefficient, stay so.
         near = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):

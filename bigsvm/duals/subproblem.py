@@ -19,13 +19,11 @@ from bigsvm.tiles.functions import weighted_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I8, Mask
     from bigsvm.cache.resident import RowBuffer, RowTier
     from bigsvm.data.rows import Rows
     from bigsvm.duals.abilities import Leaps, Settles
     from bigsvm.duals.dual import Dual
-    from bigsvm.duals.problem import Values
     from bigsvm.tiles import KernelTiles
 
 
@@ -96,16 +94,16 @@ class SubProblem:
         dual: Dual[Any],
         tiles: KernelTiles,
         rows: Rows | RowsAt,
-        working_set: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
+        working_set: I8,
+        alpha: F8,
+        gradient: F8,
         *,
         buffer: RowBuffer,
         first_slots: int | None = None,
         tier: Callable[[RowTier], RowTier] = lambda computed: computed,
-        last: NDArray[np.int64] | None = None,
+        last: I8 | None = None,
         steps: int = 0,
-        origin: tuple[Values, Values] | None = None,
+        origin: tuple[F8, F8] | None = None,
         spare: int = 0,
     ) -> None:
         self.size, self.row_seconds = len(working_set), 0.0
@@ -148,7 +146,7 @@ class SubProblem:
         base, places = self._rows
         self._computed.columns = Columns.of_rows_like(self._tiles, RowsAt(base, places[:0]))
 
-    def hand_over(self, narrow: SubProblem, kept: NDArray[np.bool_]) -> None:
+    def hand_over(self, narrow: SubProblem, kept: Mask) -> None:
         """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
         all_kept = np.pad(kept, (0, self._taken.n_slack), constant_values=True)
         self.cache.carry_over(narrow.cache, all_kept, stamp=self._taken.stamp)
@@ -159,12 +157,12 @@ class SubProblem:
         return self._taken.settles
 
     @property
-    def alpha(self) -> NDArray[np.float64]:
+    def alpha(self) -> F8:
         """As far as it has got; a view where it can be."""
         return self._taken.alpha
 
     @property
-    def gradient(self) -> NDArray[np.float64]:
+    def gradient(self) -> F8:
         """Of this alpha, within the working set; a view where it can be."""
         return self._taken.gradient
 
@@ -189,16 +187,12 @@ class SubProblem:
         return self._taken.n_done
 
     @property
-    def last(self) -> NDArray[np.int64]:
+    def last(self) -> I8:
         """What must be known besides to go on to the same bits; see `Steps.last`."""
         return self._taken.last
 
     def advance(
-        self,
-        *,
-        tol: float,
-        max_steps: int = smo.REFRESH,
-        look: Callable[[], None] = lambda: None,
+        self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
     ) -> Progress:
         """Take up to `max_steps` steps, fetching rows as asked for.
 
@@ -271,9 +265,7 @@ class SubProblem:
                 outputs = (self._outputs_of(change, exact, look) for change in (found.change, here))
                 leaps.land(self._origin, found.target, *outputs)
 
-    def _outputs_of(
-        self, change: Values, tiles: KernelTiles, look: Callable[[], None]
-    ) -> NDArray[np.float64]:
+    def _outputs_of(self, change: F8, tiles: KernelTiles, look: Callable[[], None]) -> F8:
         """``K @ change`` by some rows after the other, (m,) or (m, k) as `change` is."""
         outputs = np.zeros_like(change)
         moved = weighted_rows(change)
@@ -284,9 +276,7 @@ class SubProblem:
             tiles.multiply(self._rows, columns, change[part], outputs)
         return outputs
 
-    def _rows_of(
-        self, places: NDArray[np.int64], look: Callable[[], None]
-    ) -> Iterator[NDArray[np.float32]]:
+    def _rows_of(self, places: I8, look: Callable[[], None]) -> Iterator[F4]:
         """Compute kernel rows, some at a time in the same memory."""
         fetched = np.zeros((BATCH, smo.row_width(self.size)), np.float32)
         for first in range(0, len(places), BATCH):
@@ -295,7 +285,7 @@ class SubProblem:
             self._computed.fetch(part, fetched, np.arange(len(part)))
             yield fetched[: len(part)]
 
-    def _most_wanted(self, row: int, tol: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _most_wanted(self, row: int, tol: float) -> tuple[I8, Mask]:
         """List the row asked for, then the worst violators without a row, up to a batch.
 
         Where there is room and these are very few, those that nearly violate follow them. Say which

@@ -21,8 +21,7 @@ from bigsvm.training.state import WorkingSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.duals.column_problems import ColumnProblems, Room
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.tiles import KernelTiles
@@ -53,9 +52,9 @@ class ActiveRows:
         dual: Dual[Any],
         tiles: KernelTiles,
         rows: Gathered,
-        indices: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
+        indices: I8,
+        alpha: F8,
+        outputs: F8,
         *,
         swept: bool = False,
     ) -> None:
@@ -67,11 +66,11 @@ class ActiveRows:
         return len(self.indices)
 
     @property
-    def listed(self) -> NDArray[np.int64] | None:
+    def listed(self) -> I8 | None:
         """Which rows they are, (b,); None for all."""
         return None if self.swept else self.indices
 
-    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, rows: I8) -> I8:
         """Places of some of these rows, (m,)."""
         return np.searchsorted(self.indices, rows)
 
@@ -99,7 +98,7 @@ class ActiveRows:
         places, tol = choice.working_set(self, at, tol=tol)
         return self.started(places), tol
 
-    def started(self, places: NDArray[np.int64]) -> WorkingSet:
+    def started(self, places: I8) -> WorkingSet:
         """Return the working set of all variables at some places, (m,), where they stand."""
         alpha, rows = self.alpha[places], self.indices[places]
         gradient = self.dual.gradient(alpha, self.outputs[places], rows)
@@ -136,9 +135,9 @@ class ActiveRows:
 
     def of_rows(
         self,
-        rows: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
+        rows: I8,
+        alpha: F8,
+        gradient: F8,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
@@ -147,9 +146,9 @@ class ActiveRows:
     def _made(
         self,
         kind: Callable[..., Made],
-        rows: NDArray[np.int64],
-        alpha: NDArray[np.float64],
-        gradient: NDArray[np.float64],
+        rows: I8,
+        alpha: F8,
+        gradient: F8,
         *,
         first_slots: Callable[[int], int | None],
         tiles: KernelTiles | None = None,
@@ -191,12 +190,12 @@ class ActiveRows:
         self.alpha[places] = alpha
         return moved_any
 
-    def kernel_row(self, place: int) -> NDArray[np.float64]:
+    def kernel_row(self, place: int) -> F8:
         """Kernel values, (b,), of all of them with the one at `place`."""
         everything, one = np.arange(len(self)), np.array([place])
         return self._added(everything, one, np.ones(1), lambda: None)
 
-    def product(self, change: NDArray[np.float64], look: Callable[[], None]) -> NDArray[np.float64]:
+    def product(self, change: F8, look: Callable[[], None]) -> F8:
         """``K @ change`` among all of them, (b,) or (b, k); half of what has moved is computed."""
         moved = change.reshape(len(self), -1).any(axis=1)
         places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
@@ -209,13 +208,7 @@ class ActiveRows:
         found[places] = among
         return found
 
-    def _added(
-        self,
-        rows: NDArray[np.int64],
-        places: NDArray[np.int64],
-        change: NDArray[np.float64],
-        look: Callable[[], None],
-    ) -> NDArray[np.float64]:
+    def _added(self, rows: I8, places: I8, change: F8, look: Callable[[], None]) -> F8:
         """``K(rows, places) @ change``, for those at `places` that have moved."""
         moved = weighted_rows(change)
         added = np.zeros((len(rows), *change.shape[1:]))

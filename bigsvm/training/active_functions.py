@@ -17,8 +17,7 @@ from bigsvm.training.state import WorkingSet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.duals.column_problems import Room
     from bigsvm.duals.shrinking import ShrinkingProblem
     from bigsvm.duals.subproblem import SubProblem
@@ -115,21 +114,19 @@ class ActiveFunctions(ActiveRows):
         self.alpha[places, function] = working.alpha
         return bool(change.any())
 
-    def _function(
-        self, c: int, alpha: NDArray[np.float64], outputs: NDArray[np.float64]
-    ) -> ActiveRows:
+    def _function(self, c: int, alpha: F8, outputs: F8) -> ActiveRows:
         """Rows of one function alone."""
         return ActiveRows(
             self.dual.columns[c], self.tiles, self.rows, self.indices, alpha, outputs,
             swept=self.swept,
         )  # fmt: skip
 
-    def _views(self) -> list[tuple[int, list[NDArray[np.float64]]]]:
+    def _views(self) -> list[tuple[int, list[F8]]]:
         """Each function's number, and its alpha and outputs."""
         return [(c, [self.alpha[:, c], self.outputs[:, c]]) for c in range(len(self.dual.columns))]
 
 
-def moved_in(working: WorkingSet, alpha: NDArray[np.float64]) -> sp.csr_array:
+def moved_in(working: WorkingSet, alpha: F8) -> sp.csr_array:
     """By how much alpha of all rows, (n, k), has moved in the working sets of functions."""
     rows, function = working.rows, working.functions
     moved = working.alpha - alpha[rows, function]

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.tiles import KernelTiles
 
-    Gather: TypeAlias = Callable[[NDArray[np.int64], Callable[[], None]], Rows]
+    Gather: TypeAlias = Callable[[I8, Callable[[], None]], Rows]
 
 EXACT_EVALUATIONS = 2e6
 """If n · n_SV is at most this, all outputs are recomputed in float64: a hundredth of a second."""
@@ -84,7 +83,7 @@ class Exact:
         self._step, self.look = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE)), look
         self.by_halves = by_halves
 
-    def rows(self, indices: NDArray[np.int64]) -> Rows:
+    def rows(self, indices: I8) -> Rows:
         """Rows at (m,) int64 `indices`."""
         return self._gather(indices, self.look)
 
@@ -92,13 +91,13 @@ class Exact:
         """Pack rows as partners."""
         return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
 
-    def gram(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gram(self, rows: I8) -> F8:
         """Kernel values among rows (m,), (m, m)."""
         values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
         self.tiles.evaluate(values, self.columns(values), gram)
         return gram
 
-    def outputs(self, rows: NDArray[np.int64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def outputs(self, rows: I8, beta: F8) -> F8:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k).
 
         Bits do not depend on how many rows are in memory together, if it is a tile's at least.
@@ -117,9 +116,7 @@ class Exact:
                 self.tiles.multiply(self.rows(rows[part]), columns, beta[chosen], out[part])
         return out
 
-    def _among(
-        self, support: NDArray[np.int64], weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _among(self, support: I8, weights: F8) -> F8:
         """``K(support, support) @ weights`` from half of the kernel values."""
         along, down = np.zeros_like(weights), np.zeros_like(weights)
         for low in range(0, len(support), self._step):
@@ -144,8 +141,8 @@ def certify(
     source: RowSource,
     tiles: KernelTiles,
     gather: Gather,
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
+    alpha: F8,
+    outputs: F8,
     *,
     tol: float,
     off: Callable[[], float] = lambda: 0.0,
@@ -210,9 +207,7 @@ def certify(
     return at
 
 
-def _parts(
-    dual: Dual[Any], alpha: NDArray[np.float64], outputs: NDArray[np.float64]
-) -> list[tuple[Dual[Any], NDArray[np.float64], NDArray[np.float64]]]:
+def _parts(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
     """Divide a point into those of the functions that nothing ties together."""
     if not dual.columns:
         return [(dual, alpha, outputs)]
@@ -220,13 +215,8 @@ def _parts(
 
 
 def _corrected(
-    dual: Dual[Any],
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
-    exact: Exact,
-    tol: float,
-    least_error: float,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    dual: Dual[Any], alpha: F8, outputs: F8, exact: Exact, tol: float, least_error: float
+) -> tuple[I8, F8]:
     """Recompute the outputs that decide what is certified; returns their rows, and f there.
 
     The error of an output is taken to be at least `least_error`. Outputs are changed, and are
@@ -236,7 +226,7 @@ def _corrected(
     support = weighted_rows(beta)
     with _Recomputed(exact, beta, outputs) as done:
 
-        def doubtful() -> NDArray[np.int64]:
+        def doubtful() -> I8:
             error = max(DOUBT * done.error, least_error)
             return dual.doubtful(alpha, outputs, tol=tol, error=error)
 
@@ -249,11 +239,11 @@ def _corrected(
 
 def _few_are_enough(
     dual: Dual[Any],
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
-    support: NDArray[np.int64],
+    alpha: F8,
+    outputs: F8,
+    support: I8,
     done: _Recomputed,
-    doubtful: Callable[[], NDArray[np.int64]],
+    doubtful: Callable[[], I8],
     tol: float,
 ) -> bool:
     """Recompute a sample of the support rows, and rows in doubt; False where it takes them all."""
@@ -277,7 +267,7 @@ def _few_are_enough(
     return _cancel(added.reshape(TRIED, -1).sum(axis=1)[settled], n_left, objective)
 
 
-def _cancel(tried: NDArray[np.float64], n_left: int, objective: float) -> bool:
+def _cancel(tried: F8, n_left: int, objective: float) -> bool:
     """Whether errors of terms of which some were tried add up to nothing beside the objective.
 
     They are twice as large as those of the objective. The standard error of their sum is added to
@@ -303,12 +293,10 @@ class _Recomputed:
         By how much an output was off at most.
     """
 
-    def __init__(
-        self, exact: Exact, beta: NDArray[np.float64], outputs: NDArray[np.float64]
-    ) -> None:
+    def __init__(self, exact: Exact, beta: F8, outputs: F8) -> None:
         self._exact, self.beta, self._outputs = exact, beta, outputs
         self._is_done = np.zeros(len(outputs), np.bool_)
-        self._before: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+        self._before: list[tuple[I8, F8]] = []
         self.error = 0.0
 
     def __enter__(self) -> Self:
@@ -324,15 +312,15 @@ class _Recomputed:
         return int(np.count_nonzero(self._is_done))
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> I8:
         """Where they are, ascending."""
         return np.flatnonzero(self._is_done)
 
-    def missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def missing(self, rows: I8) -> I8:
         """Those of some rows that are still as they were."""
         return rows[~self._is_done[rows]]
 
-    def add(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def add(self, rows: I8) -> F8:
         """Recompute rows, (m,) ascending; returns by how much they change."""
         before, change = self._outputs[rows], self._exact.outputs(rows, self.beta)
         self._before.append((rows, before))
@@ -342,20 +330,14 @@ class _Recomputed:
         self.error = max(self.error, float(change.max(initial=0)), -float(change.min(initial=0)))
         return change
 
-    def add_all(self, support: NDArray[np.int64]) -> None:
+    def add_all(self, support: I8) -> None:
         """Recompute all support rows that are missing, the others too where that is less work."""
         missing = self.missing(support)
         again = self._exact.by_halves and 2 * len(missing) > len(support)
         self.add(support if again else missing)
 
 
-def _solve_exactly(
-    dual: Dual[Any],
-    exact: Exact,
-    alpha: NDArray[np.float64],
-    outputs: NDArray[np.float64],
-    tol: float,
-) -> None:
+def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: float) -> None:
     """Recompute all outputs; solve for the rows that matter by Newton's method, where it can be."""
     everything = np.arange(len(alpha))
     found = exact.outputs(everything, dual.formulation.per_output(alpha))

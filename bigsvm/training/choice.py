@@ -11,8 +11,7 @@ from bigsvm.training.model_steps import rank_of_model
 from bigsvm.training.start import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.dual import Dual, Standing
@@ -140,9 +139,7 @@ class Choice:
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(at.thresholds))
 
-    def is_solved(
-        self, alpha: NDArray[np.float64], outputs: NDArray[np.float64], at: Standing
-    ) -> bool:
+    def is_solved(self, alpha: F8, outputs: F8, at: Standing) -> bool:
         """Whether a scope that stands there is a model, for a run without a certificate."""
         tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(at.thresholds))
         if at.gap <= tol:
@@ -151,14 +148,8 @@ class Choice:
         return violating <= SETTLED_SHARE * len(alpha)
 
     def active_rows(
-        self,
-        alpha: NDArray[np.float64],
-        outputs: NDArray[np.float64],
-        at: Standing,
-        *,
-        swept: bool,
-        together: bool,
-    ) -> NDArray[np.int64]:
+        self, alpha: F8, outputs: F8, at: Standing, *, swept: bool, together: bool
+    ) -> I8:
         """Choose the active rows, ascending; none if functions choose among all rows.
 
         Parameters
@@ -196,9 +187,7 @@ class Choice:
         )
         return self._dual.select(alpha, outputs, at, wanted)
 
-    def steps_together(
-        self, alpha: NDArray[np.float64], outputs: NDArray[np.float64], at: Standing
-    ) -> bool:
+    def steps_together(self, alpha: F8, outputs: F8, at: Standing) -> bool:
         """Whether so many rows of the scope violate that the active ones step together.
 
         The arguments are those of `active_rows`.
@@ -229,9 +218,7 @@ class Choice:
         """Whether several functions have one working set, of all active rows."""
         return n_active <= min(LARGEST_SET, self._plan.working_set)
 
-    def working_set(
-        self, active: ActiveRows, at: Standing, *, tol: float
-    ) -> tuple[NDArray[np.int64], float]:
+    def working_set(self, active: ActiveRows, at: Standing, *, tol: float) -> tuple[I8, float]:
         """Choose a working set: ascending places among the active rows, and its own tolerance.
 
         Parameters

@@ -12,8 +12,7 @@ from bigsvm.training.learning_curve import LearningCurve
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.training.state import Counters, RowState
 
@@ -25,7 +24,7 @@ def conclude(
     *,
     reason: StopReason,
     tol: float,
-    alpha: NDArray[np.float64],
+    alpha: F8,
     at: Standing | None,
 ) -> TrainingResult:
     """Gather the result of a run.

@@ -19,8 +19,7 @@ from bigsvm.training.executors import blocks, rows_at_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
     from bigsvm.tiles import KernelTiles
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def confirm(
-    outputs: NDArray[np.float64],
-    beta: NDArray[np.float64],
+    outputs: F8,
+    beta: F8,
     source: RowSource,
     tiles: KernelTiles,
     rows: WorkingRows,
@@ -87,7 +86,7 @@ def confirm(
     return most
 
 
-def _taken_over(outputs: NDArray[np.float64], fresh: NDArray[np.float64], limit: float) -> float:
+def _taken_over(outputs: F8, fresh: F8, limit: float) -> float:
     """Replace outputs that differ by more than `limit`; returns the largest other difference."""
     off = np.abs(fresh - outputs)
     wrong = ~(off <= limit)

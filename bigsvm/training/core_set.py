@@ -13,8 +13,7 @@ from bigsvm.data.rows import rows_at
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8, Mask
     from bigsvm.data.rows import Rows, RowsAt, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
@@ -64,11 +63,11 @@ class CoreSet:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def holds(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def holds(self, indices: I8) -> Mask:
         """Which of `indices`, (m,), are in the set."""
         return np.isin(indices, self.indices)
 
-    def products(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    def products(self, indices: I8) -> F8:
         """``(K̃a)_i`` of `indices`, (m,), that are in the set."""
         order = np.argsort(self.indices)
         return -self.gradient[order[np.searchsorted(self.indices, indices, sorter=order)]]
@@ -79,11 +78,11 @@ class CoreSet:
         return -float(self.weights @ self.gradient)
 
     @property
-    def beta(self) -> NDArray[np.float64]:
+    def beta(self) -> F8:
         """``y a``, (p,): what kernel rows are weighted by."""
         return self._signs * self.weights
 
-    def outputs(self, rows: Rows | RowsAt) -> NDArray[np.float64]:
+    def outputs(self, rows: Rows | RowsAt) -> F8:
         """``Σ a_t y_t (k(x_t, x) + 1)`` of each row x, (m,)."""
         beta, out, first = self.beta, np.zeros(len(rows_at(rows).places)), 0
         for columns in self._packed:
@@ -91,7 +90,7 @@ class CoreSet:
             first += columns.n
         return out
 
-    def add(self, indices: NDArray[np.int64], rows: Rows) -> None:
+    def add(self, indices: I8, rows: Rows) -> None:
         """Add points, without weight; rows (q, d) at (q,) `indices` that are not in the set."""
         p, q = len(self), len(indices)
         formulation = self._dual.formulation
@@ -170,7 +169,7 @@ class CoreSet:
         return drift / max(abs(self.energy), np.finfo(np.float64).tiny)
 
     @property
-    def parts(self) -> NDArray[np.int64]:
+    def parts(self) -> I8:
         """Points that are packed together, of each part: sums depend on it in their last bit."""
         return np.array([columns.n for columns in self._packed], np.int64)
 

@@ -47,8 +47,7 @@ from bigsvm.training.working_rows import Gathered, WorkingRows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.cache.disk_cache import DiskCache
     from bigsvm.cache.resident import RowTier
@@ -124,7 +123,7 @@ class Decomposition:
         whole: bool = False,
         disk: DiskCache | None = None,
         certify: bool = True,
-        start: NDArray[np.float64] | None = None,
+        start: F8 | None = None,
         watch: Watch | None = None,
         seed: int = 0,
         limits: Limits | None = None,
@@ -587,11 +586,11 @@ class Decomposition:
         if self.source.row_alignment > 1:
             give_back_freed_memory()
 
-    def _of_scope(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _of_scope(self) -> tuple[F8, F8]:
         scope = self.count.scope
         return self.state.alpha[:scope], self.state.outputs[:scope]
 
-    def _per_output(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _per_output(self, alpha: F8) -> F8:
         return self.dual.formulation.per_output(alpha)
 
     def _is_preparing(self) -> bool:

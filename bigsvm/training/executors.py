@@ -19,8 +19,7 @@ from bigsvm.tiles.functions import WEIGHTS_PER_EVALUATION, Functions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.rows import RowSource
     from bigsvm.tiles import Columns, KernelTiles
     from bigsvm.tiles.functions import Floats, Weights
@@ -38,7 +37,7 @@ class Block(NamedTuple):
 
     start: int
     stop: int
-    kept: NDArray[np.int64] | None
+    kept: I8 | None
     rows: RowsAt
 
 
@@ -61,8 +60,8 @@ class Partial(NamedTuple):
 
     start: int
     stop: int
-    kept: NDArray[np.int64] | None
-    added: NDArray[np.float64]
+    kept: I8 | None
+    added: F8
     evaluations: int
     seconds: float
     cpu_seconds: float
@@ -73,8 +72,8 @@ def partial_sums(
     block: Block,
     columns: Columns,
     prepared: Floats | Functions,
-    begin: NDArray[np.float64] | None,
-) -> NDArray[np.float64]:
+    begin: F8 | None,
+) -> F8:
     """Return ``begin + K(rows of the block, columns) @ weights``; see `KernelTiles.multiply`.
 
     Sums begin at 0 where `begin` is None. The bits of a row's sum depend on the row, the columns
@@ -116,8 +115,8 @@ class LocalExecutor:
         *,
         start: int,
         stop: int,
-        skip: NDArray[np.int64] | None = None,
-        begin: NDArray[np.float64] | None = None,
+        skip: I8 | None = None,
+        begin: F8 | None = None,
     ) -> Iterator[Partial]:
         """Yield ``K(rows, columns) @ weights`` for rows ``start … stop - 1``, block by block.
 
@@ -160,12 +159,7 @@ def rows_at_once(columns: Columns, prepared: Floats | Functions) -> int:
 
 
 def blocks(
-    source: RowSource,
-    start: int,
-    stop: int,
-    step: int,
-    block_bytes: int,
-    skip: NDArray[np.int64] | None = None,
+    source: RowSource, start: int, stop: int, step: int, block_bytes: int, skip: I8 | None = None
 ) -> Iterator[Block]:
     """Divide rows ``start … stop - 1`` into blocks of at most `step` rows.
 
@@ -187,7 +181,7 @@ def blocks(
             yield Block(block + low, block + high, kept, RowsAt(values, places))
 
 
-def _kept(first: int, done: int, skip: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+def _kept(first: int, done: int, skip: I8 | None) -> I8 | None:
     """Places of rows ``first … done - 1`` that are not skipped; None where it is nearly all."""
     if skip is None:
         return None

@@ -21,8 +21,7 @@ from bigsvm.training.result import StopReason
 from bigsvm.training.search import Search, largest_core
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.random_rows import RandomRows
     from bigsvm.data.rows import Rows, RowSource
@@ -70,13 +69,13 @@ class Farthest(NamedTuple):
         Of the rows that were looked at.
     """
 
-    indices: NDArray[np.int64]
-    products: NDArray[np.float64]
-    of_core: NDArray[np.float64]
-    found: list[tuple[NDArray[np.int64], Rows]]
+    indices: I8
+    products: F8
+    of_core: F8
+    found: list[tuple[I8, Rows]]
     share_outside: float
 
-    def rows(self, indices: NDArray[np.int64], like: RowSource) -> Rows:
+    def rows(self, indices: I8, like: RowSource) -> Rows:
         """Rows at ascending `indices`, in the form of a source's rows."""
         names = np.concatenate([names for names, _ in self.found])
         parts = [rows for _, rows in self.found]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I8
     from bigsvm.training.pair_log import PairLog
 
 LISTED = 20
@@ -43,24 +44,24 @@ class OneVsOne(NamedTuple):
         and the worst ones by themselves, as JSON can say it.
     """
 
-    support: NDArray[np.int64]
+    support: I8
     coefficients: sp.csr_array
-    intercepts: NDArray[np.float64]
-    rho: NDArray[np.float64]
-    gaps: NDArray[np.float64]
+    intercepts: F8
+    rho: F8
+    gaps: F8
     certificate: Certificate
     pairs: dict[str, Any]
 
 
-def pair_numbers(pairs: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+def pair_numbers(pairs: I8, n_classes: int) -> I8:
     """Place of pairs (m, 2) of classes, the first one less, in LIBSVM's order, from 0."""
     first, second = pairs[:, 0], pairs[:, 1]
     before = first * n_classes - first * (first + 1) // 2
-    numbers: NDArray[np.int64] = before + second - first - 1
+    numbers: I8 = before + second - first - 1
     return numbers
 
 
-def pair_classes(n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pair_classes(n_classes: int) -> tuple[I8, I8]:
     """First and second class of every pair, in LIBSVM's order."""
     return np.triu_indices(n_classes, 1)
 
@@ -111,10 +112,7 @@ def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVs
 
 
 def _table(
-    records: NDArray[np.void],
-    reasons: dict[StopReason, int],
-    n_classes: int,
-    n_not_recomputed: int,
+    records: NDArray[np.void], reasons: dict[StopReason, int], n_classes: int, n_not_recomputed: int
 ) -> dict[str, Any]:
     """Count the pairs by their ends, and list the worst: not converged first, by their gaps."""
     first, second = pair_classes(n_classes)

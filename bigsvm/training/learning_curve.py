@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from bigsvm.arrays import F8, Mask
 
 WORTH = 0.005
 """Test error that all rows must be expected to gain for training to go on: half a point, by which
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
     deviation: float
 
 
-def estimate(wrong: NDArray[np.bool_], weights: NDArray[np.float64]) -> Estimate | None:
+def estimate(wrong: Mask, weights: F8) -> Estimate | None:
     """Estimate a test error from fresh rows; None where none of them has a weight.
 
     Parameters

@@ -51,12 +51,7 @@ class ModelSteps:
 
     @classmethod
     def of(
-        cls,
-        active: ActiveRows,
-        plan: TrainingPlan,
-        buffer: RowBuffer,
-        *,
-        look: Callable[[], None],
+        cls, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
     ) -> Self | None:
         """Make it; None where the kernel has no such model. Pair steps need none to go on."""
         try:
@@ -65,12 +60,7 @@ class ModelSteps:
             return None
 
     def __init__(
-        self,
-        active: ActiveRows,
-        plan: TrainingPlan,
-        buffer: RowBuffer,
-        *,
-        look: Callable[[], None],
+        self, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
     ) -> None:
         self._active, m = active, len(active)
         together = active.dual.together

@@ -25,8 +25,7 @@ from bigsvm.training.state import Limits, Stopped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import I8
     from bigsvm.data.class_rows import Batch, ClassRows, HeldClasses, PairRows
     from bigsvm.training.joined_pairs import OneVsOne
     from bigsvm.training.pair_log import PairLog, Slot, Solved
@@ -161,9 +160,7 @@ class PairTraining:
         for count, places in self._in_lanes(batch.pairs[left], numbers[left], rows):
             self._train_all(count, batch.pairs[left[places]], numbers[left[places]], rows)
 
-    def _in_lanes(
-        self, pairs: NDArray[np.int64], numbers: NDArray[np.int64], rows: HeldClasses
-    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def _in_lanes(self, pairs: I8, numbers: I8, rows: HeldClasses) -> Iterator[tuple[int, I8]]:
         """Yield in how many lanes which pairs are trained; places in `pairs`.
 
         Those that an earlier process has begun come first, for their state is in memory, then the
@@ -194,13 +191,7 @@ class PairTraining:
             yield 1, places[:alone]
             yield count, places[alone:]
 
-    def _train_all(
-        self,
-        count: int,
-        pairs: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        rows: HeldClasses,
-    ) -> None:
+    def _train_all(self, count: int, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
         """Train pairs in so many lanes."""
         # One by one: half a million pairs as Python's lists would take 100 MB.
         waiting = iter(range(len(pairs)))
@@ -224,13 +215,7 @@ class PairTraining:
         if self._ended:
             raise Stopped(self._ended[0])
 
-    def _solve_small(
-        self,
-        small: SmallPairs,
-        pairs: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        rows: HeldClasses,
-    ) -> None:
+    def _solve_small(self, small: SmallPairs, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
         """Solve small pairs, part by part; those that stay unsolved are left to be trained."""
         sizes = self._classes.sizes.astype(np.float64)
         for part in small.parts(pairs, rows):

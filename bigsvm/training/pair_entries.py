@@ -18,7 +18,7 @@ from bigsvm.training.result import PHASES, StopReason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from bigsvm.arrays import F8, I8
 
 REASONS = tuple(StopReason)
 COUNTS = (
@@ -64,8 +64,8 @@ class Entry(NamedTuple):
     """
 
     record: np.void
-    rows: NDArray[np.int64]
-    coefficients: NDArray[np.float64]
+    rows: I8
+    coefficients: F8
 
     @property
     def number(self) -> int:
@@ -119,9 +119,7 @@ def head_of(body: bytes, seed: int) -> bytes:
     return np.array([(len(body), xxhash.xxh3_64_intdigest(body, seed))], HEAD).tobytes()
 
 
-def sizes_of_entries(
-    file: BinaryIO, *, n_pairs: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sizes_of_entries(file: BinaryIO, *, n_pairs: int) -> tuple[I8, I8]:
     """Numbers of pairs and of support vectors, as heads and records say, before any check.
 
     The list ends at the first entry that is cut off or names no pair.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.rows import RowSource
     from bigsvm.training.checkpoint import Checkpoint, Content
     from bigsvm.training.result import Certificate, StopReason
@@ -76,7 +77,7 @@ class Solved(NamedTuple):
     """
 
     rows: NDArray[np.integer]
-    coefficients: NDArray[np.float64]
+    coefficients: F8
     intercept: float
     rho: float
     certificate: Certificate
@@ -93,7 +94,7 @@ class EntryCheck(Protocol):
 
     recomputed: set[int]
 
-    def choose(self, pairs: NDArray[np.int64], n_support: NDArray[np.int64]) -> None:
+    def choose(self, pairs: I8, n_support: I8) -> None:
         """Decide whose outputs are computed anew, among pairs with so many support vectors."""
 
     def fault_of(self, entry: Entry) -> str:
@@ -204,7 +205,7 @@ class PairLog:
         counts = np.bincount(found[found >= 0], minlength=len(REASONS)).tolist()
         return {reason: n for reason, n in zip(REASONS, counts, strict=True) if n}
 
-    def coefficients(self, n_rows: int) -> tuple[NDArray[np.int64], sp.csr_array]:
+    def coefficients(self, n_rows: int) -> tuple[I8, sp.csr_array]:
         """Join the pairs: their support vectors, (p,) ascending, and (p, n_pairs) coefficients."""
         order = np.frombuffer(self._order, np.int64) if self._order else np.empty(0, np.int64)
         ends = np.concatenate([[0], np.cumsum(self.records["n_support"][order])])

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
     import scipy.sparse as sp
-    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8, I8
 
 
 class StopReason(StrEnum):
@@ -167,7 +167,7 @@ class TrainingResult:
     certificate : Certificate
     """
 
-    support: NDArray[np.int64]
-    alpha: NDArray[np.float64] | sp.csr_array
+    support: I8
+    alpha: F8 | sp.csr_array
     thresholds: tuple[float, ...]
     certificate: Certificate

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Dual
     from bigsvm.training.checkpoint import Outline
 
@@ -164,11 +165,11 @@ class RunContent:
         return self._dual.knows_last(state.pair, len(state.working), sets=sets)
 
 
-def _signed(dual: Dual[Any], arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+def _signed(dual: Dual[Any], arrays: Mapping[str, NDArray[Any]]) -> F8:
     """Weights of a core set, multiplied by the signs of their rows."""
     rows = arrays["core"]
     zeros = np.zeros(len(rows))
-    signed: NDArray[np.float64] = dual.gradient(zeros, zeros, rows) * arrays["weights"]
+    signed: F8 = dual.gradient(zeros, zeros, rows) * arrays["weights"]
     return signed
 
 
@@ -297,7 +298,7 @@ def _check_search(state: SearchState, sizes: Sizes) -> None:
         raise ValueError("weights are not all >= 0, or do not add up to 1")
 
 
-def _ascend(indices: NDArray[np.int64], below: int) -> bool:
+def _ascend(indices: I8, below: int) -> bool:
     """Whether indices are in [0, below) and strictly ascending."""
     if not len(indices):
         return True

@@ -19,8 +19,7 @@ from bigsvm.training.state import Counters, Limits, Phase, SearchState, Stopped
 from bigsvm.training.watch import Watch
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.random_rows import RandomRows
     from bigsvm.data.rows import Rows, RowSource
@@ -57,15 +56,15 @@ class Core(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def indices(self) -> NDArray[np.int64]:
+    def indices(self) -> I8:
         """Rows of the training set, (p,)."""
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> F8:
         """a, (p,)."""
 
     @property
-    def gradient(self) -> NDArray[np.float64]:
+    def gradient(self) -> F8:
         """g, (p,)."""
 
     @property
@@ -73,11 +72,11 @@ class Core(Protocol):
         """``R = aᵀK̃a``."""
 
     @property
-    def beta(self) -> NDArray[np.float64]:
+    def beta(self) -> F8:
         """``y a``, (p,)."""
 
     @property
-    def parts(self) -> NDArray[np.int64]:
+    def parts(self) -> I8:
         """How the points are packed."""
 
     def recompute(self) -> float:
@@ -239,7 +238,7 @@ class Search(ABC):
         core = self.core
         return SearchState(core.indices, core.weights, core.gradient, core.parts), self.count
 
-    def alpha(self) -> NDArray[np.float64]:
+    def alpha(self) -> F8:
         """(n,) float64: the signed dual's α = y a / R, of which margins are 1."""
         alpha = np.zeros(self._source.n_rows)
         alpha[self.core.indices] = self.core.beta / self._dual.energy(self.core.energy)
@@ -266,7 +265,7 @@ class Search(ABC):
         """Frank-Wolfe gap at which a point is no longer outside."""
         return self._dual.goal_on_simplex(self._tol, self.core.energy)
 
-    def _first_rows(self, rows: RandomRows) -> tuple[NDArray[np.int64], Rows]:
+    def _first_rows(self, rows: RandomRows) -> tuple[I8, Rows]:
         """Choose the first points, (q,) ascending, and read them."""
         rng, source = np.random.default_rng(self._seed), self._source
         if self._first_points is FirstPoints.PAIR:
@@ -281,7 +280,7 @@ class Search(ABC):
         chosen = np.unique(chosen)
         return chosen, source.take(chosen, look=self.watch.look)
 
-    def _pair(self, rng: np.random.Generator, rows: RandomRows) -> tuple[NDArray[np.int64], Rows]:
+    def _pair(self, rng: np.random.Generator, rows: RandomRows) -> tuple[I8, Rows]:
         """Choose a random row, and the row of a sample that is the farthest from it."""
         formulation, source = self._dual.formulation, self._source
         movable = np.logical_or.reduce(formulation.movable_by_class())

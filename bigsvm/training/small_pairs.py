@@ -25,8 +25,7 @@ from bigsvm.training.result import PHASES, Certificate, StopReason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I8, Mask
     from bigsvm.data.class_rows import ClassRows, HeldClasses
     from bigsvm.data.duplicates import Indices
     from bigsvm.tiles import KernelTiles
@@ -49,7 +48,7 @@ UNLIMITED = int(np.iinfo(np.int64).max)
 class Bounds(Protocol):
     """Gives C of some rows of one class, or of ν-SVC their weights."""
 
-    def __call__(self, one: int, rows: Indices, /) -> NDArray[np.float64]:
+    def __call__(self, one: int, rows: Indices, /) -> F8:
         """(m,) float64, above 0."""
 
 
@@ -64,8 +63,8 @@ class Group(NamedTuple):
         Of each.
     """
 
-    rows: NDArray[np.int64]
-    bound: NDArray[np.float64]
+    rows: I8
+    bound: F8
 
 
 class Cell(NamedTuple):
@@ -80,7 +79,7 @@ class Cell(NamedTuple):
     """
 
     groups: tuple[int, int]
-    places: NDArray[np.int64]
+    places: I8
 
 
 class Work(NamedTuple):
@@ -90,14 +89,14 @@ class Work(NamedTuple):
     `seconds`, (p, 2), are those of each pair's steps and of its certificate.
     """
 
-    grams: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-    bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
-    spans: NDArray[np.int64]
-    alpha: NDArray[np.float64]
-    found: NDArray[np.float64]
-    steps: NDArray[np.int64]
-    reached: NDArray[np.bool_]
-    seconds: NDArray[np.float64]
+    grams: tuple[F8, F8, F8]
+    bounds: tuple[F8, F8]
+    spans: I8
+    alpha: F8
+    found: F8
+    steps: I8
+    reached: Mask
+    seconds: F8
 
     def part(self, pairs: slice) -> Work:
         """Take some of the pairs."""
@@ -166,9 +165,9 @@ class SmallPairs:
         self._n_cross = min(CELLS, n_blocks // 3)
         self._n_own = n_blocks - self._n_cross
         self.n_bytes = int(for_threads + 8 * n_blocks * self._of_block) if largest else 0
-        self._memory: list[NDArray[np.float32]] = []
-        self._free: list[NDArray[np.float64]] = []
-        self._own: dict[int, NDArray[np.float64]] = {}
+        self._memory: list[F4] = []
+        self._free: list[F8] = []
+        self._own: dict[int, F8] = {}
         self._team = Team(threads, "bigsvm-pair")
 
     def __enter__(self) -> Self:
@@ -177,7 +176,7 @@ class SmallPairs:
     def __exit__(self, *exception: object) -> None:
         self._team.close()
 
-    def parts(self, pairs: NDArray[np.int64], held: HeldClasses) -> Iterator[NDArray[np.int64]]:
+    def parts(self, pairs: I8, held: HeldClasses) -> Iterator[I8]:
         """Divide those of `pairs`, (m, 2), that it takes into parts to `solve`: places in it.
 
         Memory is taken while they are being asked for.
@@ -197,9 +196,7 @@ class SmallPairs:
         finally:
             self._memory, self._free, self._own = [], [], {}
 
-    def solve(
-        self, pairs: NDArray[np.int64], held: HeldClasses, *, max_steps: int = -1
-    ) -> list[Solved | None]:
+    def solve(self, pairs: I8, held: HeldClasses, *, max_steps: int = -1) -> list[Solved | None]:
         """Solve pairs (p, 2) of one part; None for those that are better trained by themselves.
 
         Of a limit of steps, −1 being none, the first pairs take as many as they need; those that
@@ -230,7 +227,7 @@ class SmallPairs:
 
     # -- which of them together ------------------------------------------------------------------
 
-    def _cells(self, pairs: NDArray[np.int64], chosen: NDArray[np.int64]) -> Iterator[Cell]:
+    def _cells(self, pairs: I8, chosen: I8) -> Iterator[Cell]:
         """Yield the chosen pairs cell by cell, those of one first group after the other."""
         first, second = self._group_of[pairs[chosen]].T
         numbers = first * len(self._small) + second
@@ -246,7 +243,7 @@ class SmallPairs:
 
     # -- kernel values ---------------------------------------------------------------------------
 
-    def _works(self, cells: list[Cell], pairs: NDArray[np.int64], held: HeldClasses) -> list[Work]:
+    def _works(self, cells: list[Cell], pairs: I8, held: HeldClasses) -> list[Work]:
         """Compute the kernel values that the cells need, and make room for what will be found."""
         wanted = sorted({one for cell in cells for one in cell.groups})
         groups = {one: self._group(one) for one in wanted}
@@ -303,14 +300,14 @@ class SmallPairs:
             if one not in wanted and one not in later:
                 self._give_back(self._own.pop(one))
 
-    def _room(self, m: int, p: int) -> NDArray[np.float64]:
+    def _room(self, m: int, p: int) -> F8:
         """Give memory for (m, p) kernel values: such as was used before, if there is any."""
         flat = self._free.pop() if self._free else np.empty(self._of_block)
         return flat[: m * p].reshape(m, p)
 
-    def _give_back(self, gram: NDArray[np.float64]) -> None:
+    def _give_back(self, gram: F8) -> None:
         """Keep memory to be used again; these are views of all of it."""
-        self._free.append(cast("NDArray[np.float64]", gram.base))
+        self._free.append(cast("F8", gram.base))
 
     # -- the work --------------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ from bigsvm.training.result import PHASES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Standing
     from bigsvm.training.result import StopReason
 
@@ -42,13 +41,13 @@ class WorkingSet(NamedTuple):
     alpha, gradient : (m, …) float64, or (m,) of several sets
     """
 
-    rows: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    alpha: NDArray[np.float64]
-    gradient: NDArray[np.float64]
+    rows: I8
+    sizes: I8
+    alpha: F8
+    gradient: F8
 
     @property
-    def functions(self) -> NDArray[np.int64]:
+    def functions(self) -> I8:
         """Function of each row of several sets, (m,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
@@ -82,17 +81,17 @@ class RowState(NamedTuple):
         Its last pair, or what else its steps go on from; see `Steps.last`. −1 before the first.
     """
 
-    alpha: NDArray[np.float64]
-    outputs: NDArray[np.float64]
-    sums: NDArray[np.float64]
-    active: NDArray[np.int64]
-    active_alpha: NDArray[np.float64]
-    active_outputs: NDArray[np.float64]
-    working: NDArray[np.int64]
-    set_sizes: NDArray[np.int64]
-    working_alpha: NDArray[np.float64]
-    working_gradient: NDArray[np.float64]
-    pair: NDArray[np.int64]
+    alpha: F8
+    outputs: F8
+    sums: F8
+    active: I8
+    active_alpha: F8
+    active_outputs: F8
+    working: I8
+    set_sizes: I8
+    working_alpha: F8
+    working_gradient: F8
+    pair: I8
 
     def without_working_set(self) -> RowState:
         """Return the state between two working sets."""
@@ -121,7 +120,7 @@ class RowState(NamedTuple):
         """Return the state between two passes."""
         return self._replace(sums=np.zeros_like(self.sums[:0]))
 
-    def current_alpha(self) -> NDArray[np.float64]:
+    def current_alpha(self) -> F8:
         """(n,) float64: alpha with all that the active rows and the working set have moved."""
         alpha = self.alpha.copy()
         if len(self.active):
@@ -144,13 +143,13 @@ class SearchState(NamedTuple):
         How the core set's points are packed.
     """
 
-    core: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    gradient: NDArray[np.float64]
-    parts: NDArray[np.int64]
+    core: I8
+    weights: F8
+    gradient: F8
+    parts: I8
 
 
-def first_state(alpha: NDArray[np.float64], *, n_outputs: int = 1) -> RowState:
+def first_state(alpha: F8, *, n_outputs: int = 1) -> RowState:
     """Begin at alpha = 0, where f = 0 is exact for every row."""
     no_rows, nothing = np.empty(0, np.int64), np.empty(0)
     outputs = np.zeros(len(alpha) if n_outputs == 1 else (len(alpha), n_outputs))

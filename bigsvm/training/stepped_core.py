@@ -13,8 +13,7 @@ from bigsvm.errors import MemoryBudgetError
 from bigsvm.tiles import Columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.ball import BallDual
     from bigsvm.tiles import KernelTiles
@@ -100,17 +99,17 @@ class SteppedCore:
         return int(self.counters[steps.POINTS])
 
     @property
-    def indices(self) -> NDArray[np.int64]:
+    def indices(self) -> I8:
         """(p,) rows of the training set."""
         return self.points.row[: len(self)]
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> F8:
         """a, (p,)."""
         return self.points.weights[: len(self)]
 
     @property
-    def gradient(self) -> NDArray[np.float64]:
+    def gradient(self) -> F8:
         """``−K̃a``, (p,), but for rounding; see `recompute`."""
         return self.points.gradient[: len(self)]
 
@@ -120,13 +119,13 @@ class SteppedCore:
         return -float(self.weights @ self.gradient)
 
     @property
-    def beta(self) -> NDArray[np.float64]:
+    def beta(self) -> F8:
         """``y a``, (p,): what kernel rows are weighted by."""
-        signed: NDArray[np.float64] = self.points.signs[: len(self)] * self.weights
+        signed: F8 = self.points.signs[: len(self)] * self.weights
         return signed
 
     @property
-    def parts(self) -> NDArray[np.int64]:
+    def parts(self) -> I8:
         """How the points are packed: in one part."""
         return np.array([len(self)] if len(self) else [], np.int64)
 
@@ -141,7 +140,7 @@ class SteppedCore:
         """Keep the rows of the points that have joined last, in their order."""
         self._rows.append(rows)
 
-    def add(self, indices: NDArray[np.int64], rows: Rows) -> None:
+    def add(self, indices: I8, rows: Rows) -> None:
         """Add points without weight; distinct rows (q, d) at (q,) `indices`, none a point yet."""
         p, q = len(self), len(indices)
         while p + q > len(self.points.row):
@@ -194,7 +193,7 @@ class SteppedCore:
         self._values[len(newest) * self.width : written] = 0
         return True
 
-    def fetch(self, wanted: NDArray[np.int64]) -> None:
+    def fetch(self, wanted: I8) -> None:
         """Compute the kernel rows of some points, whose rows have all been absorbed."""
         p, points = len(self), self.points
         rows = self.rows()

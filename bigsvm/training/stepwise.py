@@ -30,8 +30,7 @@ from bigsvm.training.state import Counters, SearchState
 from bigsvm.training.stepped_core import SteppedCore
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import I4, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.random_rows import RandomRows
     from bigsvm.tiles import KernelTiles
@@ -221,7 +220,7 @@ class StepwiseSearch(Search):
             held = RowsAt(joined, np.arange(len(indices)))
         return self._block(indices, held, n_samples)
 
-    def _block(self, indices: NDArray[np.int64], held: RowsAt, n_samples: int) -> Block:
+    def _block(self, indices: I8, held: RowsAt, n_samples: int) -> Block:
         """Compute the kernel values of all points with the rows of some samples."""
         core, tiles, m = self.core, self._tiles, len(indices)
         formulation = self._dual.formulation
@@ -242,7 +241,7 @@ class StepwiseSearch(Search):
         self._n_fresh = 0
         return Block(samples, held, columns)
 
-    def _point_of(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _point_of(self, indices: I8) -> I4:
         """Find the point that each row is; −1 if it is none."""
         order = np.argsort(self.core.indices)
         ascending = self.core.indices[order]

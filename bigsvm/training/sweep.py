@@ -15,8 +15,7 @@ from bigsvm.training.saving import check_room
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt
     from bigsvm.tiles import KernelTiles
@@ -62,13 +61,7 @@ class Passes:
         self._listener, self._pause = listener, pause
 
     def add_by_pieces(
-        self,
-        weights: Weights,
-        sums: NDArray[np.float64],
-        *,
-        stop: int,
-        start: int = 0,
-        at_once: int = 0,
+        self, weights: Weights, sums: F8, *, stop: int, start: int = 0, at_once: int = 0
     ) -> None:
         """Add up the rows with a weight, of (m,) the first ones, as many as fit in memory at once.
 
@@ -98,11 +91,11 @@ class Passes:
         self,
         rows: RowsAt,
         weights: Weights,
-        outputs: NDArray[np.float64],
+        outputs: F8,
         *,
         stop: int,
         start: int = 0,
-        skip: NDArray[np.int64] | None = None,
+        skip: I8 | None = None,
     ) -> None:
         """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip."""
         self._pass(rows, weights, outputs, start=start, stop=stop, skip=skip)
@@ -111,11 +104,11 @@ class Passes:
         self,
         rows: RowsAt,
         weights: Weights,
-        out: NDArray[np.float64],
+        out: F8,
         *,
         stop: int,
         start: int,
-        skip: NDArray[np.int64] | None = None,
+        skip: I8 | None = None,
         goes_on: bool = False,
     ) -> None:
         """Add to f or, where a sum `goes_on`, add up to sums of earlier pieces.

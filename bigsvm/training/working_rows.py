@@ -12,8 +12,7 @@ from bigsvm.data.rows import RowsAt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import I8, Mask
     from bigsvm.data.rows import Rows, RowSource
 
 
@@ -29,12 +28,12 @@ class WorkingRows:
         self._held = np.empty(0, np.int64)
         self._rows: Rows | None = None
 
-    def at(self, indices: NDArray[np.int64], look: Callable[[], None]) -> Gathered:
+    def at(self, indices: I8, look: Callable[[], None]) -> Gathered:
         """Gather rows that are going to be used in parts."""
         rows = None if self._in_core else self.gather(indices, look)
         return Gathered(self._source, indices, rows)
 
-    def gather(self, indices: NDArray[np.int64], look: Callable[[], None]) -> Rows:
+    def gather(self, indices: I8, look: Callable[[], None]) -> Rows:
         """Rows `indices` ((m,) distinct int64, any order), in that order.
 
         `look` is called between the chunks that are read: scattered rows may take a pass over the
@@ -61,19 +60,17 @@ class Gathered(NamedTuple):
     """Rows `indices` of a source: held, or where they are in memory (None)."""
 
     source: RowSource
-    indices: NDArray[np.int64]
+    indices: I8
     held: Rows | None
 
-    def at(self, places: NDArray[np.int64]) -> RowsAt:
+    def at(self, places: I8) -> RowsAt:
         """Rows at some of their places."""
         if self.held is None:
             return self.source.lend(self.indices[places])
         return RowsAt(self.held, places)
 
 
-def _merge(
-    held: Rows, places: NDArray[np.int64], fresh: Rows | None, known: NDArray[np.bool_]
-) -> Rows:
+def _merge(held: Rows, places: I8, fresh: Rows | None, known: Mask) -> Rows:
     """Rows `places` of `held` where `known`, the rows of `fresh` elsewhere."""
     if fresh is None:
         return held[places]
