@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, I8
     from bigsvm.cache.resident import RowTier
 
 logger = logging.getLogger(__name__)
@@ -75,13 +74,7 @@ def not_kept(error: OSError) -> Decision:
     return Decision(math.nan, math.nan, math.nan, keep=False, reason=reason)
 
 
-def time_computing(
-    below: RowTier,
-    variables: NDArray[np.int64],
-    rows: NDArray[np.float32],
-    *,
-    quick: float,
-) -> tuple[int, float]:
+def time_computing(below: RowTier, variables: I8, rows: F4, *, quick: float) -> tuple[int, float]:
     """Compute the rows of `variables` (q,) to `rows` (≥ q, n) in batches.
 
     Parameters

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, I8
     from bigsvm.cache.resident import RowTier
 
 logger = logging.getLogger(__name__)
@@ -197,7 +196,7 @@ class DiskRows:
         self._writing = True
         return file
 
-    def _time_computing(self) -> tuple[NDArray[np.int64], float]:
+    def _time_computing(self) -> tuple[I8, float]:
         """Compute rows that are not on disk: those of them to be written; seconds per row."""
         n_few = max(PROBE_BYTES // (4 * self._n), 1)
         n_rows = min(max(n_few, PROBE_BATCH), PROBE_BATCH * PROBE_BATCHES, len(self._buffers))
@@ -208,7 +207,7 @@ class DiskRows:
         n_computed, seconds = time_computing(self._below, variables, self._buffers, quick=quick)
         return variables[: min(n_computed, n_few)], seconds
 
-    def _time_disk(self, file: RowFile, variables: NDArray[np.int64]) -> tuple[float, float]:
+    def _time_disk(self, file: RowFile, variables: I8) -> tuple[float, float]:
         """Write the rows just computed, read them back; seconds per row of either."""
         begun = time.perf_counter()
         written = []
@@ -280,12 +279,7 @@ class DiskRows:
         if self._file is not None:
             self._writer.submit(int).result()
 
-    def fetch(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Write the rows of `variables` (q,) to ``rows[slots]``; rows is (n_slots, ≥ n)."""
         file = self._file
         held = np.zeros(0, np.bool_) if file is None else self._slots[variables] >= 0
@@ -307,13 +301,7 @@ class DiskRows:
         self.n_misses += len(missing) + len(unread)
         self.n_hits += len(kept) - len(unread)
 
-    def _read(
-        self,
-        file: RowFile,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> list[int]:
+    def _read(self, file: RowFile, variables: I8, rows: F4, slots: I8) -> list[int]:
         """Read the rows of `variables`, and list the places of those that cannot be."""
         in_file = self._slots[variables]
         for slot in in_file[in_file >= 0].tolist():
@@ -329,7 +317,7 @@ class DiskRows:
                 logger.warning("%s: damaged, so computed again: rows %s", file.path, damaged)
         return unread
 
-    def _read_row(self, file: RowFile, variable: int, out: NDArray[np.float32]) -> bool:
+    def _read_row(self, file: RowFile, variable: int, out: F4) -> bool:
         with self._lock:
             slot = int(self._slots[variable])
             if slot < 0:
@@ -359,12 +347,7 @@ class DiskRows:
                 self._slots[variable] = self._owner[slot] = -1
                 self._holes.append(slot)
 
-    def offer(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def offer(self, variables: I8, rows: F4, slots: I8) -> None:
         """Copy ``rows[slots]`` that are not on disk to the queue, as far as there is room."""
         file = self._file
         if file is None:

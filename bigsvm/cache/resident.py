@@ -16,8 +16,7 @@ from bigsvm.core import row_choice
 from bigsvm.data.rows import RowsAt, rows_at
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, I4, I8, Mask
     from bigsvm.data.rows import Rows
     from bigsvm.tiles import Columns, KernelTiles
 
@@ -86,23 +85,13 @@ class RowTier(Protocol):
 
     n_hits: int
 
-    def fetch(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Write the kernel rows of `variables` (q,) to ``rows[slots]``; columns past m stay.
 
         rows is (n_slots, ≥ m), and slots (q,) are distinct.
         """
 
-    def offer(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def offer(self, variables: I8, rows: F4, slots: I8) -> None:
         """Look at ``rows[slots]``, which are about to leave the tier above; copying is optional."""
 
     def drain(self) -> None:
@@ -120,22 +109,12 @@ class ComputedRows:
     def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, columns: Columns) -> None:
         self._tiles, self._rows, self.columns = tiles, rows_at(rows), columns
 
-    def fetch(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Compute the rows in one product."""
         base, places = self._rows
         self._tiles.evaluate(RowsAt(base, places[variables]), self.columns, rows, slots=slots)
 
-    def offer(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def offer(self, variables: I8, rows: F4, slots: I8) -> None:
         """Keep nothing: computing again is always possible."""
 
     def drain(self) -> None:
@@ -159,12 +138,7 @@ class WithSlack:
         self._below, self._n_rows = below, n_rows
         self.n_hits = 0
 
-    def fetch(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Fetch all rows but the last from below."""
         real = variables < self._n_rows
         rows[slots, self._n_rows] = 0
@@ -173,12 +147,7 @@ class WithSlack:
             self._below.fetch(variables[real], rows, slots[real])
         self.n_hits = self._below.n_hits
 
-    def offer(
-        self,
-        variables: NDArray[np.int64],
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-    ) -> None:
+    def offer(self, variables: I8, rows: F4, slots: I8) -> None:
         """Offer all rows but the last."""
         real = variables < self._n_rows
         if real.any():
@@ -262,7 +231,7 @@ class KernelRowCache:
         """Rows that fit."""
         return len(self.used)
 
-    def largest_batch(self, quiet: NDArray[np.bool_] | None = None) -> int:
+    def largest_batch(self, quiet: Mask | None = None) -> int:
         """Most rows of one `ensure`: what is free; few once another row has to go.
 
         Where slots are few only at first, quiet ones count as free: too many rows fetched for
@@ -275,13 +244,7 @@ class KernelRowCache:
             room += self._count_quiet(quiet)
         return max(room, few)
 
-    def ensure(
-        self,
-        variables: NDArray[np.int64],
-        *,
-        stamp: int,
-        quiet: NDArray[np.bool_] | None = None,
-    ) -> None:
+    def ensure(self, variables: I8, *, stamp: int, quiet: Mask | None = None) -> None:
         """Bring the rows of `variables` into memory; those already there stay.
 
         Parameters
@@ -309,7 +272,7 @@ class KernelRowCache:
         self.used[slots] = stamp
         self.n_misses += len(missing)
 
-    def carry_over(self, narrow: KernelRowCache, kept: NDArray[np.bool_], *, stamp: int) -> None:
+    def carry_over(self, narrow: KernelRowCache, kept: Mask, *, stamp: int) -> None:
         """Move rows to a cache of fewer variables in the same buffer, and give this one up.
 
         Parameters
@@ -332,7 +295,7 @@ class KernelRowCache:
         self.slots.fill(-1)
         self._n_filled = 0
 
-    def _adopt(self, slot: int, variable: int, row: NDArray[np.float32]) -> None:
+    def _adopt(self, slot: int, variable: int, row: F4) -> None:
         """Take over the row of a variable, (m,), in the next slot that was never filled."""
         self.rows[slot, : self.n_variables] = row
         self.rows[slot, self.n_variables :] = 0
@@ -349,7 +312,7 @@ class KernelRowCache:
             self.below.drain()
         self.below.close()
 
-    def _open_more(self, count: int, quiet: NDArray[np.bool_] | None) -> None:
+    def _open_more(self, count: int, quiet: Mask | None) -> None:
         """Open slots where it is worth it.
 
         Where for `count` rows others would have to go that are in use, or where rows that had to go
@@ -365,13 +328,13 @@ class KernelRowCache:
             self._open = min(int(OPENED * self._open) + count, limit, self.n_slots)
             self._n_again = 0
 
-    def _lacks_quiet(self, count: int, quiet: NDArray[np.bool_] | None) -> bool:
+    def _lacks_quiet(self, count: int, quiet: Mask | None) -> bool:
         """Whether there is no room for `count` rows, even if all quiet ones went."""
         if quiet is None or self._open - self._n_filled >= count:
             return False
         return self._count_quiet(quiet) < count
 
-    def _count_quiet(self, quiet: NDArray[np.bool_]) -> int:
+    def _count_quiet(self, quiet: Mask) -> int:
         """Count slots filled with rows of quiet variables, those used last excepted."""
         filled = slice(0, self._n_filled)
         count: int = row_choice.count_quiet(
@@ -379,9 +342,7 @@ class KernelRowCache:
         )
         return count
 
-    def _take_slots(
-        self, count: int, kept: NDArray[np.int32], quiet: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
+    def _take_slots(self, count: int, kept: I4, quiet: Mask | None) -> I8:
         """Free `count` slots: unused, else quiet, else the least recently used; ascending."""
         filled = self._n_filled
         fresh = min(count, self._open - filled)

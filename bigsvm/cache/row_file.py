@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from bigsvm.arrays import F4, I8
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +148,10 @@ class RowFile:
     def _row_offset(self, slot: int) -> int:
         return self._table_offset(slot // GROUP) + PAGE + slot % GROUP * self.row_bytes
 
-    def _digest(self, variable: int, row: NDArray[np.float32]) -> int:
+    def _digest(self, variable: int, row: F4) -> int:
         return xxhash.xxh3_64_intdigest(row.data, (self._seed + variable) & 0xFFFFFFFFFFFFFFFF)
 
-    def owners(self) -> NDArray[np.int64]:
+    def owners(self) -> I8:
         """Read the tables: the variable of each slot, (n_slots,) int64, or what damage made of it.
 
         A free slot has −1.
@@ -165,7 +165,7 @@ class RowFile:
             self.digests[slots] = entries[:, 1]
         return owners
 
-    def read(self, slot: int, variable: int, out: NDArray[np.float32]) -> bool:
+    def read(self, slot: int, variable: int, out: F4) -> bool:
         """Read a row to `out` (n_variables,); False if it is not the row of `variable` as written.
 
         Also False for values that are not finite, as kernel rows are finite.
@@ -184,7 +184,7 @@ class RowFile:
         is_as_written = self._digest(variable, out) == int(self.digests[slot])
         return is_as_written and bool(np.isfinite(out).all())
 
-    def write(self, slot: int, variable: int, row: NDArray[np.float32]) -> None:
+    def write(self, slot: int, variable: int, row: F4) -> None:
         """Write `row` (n_variables,), then its entry.
 
         Raises

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F4, F8, I4, I8
     from bigsvm.data.rows import Rows
     from bigsvm.tiles.kernel_tiles import KernelTiles
     from bigsvm.tiles.values import KernelValues
 
-    Floats = NDArray[np.float32] | NDArray[np.float64]
+    Floats = F4 | F8
     Bytes = NDArray[np.uint8] | NDArray[np.uint32]
-    Part = tuple[int, int, NDArray[np.int32]]
+    Part = tuple[int, int, I4]
 
 COLUMNS_PER_TILE = 512
 """With 252 rows of float32 products half a megabyte: half of a second-level cache."""
@@ -58,8 +59,8 @@ class Tile(NamedTuple):
     stop: int
     vectors: Floats | Bytes
     norms: Floats
-    used: NDArray[np.int32] | None = None
-    parts: NDArray[np.int64] | None = None
+    used: I4 | None = None
+    parts: I8 | None = None
 
 
 class _Layout(NamedTuple):
@@ -71,7 +72,7 @@ class _Layout(NamedTuple):
 
     dtype: np.dtype[Any]
     spans: list[Part]
-    parts: NDArray[np.int64]
+    parts: I8
 
     @classmethod
     def of(cls, spans: list[Part], dtype: np.dtype[Any]) -> _Layout:
@@ -140,9 +141,7 @@ class Columns:
         return self.whole.vectors.nbytes + self.whole.norms.nbytes + used
 
     @staticmethod
-    def _dense_tiles(
-        wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
-    ) -> tuple[Tile, list[Tile]]:
+    def _dense_tiles(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         n = len(places)
         width = gram.NR32 if wanted.dtype == np.float32 else gram.NR64
         panels = np.empty((-(-n // width), rows.shape[1], width), wanted.dtype)
@@ -158,9 +157,7 @@ class Columns:
         return Tile(0, n, panels, norms), made
 
     @staticmethod
-    def _looked_up(
-        wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
-    ) -> tuple[Tile, list[Tile]]:
+    def _looked_up(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         n, numbers = len(places), row_numbers(rows, places).astype(np.int32)
         norms, none = np.zeros(n, wanted.dtype), np.empty(0, wanted.dtype)
         if isinstance(rows, np.ndarray):
@@ -172,9 +169,7 @@ class Columns:
         return Tile(0, n, none, norms, numbers), made
 
     @staticmethod
-    def _sparse_tiles(
-        wanted: KernelValues, rows: Rows, places: NDArray[np.int64]
-    ) -> tuple[Tile, list[Tile]]:
+    def _sparse_tiles(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         rows = sp.csr_array(rows)
         found = list(_sparse_spans(wanted, rows, places))
         layouts = [_Layout.of(found, dtype) for dtype in wanted.tile_dtypes(rows, places)]
@@ -206,9 +201,7 @@ def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
     return values[first : first + size].view(dtype)
 
 
-def _sparse_spans(
-    wanted: KernelValues, rows: sp.csr_array, places: NDArray[np.int64]
-) -> Iterator[Part]:
+def _sparse_spans(wanted: KernelValues, rows: sp.csr_array, places: I8) -> Iterator[Part]:
     """Yield where tiles of sparse vectors begin and end, and which features occur in each.
 
     A tile begins at each multiple of COLUMNS_PER_TILE, where pieces of columns begin.

@@ -14,8 +14,7 @@ from bigsvm.tiles.columns import Columns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F8
     from bigsvm.tiles.kernel_tiles import KernelTiles
 
 NOTHING_LEFT = 1e-14
@@ -30,9 +29,7 @@ def factor_width(tiles: KernelTiles, rows: RowsAt) -> float:
     return width if width < len(rows.places) else math.inf
 
 
-def factor(
-    tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambda: None
-) -> NDArray[np.float64]:
+def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambda: None) -> F8:
     """Factorise K among rows: (m, r), r at most `factor_width`, which has to be finite.
 
     Of the linear kernel these are the rows; of others a Cholesky factor with pivots (Fine &

@@ -10,13 +10,12 @@ import scipy.sparse as sp
 from bigsvm.core.functions import TURNED_STRIDE, add_all, add_some
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I4, I8
     from bigsvm.team import Team
     from bigsvm.tiles.columns import Columns, Tile
 
-    Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
-    Weights: TypeAlias = NDArray[np.float64] | sp.csr_array
+    Floats: TypeAlias = F4 | F8
+    Weights: TypeAlias = F8 | sp.csr_array
 
 WEIGHTS_PER_EVALUATION = 8
 """Weights that take about as long as one kernel value of rows with few columns."""
@@ -26,7 +25,7 @@ ALL_PER_TURN = 8
 """Weights, zeros included, that `add_all` adds while `add_some` turns a value round."""
 
 
-def weighted_rows(weights: Weights) -> NDArray[np.int64]:
+def weighted_rows(weights: Weights) -> I8:
     """Rows of (m,) or (m, k), dense or CSR, with anything but 0, ascending."""
     if not isinstance(weights, np.ndarray):
         return np.flatnonzero(np.diff(weights.indptr))
@@ -36,10 +35,10 @@ def weighted_rows(weights: Weights) -> NDArray[np.int64]:
 class All(NamedTuple):
     """All weights that functions have in one tile; see `add_all`."""
 
-    functions: NDArray[np.int64]
+    functions: I8
     weights: Floats
 
-    def add(self, values: Floats, out: NDArray[np.float64], team: Team) -> None:
+    def add(self, values: Floats, out: F8, team: Team) -> None:
         """Add what kernel values (m, ≥ p) contribute to the functions' sums, out (k, m)."""
         add_all(values, self.functions, self.weights, out)
 
@@ -47,13 +46,13 @@ class All(NamedTuple):
 class Some(NamedTuple):
     """The weights other than zero of one tile, function by function; see `add_some`."""
 
-    functions: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    places: NDArray[np.int32]
+    functions: I8
+    starts: I8
+    places: I4
     weights: Floats
     n_columns: int
 
-    def add(self, values: Floats, out: NDArray[np.float64], team: Team) -> None:
+    def add(self, values: Floats, out: F8, team: Team) -> None:
         """Add what kernel values (m, ≥ p) contribute to the functions' sums, out (k, m)."""
         turned = team.scratch("turned", (self.n_columns, TURNED_STRIDE), np.dtype(np.float64))
         add_some(values, self.functions, self.starts, self.places, self.weights, turned, out)
@@ -92,7 +91,7 @@ class Functions:
             self.n_weights += part.nnz
             self._parts[tile.start] = _prepared(part.astype(dtype))
 
-    def add(self, tile: Tile, values: Floats, out: NDArray[np.float64], team: Team) -> None:
+    def add(self, tile: Tile, values: Floats, out: F8, team: Team) -> None:
         """Add what the tile has with kernel values (m, ≥ p) to the functions' sums, out (k, m)."""
         self._parts[tile.start].add(values, out, team)
 

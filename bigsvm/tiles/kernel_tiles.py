@@ -32,15 +32,14 @@ from bigsvm.tiles.values import KernelValues
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I8
     from bigsvm.data.rows import Rows
     from bigsvm.kernels import Kernel
     from bigsvm.tiles.columns import Columns, Tile
     from bigsvm.tiles.functions import Weights
     from bigsvm.tiles.spans import Span
 
-    Floats = NDArray[np.float32] | NDArray[np.float64]
+    Floats = F4 | F8
     Use = Callable[[slice, "Tile", Floats], None]
     Wanted = Callable[[slice, "Tile"], bool]
 
@@ -91,7 +90,7 @@ class KernelTiles:
         self,
         kernel: Kernel,
         *,
-        centre: NDArray[np.float64] | None = None,
+        centre: F8 | None = None,
         threads: int = 1,
         dtype: type[np.float32] | type[np.float64] = np.float32,
         offset: float = 0.0,
@@ -150,9 +149,7 @@ class KernelTiles:
 
     # -- the two products --------------------------------------------------------------------
 
-    def prepared(
-        self, columns: Columns, weights: Weights | Functions
-    ) -> NDArray[np.float64] | Functions:
+    def prepared(self, columns: Columns, weights: Weights | Functions) -> F8 | Functions:
         """Weights as `multiply` works on them, once for many calls: of the precision of dtype."""
         if isinstance(weights, Functions):
             return weights
@@ -161,11 +158,7 @@ class KernelTiles:
         return Functions(columns, weights, self.dtype)
 
     def multiply(
-        self,
-        rows: Rows | RowsAt,
-        columns: Columns,
-        weights: Weights | Functions,
-        out: NDArray[np.float64],
+        self, rows: Rows | RowsAt, columns: Columns, weights: Weights | Functions, out: F8
     ) -> None:
         """``out += K(rows, columns) @ weights``, each kernel value being computed once.
 
@@ -195,11 +188,7 @@ class KernelTiles:
         self._for_each_span(rows, columns, add, self._spans(m), m * columns.n)
 
     def _multiply_functions(
-        self,
-        rows: Rows | RowsAt,
-        columns: Columns,
-        functions: Functions,
-        out: NDArray[np.float64],
+        self, rows: Rows | RowsAt, columns: Columns, functions: Functions, out: F8
     ) -> None:
         def accumulate(span: slice, tile: Tile, values: Floats) -> None:
             shape = (functions.n, span.stop - span.start)
@@ -218,8 +207,8 @@ class KernelTiles:
         self,
         rows: Rows | RowsAt,
         columns: Columns,
-        weights: NDArray[np.float64],
-        out: NDArray[np.float64],
+        weights: F8,
+        out: F8,
         *,
         look: Callable[[], None] = lambda: None,
     ) -> None:
@@ -241,9 +230,9 @@ class KernelTiles:
         self,
         rows: Rows | RowsAt,
         columns: Columns,
-        weights: tuple[NDArray[np.float64], NDArray[np.float64]],
-        along: NDArray[np.float64],
-        down: NDArray[np.float64],
+        weights: tuple[F8, F8],
+        along: F8,
+        down: F8,
         *,
         at: tuple[int, int] = (0, 0),
         look: Callable[[], None] = lambda: None,
@@ -273,7 +262,7 @@ class KernelTiles:
         """
         rounded = self.prepared(columns, weights[1])
         turned = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
-        below: dict[int, NDArray[np.float64]] = {}
+        below: dict[int, F8] = {}
 
         def side(span: slice, tile: Tile) -> int:
             """By how many blocks the tile is to the right of the diagonal."""
@@ -320,12 +309,7 @@ class KernelTiles:
             below.clear()
 
     def evaluate(
-        self,
-        rows: Rows | RowsAt,
-        columns: Columns,
-        out: Floats,
-        *,
-        slots: NDArray[np.int64] | None = None,
+        self, rows: Rows | RowsAt, columns: Columns, out: Floats, *, slots: I8 | None = None
     ) -> None:
         """``out = K(rows, columns)``, or ``out[slots] = K(rows, columns)``.
 

@@ -15,8 +15,7 @@ from bigsvm.tiles.columns import Columns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from bigsvm.arrays import F4, F8, I8
     from bigsvm.tiles.kernel_tiles import KernelTiles
 
 LARGEST_RANK = 768
@@ -67,8 +66,8 @@ class LowRank:
         self,
         tiles: KernelTiles,
         rows: RowsAt,
-        landmarks: NDArray[np.int64],
-        out: NDArray[np.float32],
+        landmarks: I8,
+        out: F4,
         *,
         look: Callable[[], None] = lambda: None,
     ) -> None:
@@ -98,7 +97,7 @@ class LowRank:
         """Columns of G, r."""
         return int(self._factor.shape[1])
 
-    def times(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def times(self, v: F8) -> F8:
         """``G v``, (m,)."""
         found, rounded = np.empty(len(self._factor)), v.astype(np.float32)
 
@@ -108,7 +107,7 @@ class LowRank:
         self._tiles.share_out(one, self._parts)
         return found
 
-    def transposed_times(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transposed_times(self, x: F8) -> F8:
         """``Gᵀ x``, (r,)."""
         found, rounded = np.zeros((PARTS, self.rank)), x.astype(np.float32)
 
@@ -116,12 +115,10 @@ class LowRank:
             found[self._parts.index(span)] = rounded[span] @ self._factor[span]
 
         self._tiles.share_out(one, self._parts)
-        total: NDArray[np.float64] = found.sum(axis=0)
+        total: F8 = found.sum(axis=0)
         return total
 
-    def squared(
-        self, places: NDArray[np.int64], weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def squared(self, places: I8, weights: F8) -> F8:
         """``Gᵀ diag(weights) G`` of some rows, (r, r), of which the lower triangle is meant.
 
         Parameters
@@ -131,7 +128,7 @@ class LowRank:
             0 or more.
         """
         parts = [part for part in np.array_split(np.arange(len(places)), PARTS) if len(part)]
-        sums: dict[int, NDArray[np.float32] | NDArray[np.float64]] = {}
+        sums: dict[int, F4 | F8] = {}
         is_large = float(weights @ self._norms[places]) > LARGEST_TRACE
         dtype = np.dtype(np.float64 if is_large else np.float32)
         syrk = dsyrk if is_large else ssyrk
@@ -153,7 +150,7 @@ class LowRank:
         return found
 
 
-def _among(tiles: KernelTiles, landmarks: RowsAt) -> NDArray[np.float64]:
+def _among(tiles: KernelTiles, landmarks: RowsAt) -> F8:
     """Kernel values of landmarks with one another, (r, r), with a little added to the diagonal.
 
     In float64: of rows close together, float32 leaves none that are positive definite.
@@ -166,7 +163,7 @@ def _among(tiles: KernelTiles, landmarks: RowsAt) -> NDArray[np.float64]:
     return values
 
 
-def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> NDArray[np.float64]:
+def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> F8:
     """Mean of what models of rank 1 to `rank` lack of K_ii, (rank,); landmarks are the first rows.
 
     Infinite where K is not positive semidefinite.
@@ -179,7 +176,7 @@ def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> NDArray[np.float64]:
     # Columns of G do not hang on those after them.
     squares = np.square(factor[rank:], dtype=np.float64).mean(axis=0)
     after = np.cumsum(squares[::-1])[::-1] - squares
-    found: NDArray[np.float64] = after + float(model.rest[rank:].mean())
+    found: F8 = after + float(model.rest[rank:].mean())
     return found
 
 

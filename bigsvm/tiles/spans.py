@@ -11,13 +11,13 @@ from bigsvm.core import gram, products
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
-    from numpy.typing import NDArray
 
+    from bigsvm.arrays import F4, F8, I8
     from bigsvm.team import Team
     from bigsvm.tiles.columns import Columns, Tile
     from bigsvm.tiles.values import KernelValues
 
-    Floats = NDArray[np.float32] | NDArray[np.float64]
+    Floats = F4 | F8
 
 NOTHING, NO_SLOTS = np.empty(0), np.empty(0, np.int64)
 
@@ -41,14 +41,12 @@ class Span(ABC):
     def kernel_values(self, tile: Tile) -> Floats:
         """Kernel values with the columns of a tile, (m, ≥ p), in scratch memory."""
 
-    def add_sums(
-        self, columns: Columns, weights: NDArray[np.float64], sums: NDArray[np.float64]
-    ) -> None:
+    def add_sums(self, columns: Columns, weights: F8, sums: F8) -> None:
         """Add ``K @ weights`` to sums (m,), tile by tile; weights (p,)."""
         for tile in columns:
             gram.weighted_sums(self.kernel_values(tile), weights[tile.start : tile.stop], sums)
 
-    def store(self, columns: Columns, out: Floats, slots: NDArray[np.int64]) -> None:
+    def store(self, columns: Columns, out: Floats, slots: I8) -> None:
         """Write the kernel values of row i to row slots_i of out (n_slots, ≥ p)."""
         for tile in columns:
             values = self.kernel_values(tile)[:, : tile.stop - tile.start]
@@ -62,13 +60,7 @@ class ComputedSpan(Span):
 
     @abstractmethod
     def _run(
-        self,
-        tile: Tile,
-        block: Floats,
-        weights: NDArray[np.float64],
-        sums: NDArray[np.float64],
-        out: Floats,
-        slots: NDArray[np.int64],
+        self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
         """Call the core with these rows; `tile` may be all columns, `block` is as wide as one."""
 
@@ -90,9 +82,7 @@ class ComputedSpan(Span):
             self._values.replace(found, self.norms, tile.norms)
         return found
 
-    def add_sums(
-        self, columns: Columns, weights: NDArray[np.float64], sums: NDArray[np.float64]
-    ) -> None:
+    def add_sums(self, columns: Columns, weights: F8, sums: F8) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled:
             super().add_sums(columns, weights, sums)
@@ -100,7 +90,7 @@ class ComputedSpan(Span):
             block, out = self._block(columns.widest), self._no_rows()
             self._run(columns.whole, block, weights, sums, out, NO_SLOTS)
 
-    def store(self, columns: Columns, out: Floats, slots: NDArray[np.int64]) -> None:
+    def store(self, columns: Columns, out: Floats, slots: I8) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled or out.dtype != self._values.dtype:
             super().store(columns, out, slots)
@@ -112,9 +102,7 @@ class ComputedSpan(Span):
 class DenseSpan(ComputedSpan):
     """Dense rows, packed."""
 
-    def __init__(
-        self, values: KernelValues, team: Team, rows: Floats, places: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, values: KernelValues, team: Team, rows: Floats, places: I8) -> None:
         super().__init__(values, team)
         centre = np.zeros(rows.shape[1]) if values.centre is None else values.centre
         shape = -(-len(places) // gram.MR), rows.shape[1], gram.MR
@@ -123,13 +111,7 @@ class DenseSpan(ComputedSpan):
         self.norms = values.packed_norms(self._packed, len(places))
 
     def _run(
-        self,
-        tile: Tile,
-        block: Floats,
-        weights: NDArray[np.float64],
-        sums: NDArray[np.float64],
-        out: Floats,
-        slots: NDArray[np.int64],
+        self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
         gram.dense_span(
             self._packed, self.norms, tile.vectors, tile.norms,
@@ -140,9 +122,7 @@ class DenseSpan(ComputedSpan):
 class SparseSpan(ComputedSpan):
     """Sparse rows."""
 
-    def __init__(
-        self, values: KernelValues, team: Team, rows: sp.csr_array, places: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, values: KernelValues, team: Team, rows: sp.csr_array, places: I8) -> None:
         super().__init__(values, team)
         data, indices, indptr = values.taken(rows, places)
         self._rows = data.astype(values.dtype, copy=False), indices, indptr
@@ -152,13 +132,7 @@ class SparseSpan(ComputedSpan):
         self._place = team.places(rows.shape[1])
 
     def _run(
-        self,
-        tile: Tile,
-        block: Floats,
-        weights: NDArray[np.float64],
-        sums: NDArray[np.float64],
-        out: Floats,
-        slots: NDArray[np.int64],
+        self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
         of_bytes = tile.vectors.dtype != self._values.dtype
         (gram.byte_span if of_bytes else gram.sparse_span)(
@@ -170,9 +144,7 @@ class SparseSpan(ComputedSpan):
 class LookedUpSpan(Span):
     """Rows that bring their kernel values with them."""
 
-    def __init__(
-        self, values: KernelValues, team: Team, rows: Floats, places: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, values: KernelValues, team: Team, rows: Floats, places: I8) -> None:
         super().__init__(values, team)
         self._rows, self._places = rows, places
 

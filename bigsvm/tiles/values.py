@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F4, F8, I8
     from bigsvm.data.rows import Rows
     from bigsvm.kernels import Kernel
     from bigsvm.tiles.columns import Columns
 
-    Floats = NDArray[np.float32] | NDArray[np.float64]
+    Floats = F4 | F8
 
 ENTRIES_PER_GROUP = 1.5
 """With fewer entries in a group of four features, words of bytes have hardly less to multiply than
@@ -54,7 +55,7 @@ class KernelValues:
         self,
         kernel: Kernel,
         *,
-        centre: NDArray[np.float64] | None,
+        centre: F8 | None,
         dtype: type[np.float32] | type[np.float64],
         offset: float,
     ) -> None:
@@ -78,20 +79,18 @@ class KernelValues:
             values = values - self.centre
         return np.ascontiguousarray(values, dtype=self.dtype)
 
-    def taken(
-        self, rows: sp.csr_array, places: NDArray[np.int64]
-    ) -> tuple[Floats, NDArray[np.integer], NDArray[np.int64]]:
+    def taken(self, rows: sp.csr_array, places: I8) -> tuple[Floats, NDArray[np.integer], I8]:
         """Copy sparse rows at `places`, centred in float64: data, indices and indptr."""
         # Not by scipy, which takes as long to slice rows as half of a tile takes.
         parts = rows.data, rows.indices, rows.indptr
-        found: tuple[Floats, NDArray[np.integer], NDArray[np.int64]]
+        found: tuple[Floats, NDArray[np.integer], I8]
         if self.centre is None or not len(self._shifted):
             found = csr.csr_take(*parts, places)
         else:
             found = csr_take_centred(*parts, places, self._shifted, self.centre[self._shifted])
         return found
 
-    def tile_dtypes(self, rows: sp.csr_array, places: NDArray[np.int64]) -> list[np.dtype[Any]]:
+    def tile_dtypes(self, rows: sp.csr_array, places: I8) -> list[np.dtype[Any]]:
         """Name the dtypes that tiles of sparse rows at `places` may have, the fastest one first.
 
         Bytes have the same bits where all rows are whole numbers from 0 to 255: see `core.gram`.
@@ -125,7 +124,7 @@ class KernelValues:
             self.check(norms)
         return norms
 
-    def sparse_norms(self, data: Floats, indptr: NDArray[np.int64], out: Floats) -> None:
+    def sparse_norms(self, data: Floats, indptr: I8, out: Floats) -> None:
         """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`."""
         norms = csr.csr_absolute_norms if self._absolute else csr.csr_squared_norms
         norms(data, indptr, out)
@@ -161,7 +160,7 @@ class KernelValues:
                 f"a value of the kernel matrix is not a number of {self.dtype}; scale the matrix"
             )
 
-    def diagonal(self, columns: Columns) -> NDArray[np.float64]:
+    def diagonal(self, columns: Columns) -> F8:
         """k(a, a) of packed vectors, (p,) float64, with the bits that `evaluate` gives it.
 
         Pair steps take curvatures from both: of rows that nearly agree they are differences as
@@ -181,7 +180,7 @@ class KernelValues:
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
         values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
         self.replace(values, nothing[:1], nothing[1:])
-        diagonal: NDArray[np.float64] = values[0].astype(np.float64)
+        diagonal: F8 = values[0].astype(np.float64)
         return diagonal
 
     def replace(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
@@ -198,12 +197,7 @@ class KernelValues:
         )
         dots[:, :p] = np.add(found, self._offset, dtype=np.float64)
 
-    def _by_formula(
-        self,
-        dots: NDArray[np.float64],
-        norms_rows: NDArray[np.float64],
-        norms_columns: NDArray[np.float64],
-    ) -> NDArray[Any]:
+    def _by_formula(self, dots: F8, norms_rows: F8, norms_columns: F8) -> NDArray[Any]:
         """Kernel values (m, p) by a formula that may be anybody's.
 
         Raises
