@@ -446,6 +446,15 @@ rest comes decoded from its cache.
         ),
     ),
     Section(
+        "Reading a store through Dask",
+        """
+Training reads stores by plain Zarr. Reading the same blocks through a lazy Dask array takes more
+CPU time, and more than the limits of the last table, so it was not adopted. The largest peak is
+that of the run that made the store.
+""",
+        (Table("reading", ("read by",)), Table("reading", ("| check",))),
+    ),
+    Section(
         "Regression and one class",
         """
 A million made rows of 20 columns, read from disk at every pass in a budget of 500 MB, and
