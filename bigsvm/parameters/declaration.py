@@ -97,11 +97,7 @@ class Declaration:
         return self.formulations is None or formulation in self.formulations
 
 
-def parameter(
-    default: Any,
-    text: str,
-    **others: Any,
-) -> Any:
+def parameter(default: Any, text: str, **others: Any) -> Any:
     """Declare a parameter: a field of a dataclass, with its `Declaration`."""
     declared = Declaration(text=text, **others)
     return dataclasses.field(default=default, metadata={"declaration": declared})
