@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.data.narrow import narrowed
 from bigsvm.duals.feasible import project
 from bigsvm.duals.simplex import CrammerSinger
@@ -15,36 +14,26 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.drawing import check_labels_drawn, drawn_for, of_all_rows
 from bigsvm.estimators.held_out import calibrate, hold_out
 from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
-from bigsvm.estimators.memory import hold_and_plan
 from bigsvm.estimators.one_vs_one import train_one_vs_one
 from bigsvm.estimators.one_vs_rest import train_one_vs_rest
 from bigsvm.estimators.problem import are_many_classes, check_has_others, make_problem
 from bigsvm.estimators.running import (
-    Trainer,
     decision_of,
-    find_kernel,
-    fingerprint_of,
-    limits_of,
-    open_checkpoint,
-    provenance_of,
     recorded_rules,
 )
+from bigsvm.estimators.setting import Setting
 from bigsvm.estimators.simplex import train_crammer_singer
-from bigsvm.estimators.variables import Variables, make_variables
-from bigsvm.kernels import Kernel, Precomputed
-from bigsvm.models import KernelExpansion
+from bigsvm.estimators.variables import make_variables
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.training.events import Hooks
-from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.data.scaler import Scaler
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.result import TrainingResult
 
 
 def train_model(
@@ -145,22 +134,22 @@ def _train(
         check_has_others(parameters, source.n_rows)
     # 8 bytes a row that the budget does not count: from here on the formulation is enough.
     del labels
-    if parameters.takes_kernel_matrix:
-        source = training_matrix(source)
-    # Before the run, so that a damaged one does not come out at its end.
-    scaler = source.scaler
     kept = 0 if held_out is None else held_out.nbytes
     resident = _resident_bytes(formulation, source.n_rows, kept_bytes=kept)
-    source, plan = hold_and_plan(parameters, source, resident_bytes=resident)
-    kernel, centre = find_kernel(
-        parameters,
-        source,
-        formulation.sample_weight,
-        block_bytes=plan.block_bytes,
-        interrupted=hooks.interrupted,
+    setting = Setting.of(
+        parameters, source, formulation.sample_weight, hooks, resident_bytes=resident
     )
-    fingerprint = _fingerprint(
-        source, formulation, kernel, parameters, held_out=held_out is not None
+    source, class_weights = setting.source, getattr(formulation, "class_weight", None)
+    fingerprint = setting.fingerprint(
+        formulation=formulation.name,
+        per_row=(formulation.per_row, formulation.sample_weight),
+        chosen=formulation.chosen(),
+        class_weights=class_weights,
+        # Either method has the same rows held out.
+        others={
+            **recorded_rules(parameters),
+            **({} if held_out is None else {"calibration": "sigmoid or isotonic"}),
+        },
     )
     # From here on rows have the order they are trained in.
     variables = make_variables(
@@ -170,31 +159,21 @@ def _train(
     if start is not None:
         begin = variables.gather(_alpha_of(start, formulation, source.n_rows))
         begin = project(variables.formulation, begin)
-    with (
-        Trainer(parameters, kernel, centre, offset=formulation.offset) as trainer,
-        open_checkpoint(parameters, fingerprint) as checkpoint,
-    ):
-        result = trainer.train(
-            variables,
-            plan,
-            saver=Saver(checkpoint, every=parameters.checkpoint_every, listener=hooks.listener),
-            limits=limits_of(parameters, hooks),
-            listener=hooks.listener,
-            start=begin,
-        )
-    model = _model(
-        result, variables, source, formulation, kernel,
-        centre=centre, classes=classes, scaler=scaler,
-        provenance=provenance_of(
-            parameters, source, getattr(formulation, "class_weight", None), fingerprint
-        ),
+    with setting.running(fingerprint, offset=formulation.offset) as (trainer, watched):
+        result = trainer.train(variables, setting.plan, start=begin, **watched)
+    decision = decision_of(variables, formulation, result)
+    model = setting.model(
+        fingerprint, class_weights, decision.support,
+        {**decision.certificate.as_dict(), **decision.found},
+        coefficients=decision.coefficients, intercept=decision.intercept,
+        classes=classes, formulation=formulation.name,
     )  # fmt: skip
     if held_out is None or parameters.calibration is None:
         return model
     calibration = calibrate(
         model, source, held_out, parameters.calibration,
         threads=parameters.n_threads,
-        block_bytes=plan.block_bytes, hooks=hooks,
+        block_bytes=setting.plan.block_bytes, hooks=hooks,
     )  # fmt: skip
     return replace(model, calibration=calibration)
 
@@ -230,63 +209,3 @@ def _alpha_of(model: KernelExpansion, formulation: Formulation, n_rows: int) -> 
     if formulation.n_faces == 1:
         return beta
     return np.stack([np.maximum(beta, 0), np.minimum(beta, 0)], axis=1)
-
-
-def _model(
-    result: TrainingResult,
-    variables: Variables[Formulation],
-    source: RowSource,
-    formulation: Formulation,
-    kernel: Kernel,
-    *,
-    centre: NDArray[np.float64] | None,
-    classes: list[Any] | None,
-    scaler: Scaler | None,
-    provenance: dict[str, Any],
-) -> KernelExpansion:
-    """Make the model of a result: rows again instead of variables, and scaled as it is used."""
-    decision = decision_of(variables, formulation, result)
-    of_matrix = isinstance(kernel, Precomputed)
-    support = decision.support
-    vectors = support_rows(source, support) if of_matrix else source.take(support)
-    return KernelExpansion(
-        kernel=kernel,
-        support_vectors=vectors,
-        coefficients=decision.coefficients,
-        intercept=decision.intercept,
-        centre=centre,
-        support=support,
-        classes=classes,
-        formulation=formulation.name,
-        scaler=scaler,
-        certificate={
-            **decision.certificate.as_dict(),
-            **decision.found,
-            "kernel_is_definite": kernel.is_definite,
-        },
-        provenance=provenance,
-    )
-
-
-def _fingerprint(
-    source: RowSource,
-    formulation: Formulation,
-    kernel: Kernel,
-    parameters: TrainingParameters,
-    *,
-    held_out: bool,
-) -> dict[str, str]:
-    """List what a checkpoint must agree with, readable where a person will compare."""
-    return fingerprint_of(
-        source,
-        kernel,
-        formulation=formulation.name,
-        per_row=(formulation.per_row, formulation.sample_weight),
-        chosen=formulation.chosen(),
-        class_weights=getattr(formulation, "class_weight", None),
-        # Either method has the same rows held out.
-        others={
-            **recorded_rules(parameters),
-            **({"calibration": "sigmoid or isotonic"} if held_out else {}),
-        },
-    )

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigsvm.data.kernel_matrix import support_rows
-from bigsvm.kernels import Precomputed
-from bigsvm.models import KernelExpansion
 from bigsvm.pairs import support_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
-    from bigsvm.data.scaler import Scaler
     from bigsvm.estimators.one_vs_rest import Functions
-    from bigsvm.kernels import Kernel
+    from bigsvm.estimators.setting import Setting
+    from bigsvm.models import KernelExpansion
     from bigsvm.training.joined_pairs import OneVsOne
 
 Functions_co = TypeVar("Functions_co", covariant=True)
@@ -30,25 +26,21 @@ class Trained(NamedTuple, Generic[Functions_co]):
     ----------
     classes : (k,) array
         Labels, sorted, of the type they were given in.
+    class_weight : (k,) float64
     functions : OneVsOne, or OneVsRest
         Of pairs of places in `classes`, or of these.
-    source : RowSource
-        Of all rows, which the support vectors are taken from.
-    kernel : Kernel
-    centre : (d,) float64 or None
+    setting : Setting
+        With all rows, which the support vectors are taken from.
     formulation : str
-    scaler : Scaler or None
-    provenance : dict
+    fingerprint : dict
     """
 
     classes: NDArray[Any]
+    class_weight: NDArray[np.float64]
     functions: Functions_co
-    source: RowSource
-    kernel: Kernel
-    centre: NDArray[np.float64] | None
+    setting: Setting
     formulation: str
-    scaler: Scaler | None
-    provenance: dict[str, Any]
+    fingerprint: dict[str, str]
 
 
 def expansion_of_pairs(trained: Trained[OneVsOne], rule: str) -> KernelExpansion:
@@ -82,28 +74,14 @@ def _expansion(
     So are LIBSVM's and scikit-learn's: that way an estimator shows the arrays of its model under
     their names.
     """
-    functions, source = trained.functions, trained.source
+    functions = trained.functions
     order = np.argsort(of_class, kind="stable")
-    support = functions.support[order]
-    of_matrix = isinstance(trained.kernel, Precomputed)
-    return KernelExpansion(
-        kernel=trained.kernel,
-        support_vectors=support_rows(source, support) if of_matrix else source.take(support),
-        coefficients=functions.coefficients[order],
-        intercept=functions.intercepts,
-        centre=trained.centre,
-        support=support,
-        classes=trained.classes.tolist(),
-        formulation=trained.formulation,
-        rule=rule,
-        scaler=trained.scaler,
-        certificate={
-            **functions.certificate.as_dict(),
-            **found,
-            "kernel_is_definite": trained.kernel.is_definite,
-        },
-        provenance=trained.provenance,
-    )
+    return trained.setting.model(
+        trained.fingerprint, trained.class_weight.tolist(), functions.support[order],
+        {**functions.certificate.as_dict(), **found},
+        coefficients=functions.coefficients[order], intercept=functions.intercepts,
+        classes=trained.classes.tolist(), formulation=trained.formulation, rule=rule,
+    )  # fmt: skip
 
 
 def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:

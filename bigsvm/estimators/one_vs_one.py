@@ -20,13 +20,11 @@ from bigsvm.estimators.problem import check_has_others
 from bigsvm.estimators.running import (
     Trainer,
     decision_of,
-    find_kernel,
-    fingerprint_of,
     limits_of,
     open_checkpoint,
-    provenance_of,
     recorded_rules,
 )
+from bigsvm.estimators.setting import Setting
 from bigsvm.estimators.variables import make_variables
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.tiles import KernelTiles
@@ -88,16 +86,10 @@ def train_one_vs_one(
     if problem.name not in BALLS:
         check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
     budget = Budget(parameters, rows, problem)
-    kernel, centre = find_kernel(
-        parameters,
-        source,
-        problem.weights,
-        block_bytes=budget.largest.block_bytes,
-        interrupted=hooks.interrupted,
+    setting = Setting.planned(
+        parameters, source, problem.weights, hooks, budget.largest, source.scaler
     )
-    fingerprint = fingerprint_of(
-        source,
-        kernel,
+    fingerprint = setting.fingerprint(
         formulation=problem.name,
         per_row=(problem.codes, problem.weights),
         chosen=problem.chosen,
@@ -106,7 +98,7 @@ def train_one_vs_one(
     )
     del problem.codes  # 4 bytes a row that the budget does not count
     with (
-        Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
+        Trainer(parameters, setting.kernel, setting.centre, offset=problem.offset) as trainer,
         open_checkpoint(parameters, fingerprint) as checkpoint,
         ExitStack() as stack,
     ):
@@ -114,8 +106,8 @@ def train_one_vs_one(
         projected = dict(plan.projected)
         if problem.are_small_solved_together:
             exact = KernelTiles(
-                kernel,
-                centre=centre,
+                setting.kernel,
+                centre=setting.centre,
                 dtype=np.float64,
                 offset=problem.offset,
             )
@@ -146,14 +138,7 @@ def train_one_vs_one(
             small=small,
         ).run()
     return Trained(
-        problem.classes,
-        functions,
-        source,
-        kernel,
-        centre,
-        problem.name,
-        source.scaler,
-        provenance_of(parameters, source, problem.class_weight.tolist(), fingerprint),
+        problem.classes, problem.class_weight, functions, setting, problem.name, fingerprint
     )
 
 

@@ -18,12 +18,10 @@ import scipy.sparse as sp
 
 from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_COLUMNS
 from bigsvm.core.smo import row_width
-from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.many_classes import Trained
-from bigsvm.estimators.memory import hold_and_plan
 from bigsvm.estimators.problem import (
     check_classes,
     check_every_class,
@@ -31,18 +29,12 @@ from bigsvm.estimators.problem import (
     make_classification,
 )
 from bigsvm.estimators.running import (
-    Trainer,
     decision_of,
-    find_kernel,
-    fingerprint_of,
-    limits_of,
-    open_checkpoint,
-    provenance_of,
     recorded_rules,
 )
+from bigsvm.estimators.setting import Setting
 from bigsvm.estimators.variables import Variables, make_variables
 from bigsvm.training.events import Hooks
-from bigsvm.training.saving import Saver
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,28 +113,18 @@ def train_one_vs_rest(
                 "rows that all functions share; leave it out, or give multiclass='ovo'"
             )
     problem = make_columns(parameters, classes)
-    if parameters.takes_kernel_matrix:
-        source = training_matrix(source)
-    scaler = source.scaler
     state_bytes = STATE_BYTES * problem.columns[0].n_segments
-    source, plan = hold_and_plan(
+    setting = Setting.of(
         parameters,
         source,
+        classes.sample_weight,
+        hooks,
         resident_bytes=_resident_bytes(problem, state_bytes),
         n_outputs=problem.n_outputs,
         active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
         gram_share=GRAM_SHARE_OF_COLUMNS,
     )
-    kernel, centre = find_kernel(
-        parameters,
-        source,
-        classes.sample_weight,
-        block_bytes=plan.block_bytes,
-        interrupted=hooks.interrupted,
-    )
-    fingerprint = fingerprint_of(
-        source,
-        kernel,
+    fingerprint = setting.fingerprint(
         formulation=problem.columns[0].name,
         per_row=(problem.label, problem.sample_weight),
         chosen=problem.chosen(),
@@ -153,31 +135,24 @@ def train_one_vs_rest(
         },
     )
     variables = make_variables(
-        source, problem, merge=parameters.merges_rows, compare=parameters.compares_rows
+        setting.source, problem, merge=parameters.merges_rows, compare=parameters.compares_rows
     )
-    with (
-        Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
-        open_checkpoint(parameters, fingerprint) as checkpoint,
-    ):
+    with setting.running(fingerprint, offset=problem.offset) as (trainer, watched):
         trained = variables.formulation
-        duals = tuple(trainer.dual(variables.source, column, plan) for column in trained.columns)
-        result = trainer.decompose(
-            variables.source,
-            OneVsRestDual(trained, duals),
-            plan,
-            saver=Saver(checkpoint, every=parameters.checkpoint_every, listener=hooks.listener),
-            limits=limits_of(parameters, hooks),
-            listener=hooks.listener,
+        duals = tuple(
+            trainer.dual(variables.source, column, setting.plan) for column in trained.columns
         )
+        result = trainer.decompose(
+            variables.source, OneVsRestDual(trained, duals), setting.plan, **watched
+        )
+    functions = _functions(result, variables, problem)
     return Trained(
         classes.labels,
-        _functions(result, variables, problem),
-        source,
-        kernel,
-        centre,
+        classes.class_weight,
+        functions,
+        setting,
         problem.columns[0].name,
-        scaler,
-        provenance_of(parameters, source, classes.class_weight.tolist(), fingerprint),
+        fingerprint,
     )
 
 

@@ -10,25 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.kernel_matrix import support_rows, training_matrix
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.memory import hold_and_plan
 from bigsvm.estimators.problem import check_every_class, check_has_others, find_classes
-from bigsvm.estimators.running import (
-    Trainer,
-    find_kernel,
-    fingerprint_of,
-    limits_of,
-    open_checkpoint,
-    provenance_of,
-)
+from bigsvm.estimators.setting import Setting
 from bigsvm.estimators.variables import ORDER_SEED
-from bigsvm.kernels import Precomputed
-from bigsvm.models import KernelExpansion
 from bigsvm.models.doubt import support_codes
-from bigsvm.training.saving import Saver
 from bigsvm.training.start import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -36,6 +24,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.rows import RowSource
     from bigsvm.estimators.problem import Classes
+    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
 
@@ -88,24 +77,15 @@ def train_crammer_singer(
     classes, class_weight = found.labels.tolist(), found.class_weight.tolist()
     del found  # weights of classes may have made others of its rows', and one of these is counted
     n, k = source.n_rows, problem.n_classes
-    if parameters.takes_kernel_matrix:
-        source = training_matrix(source)
-    scaler = source.scaler  # before the run, so that a damaged one does not come out at its end
     resident = ROW_BYTES * n + watched_bytes(k)
     resident += 0 if parameters.order == "auto" else ORDER_BYTES * n
     resident += problem.held_bytes
     resident += 0 if start is None else 8 * n * k
-    source, plan = hold_and_plan(parameters, source, resident_bytes=resident, n_outputs=k)
-    kernel, centre = find_kernel(
-        parameters,
-        source,
-        sample_weight,
-        block_bytes=plan.block_bytes,
-        interrupted=hooks.interrupted,
+    setting = Setting.of(
+        parameters, source, sample_weight, hooks, resident_bytes=resident, n_outputs=k
     )
-    fingerprint = fingerprint_of(
-        source,
-        kernel,
+    source = setting.source
+    fingerprint = setting.fingerprint(
         formulation=problem.name,
         per_row=(problem.label, problem.sample_weight),
         chosen=problem.chosen(),
@@ -127,38 +107,18 @@ def train_crammer_singer(
         Cooling[str(parameters.cooling).upper()],
         parameters.seed,
     )
-    with (
-        Trainer(parameters, kernel, centre, offset=problem.offset) as trainer,
-        open_checkpoint(parameters, fingerprint) as checkpoint,
-    ):
-        result = trainer.decompose(
-            trained,
-            dual,
-            plan,
-            saver=Saver(checkpoint, every=parameters.checkpoint_every, listener=hooks.listener),
-            limits=limits_of(parameters, hooks),
-            listener=hooks.listener,
-            start=begin,
-        )
+    with setting.running(fingerprint, offset=problem.offset) as (trainer, watched):
+        result = trainer.decompose(trained, dual, setting.plan, start=begin, **watched)
     support = result.support if order is None else order[result.support]
     ascending = np.argsort(support)
     support, alpha = support[ascending], result.alpha[ascending]
-    of_matrix = isinstance(kernel, Precomputed)
-    return KernelExpansion(
-        kernel=kernel,
-        support_vectors=support_rows(source, support) if of_matrix else source.take(support),
+    return setting.model(
+        fingerprint, class_weight, support, result.certificate.as_dict(),
         coefficients=alpha,
         intercept=np.asarray(alpha.sum(axis=0)) if problem.fit_intercept else np.zeros(k),
-        centre=centre,
-        support=support,
-        classes=classes,
-        formulation=problem.name,
-        rule=problem.name,
-        scaler=scaler,
+        classes=classes, formulation=problem.name, rule=problem.name,
         bounds=problem.bounds(support),
-        certificate={**result.certificate.as_dict(), "kernel_is_definite": kernel.is_definite},
-        provenance=provenance_of(parameters, source, class_weight, fingerprint),
-    )
+    )  # fmt: skip
 
 
 def make_crammer_singer(parameters: TrainingParameters, classes: Classes) -> CrammerSinger:

@@ -22,7 +22,7 @@ def train(X, y, weights=None, hooks=None, **parameters):
 
 def values(trained, X_train, X, *, offset=0.0):
     """Functions of all pairs, (m, n_pairs), in float64."""
-    found, kernel = trained.functions, trained.kernel
+    found, kernel = trained.functions, trained.setting.kernel
     options = {} if kernel.name == "linear" else {"gamma": kernel.gamma}
     K = pairwise_kernels(X, X_train[found.support], metric=kernel.name, **options)
     return K @ found.coefficients.toarray() + found.intercepts
