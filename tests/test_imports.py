@@ -17,7 +17,7 @@ y = np.arange(40) % 2
 """
 ROWS_IN_MEMORY = f"""{ROWS}
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 train_model(as_row_source(X), y, None, TrainingParameters())
 """

@@ -38,6 +38,7 @@ ORDER = (
     "training",
     "models",
     "interchange",
+    "fit",
     "estimators",
     "report",
     "cli",

@@ -171,7 +171,7 @@ def _train(
 
     `told` rewrites the library's messages with the names of options; they may name the model.
     """
-    from bigsvm.estimators.fitting import train_model
+    from bigsvm.fit.train import train_model
     from bigsvm.training.events import Hooks
 
     parameters = run.training_parameters(checkpoint)

@@ -36,8 +36,8 @@ from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
-from bigsvm.estimators.fitting import train_model
 from bigsvm.estimators.stopping import SavedOnInterrupt
+from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import declaration_of

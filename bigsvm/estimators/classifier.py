@@ -15,7 +15,7 @@ from bigsvm.data.containers import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import are_many_classes, label_array
+from bigsvm.fit.problem import are_many_classes, label_array
 from bigsvm.pairs import libsvm_coefficients, support_classes
 from bigsvm.parameters.declaration import check_value
 from bigsvm.votes import OF_PAIRS

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.base import KernelMachine
-from bigsvm.estimators.problem import label_array
+from bigsvm.fit.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 from bigsvm.parameters.groups import CrammerSingerParameters
 from bigsvm.parameters.training import again

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_one import train_one_vs_one
 from bigsvm.parameters import TrainingParameters
 
 

@@ -15,7 +15,7 @@ from bigsvm import CrammerSingerSVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ModelError, ParameterError
-from bigsvm.estimators.memory import make_plan
+from bigsvm.fit.memory import make_plan
 from bigsvm.parameters import TrainingParameters
 
 GAMMA = 0.5
@@ -230,7 +230,7 @@ def test_a_weight_is_so_many_rows():
 @pytest.fixture
 def shuffled(monkeypatch):
     """Rows are trained in random order however few they are."""
-    monkeypatch.setattr("bigsvm.estimators.simplex.DIRECT_ROWS", 10)
+    monkeypatch.setattr("bigsvm.fit.crammer_singer.DIRECT_ROWS", 10)
     monkeypatch.setattr("bigsvm.training.start.DIRECT_ROWS", 10)
     monkeypatch.setattr("bigsvm.training.start.FIRST_SCOPE", 60)
 

@@ -58,19 +58,19 @@ def classification(invented, **values):
 
 def invent_pairs(monkeypatch, shift):
     made = classification(Shifted, shift=shift)
-    monkeypatch.setattr("bigsvm.estimators.pair_problems.make_classification", made)
+    monkeypatch.setattr("bigsvm.fit.pair_problems.make_classification", made)
     return bigsvm.SVC(), Y
 
 
 def invent_rest(monkeypatch, shift):
     made = classification(Shifted, shift=shift)
-    monkeypatch.setattr("bigsvm.estimators.one_vs_rest.make_classification", made)
+    monkeypatch.setattr("bigsvm.fit.one_vs_rest.make_classification", made)
     return bigsvm.SVC(multiclass="ovr"), Y
 
 
 def invent_two(monkeypatch, shift):
     made = classification(Shifted, shift=shift)
-    monkeypatch.setattr("bigsvm.estimators.problem.make_classification", made)
+    monkeypatch.setattr("bigsvm.fit.problem.make_classification", made)
     return bigsvm.SVC(), SIGN
 
 
@@ -84,7 +84,7 @@ def invent_simplex(monkeypatch, shift):
     def make(**values):
         return ShiftedCrammerSinger(**values, shift=shift)
 
-    monkeypatch.setattr("bigsvm.estimators.simplex.CrammerSinger", make)
+    monkeypatch.setattr("bigsvm.fit.crammer_singer.CrammerSinger", make)
     return bigsvm.CrammerSingerSVC(), Y
 
 
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_another_value_is_not_resumed(kind, monkeypatch, tmp_pat
 def test_a_field_without_a_place_is_refused(kind, cost, monkeypatch):
     place = {"pairs": "pair_problems", "two classes": "problem"}[kind]
     monkeypatch.setattr(
-        f"bigsvm.estimators.{place}.make_classification", classification(Costly, cost=cost)
+        f"bigsvm.fit.{place}.make_classification", classification(Costly, cost=cost)
     )
     with pytest.raises(CheckpointError, match=r"field 'cost' of Costly is a .* no place"):
         bigsvm.SVC().fit(X, Y if kind == "pairs" else SIGN)

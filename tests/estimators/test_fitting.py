@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.events import Hooks

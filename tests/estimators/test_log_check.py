@@ -41,7 +41,7 @@ def rows_of(source):
 def test_entries_that_a_run_has_written_are_believed(
     tmp_path, kind, source, by_runs, monkeypatch, caplog
 ):
-    monkeypatch.setattr("bigsvm.estimators.variables.DIRECT_ROWS", 10)
+    monkeypatch.setattr("bigsvm.fit.variables.DIRECT_ROWS", 10)
     if by_runs:
         monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 0)
     given = {"checkpoint": str(tmp_path), **KINDS[kind]}
@@ -59,7 +59,7 @@ def test_entries_beyond_what_takes_seconds_must_still_be_feasible(tmp_path, monk
     """Outputs are not recomputed for these entries."""
     monkeypatch.setattr(log_check, "EVALUATIONS", 0)
     monkeypatch.setattr(
-        "bigsvm.estimators.running.Trainer.exact_outputs", lambda *_: pytest.fail("computed")
+        "bigsvm.fit.trainer.Trainer.exact_outputs", lambda *_: pytest.fail("computed")
     )
     X, y, _ = rows_of("plain")
     train(X, y, checkpoint=str(tmp_path))

@@ -20,8 +20,8 @@ from bigsvm.data import schema
 from bigsvm.data.class_rows import HeldClasses
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
-from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.pair_problems import HELD_SHARE
+from bigsvm.fit.pair_problems import HELD_SHARE
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
@@ -99,7 +99,7 @@ def test_many_rows_of_a_pair_are_merged_and_dealt_out_again(monkeypatch):
     X, y = clouds(n=400)
     X, y = np.repeat(X, 2, axis=0), np.repeat(y, 2)
     plain = train(X, y, C=5.0)
-    monkeypatch.setattr("bigsvm.estimators.variables.DIRECT_ROWS", 50)
+    monkeypatch.setattr("bigsvm.fit.variables.DIRECT_ROWS", 50)
     merged = train(X, y, C=5.0)
     small = merged.functions.certificate.n_kernel_evaluations
     assert small < 0.6 * plain.functions.certificate.n_kernel_evaluations
@@ -268,7 +268,7 @@ class TestOutOfCore:
         assert all(reference() is None for reference in left)
 
     def test_coefficients_have_a_share_of_the_memory(self, monkeypatch):
-        monkeypatch.setattr("bigsvm.estimators.pair_problems.COEFFICIENTS_SHARE", 1e-5)
+        monkeypatch.setattr("bigsvm.fit.pair_problems.COEFFICIENTS_SHARE", 1e-5)
         with pytest.raises(MemoryBudgetError, match=r"coefficients of \d of 15 pairs take"):
             train(*clouds(k=6), memory="50MB")
 

@@ -16,8 +16,8 @@ from bigsvm import write_store
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ParameterError
-from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.one_vs_rest import train_one_vs_rest
+from bigsvm.fit.one_vs_rest import train_one_vs_rest
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
 
@@ -96,7 +96,7 @@ def test_equal_rows_are_merged_by_class_and_dealt_out_again(monkeypatch):
     X = np.concatenate([X, X, X[others]])
     y = np.concatenate([y, y, (y[others] + 1) % 4])
     plain = train(X, y, C=5.0)
-    monkeypatch.setattr("bigsvm.estimators.variables.DIRECT_ROWS", 50)
+    monkeypatch.setattr("bigsvm.fit.variables.DIRECT_ROWS", 50)
     merged = train(X, y, C=5.0)
     certificate = merged.functions.certificate
     small = certificate.n_kernel_evaluations

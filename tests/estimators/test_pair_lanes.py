@@ -13,7 +13,7 @@ from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.estimators import one_vs_one
-from bigsvm.estimators.pair_problems import Budget, Pairs
+from bigsvm.fit.pair_problems import Budget, Pairs
 from bigsvm.parameters import TrainingParameters
 from bigsvm.team import Team
 from bigsvm.training import events, multiclass

@@ -20,8 +20,8 @@ from bigsvm.calibration import METHODS, fit_calibration
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, ParameterError
-from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, hold_out
+from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, hold_out
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.events import Hooks

@@ -10,7 +10,7 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.shrinking import ShrinkingProblem
 from bigsvm.errors import CheckpointError
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 
 CLASSES = make_moons(300, noise=0.3, random_state=0)

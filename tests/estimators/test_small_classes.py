@@ -6,7 +6,7 @@ from one_vs_one import clouds, train
 from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm import write_store
-from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_one import train_one_vs_one
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
 from bigsvm.training.small_pairs import SmallPairs

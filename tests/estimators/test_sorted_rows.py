@@ -16,9 +16,9 @@ from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.write import write_store
 from bigsvm.duals.formulations import CSVC
-from bigsvm.estimators.ball import mean_distance
-from bigsvm.estimators.held_out import hold_out
-from bigsvm.estimators.variables import make_variables
+from bigsvm.fit.ball import mean_distance
+from bigsvm.fit.held_out import hold_out
+from bigsvm.fit.variables import make_variables
 from bigsvm.training.start import FIRST_SCOPE
 
 N_ROWS, N_COLUMNS, N_CLUSTERS = 100_000, 10, 40

@@ -13,7 +13,7 @@ from support.same import assert_same_model
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, MemoryBudgetError, ParameterError
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.models import KernelExpansion
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events

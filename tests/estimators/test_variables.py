@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.formulations import CSVC
 from bigsvm.estimators import variables as module
-from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.variables import make_variables
+from bigsvm.fit.train import train_model
+from bigsvm.fit.variables import make_variables
 from bigsvm.parameters import TrainingParameters
 
 

@@ -10,7 +10,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.duals.box_problem import BOX_PROBLEMS
 from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.estimators.base import CONVERTED
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import PANELS, declaration_of, documentation, help_of
 from bigsvm.parameters.formulations import BALLS, FORMULATIONS, REGRESSIONS, TRAITS

@@ -8,8 +8,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import train_model
-from bigsvm.estimators.one_vs_rest import train_one_vs_rest
+from bigsvm.fit.one_vs_rest import train_one_vs_rest
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 
 SETS = {"vowel.scale": (10.0, 2.0), "satimage.scale": (10.0, 1.0), "usps": (10.0, 0.01)}

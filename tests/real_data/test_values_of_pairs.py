@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC as PeerSVC
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_one import train_one_vs_one
 from bigsvm.parameters import TrainingParameters
 
 SETS = {

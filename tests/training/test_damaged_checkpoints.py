@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint, newest_manifest

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from bigsvm import SVC
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators.fitting import train_model
+from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from tools.benchmarks import synthetic
 from tools.benchmarks.contestants import TOL, dual_objective, threads

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
     print(machine(options.threads))
     interpreter = run_child(
-        [sys.executable, "-c", "import bigsvm.cli, bigsvm.estimators.fitting, zarr, dask.array"],
+        [sys.executable, "-c", "import bigsvm.cli, bigsvm.fit.train, zarr, dask.array"],
         threads=options.threads,
     ).peak_rss
     with tempfile.TemporaryDirectory(dir=options.folder) as name:

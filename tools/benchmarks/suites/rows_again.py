@@ -149,7 +149,7 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
 
     from bigsvm import open_store
     from bigsvm.estimators import running
-    from bigsvm.estimators.fitting import train_model
+    from bigsvm.fit.train import train_model
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.decomposition import Decomposition
     from tools.benchmarks.contestants import TOL

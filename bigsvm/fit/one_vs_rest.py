@@ -21,26 +21,26 @@ from bigsvm.core.smo import row_width
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
-from bigsvm.estimators.many_classes import Trained
-from bigsvm.estimators.problem import (
+from bigsvm.fit.models import Trained
+from bigsvm.fit.problem import (
     check_classes,
     check_every_class,
     check_has_others,
     make_classification,
 )
-from bigsvm.estimators.running import (
+from bigsvm.fit.setting import Setting
+from bigsvm.fit.trainer import (
     decision_of,
     recorded_rules,
 )
-from bigsvm.estimators.setting import Setting
-from bigsvm.estimators.variables import Variables, make_variables
+from bigsvm.fit.variables import Variables, make_variables
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.problem import Classes
+    from bigsvm.fit.problem import Classes
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.result import Certificate, TrainingResult
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
-from bigsvm.estimators.memory import hold_and_plan
-from bigsvm.estimators.running import (
+from bigsvm.fit.memory import hold_and_plan
+from bigsvm.fit.trainer import (
     Trainer,
     find_kernel,
     fingerprint_of,

@@ -10,7 +10,7 @@ import numpy as np
 from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
 from bigsvm.data.drawn import draw_rows
 from bigsvm.errors import DataError, MemoryBudgetError
-from bigsvm.estimators.variables import ORDER_SEED
+from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training.result import StopReason
 from bigsvm.training.start import DIRECT_ROWS

@@ -11,19 +11,19 @@ from bigsvm.data.narrow import narrowed
 from bigsvm.duals.feasible import project
 from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.drawing import check_labels_drawn, drawn_for, of_all_rows
-from bigsvm.estimators.held_out import calibrate, hold_out
-from bigsvm.estimators.many_classes import expansion_of_classes, expansion_of_pairs
-from bigsvm.estimators.one_vs_one import train_one_vs_one
-from bigsvm.estimators.one_vs_rest import train_one_vs_rest
-from bigsvm.estimators.problem import are_many_classes, check_has_others, make_problem
-from bigsvm.estimators.running import (
+from bigsvm.fit.crammer_singer import train_crammer_singer
+from bigsvm.fit.drawing import check_labels_drawn, drawn_for, of_all_rows
+from bigsvm.fit.held_out import calibrate, hold_out
+from bigsvm.fit.models import expansion_of_classes, expansion_of_pairs
+from bigsvm.fit.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_rest import train_one_vs_rest
+from bigsvm.fit.problem import are_many_classes, check_has_others, make_problem
+from bigsvm.fit.setting import Setting
+from bigsvm.fit.trainer import (
     decision_of,
     recorded_rules,
 )
-from bigsvm.estimators.setting import Setting
-from bigsvm.estimators.simplex import train_crammer_singer
-from bigsvm.estimators.variables import make_variables
+from bigsvm.fit.variables import make_variables
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.training.events import Hooks
 

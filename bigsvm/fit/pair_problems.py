@@ -10,8 +10,8 @@ import numpy as np
 from bigsvm.budget import parse_bytes
 from bigsvm.duals.formulations import CSVC, NuSVC
 from bigsvm.errors import MemoryBudgetError, ParameterError
-from bigsvm.estimators.memory import make_plan
-from bigsvm.estimators.problem import (
+from bigsvm.fit.memory import make_plan
+from bigsvm.fit.problem import (
     check_classes,
     check_every_class,
     make_classification,

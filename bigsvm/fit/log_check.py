@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.class_rows import ClassRows, PairRows
     from bigsvm.duals.formulations import Classification
-    from bigsvm.estimators.pair_problems import Pairs
-    from bigsvm.estimators.running import Trainer
+    from bigsvm.fit.pair_problems import Pairs
+    from bigsvm.fit.trainer import Trainer
     from bigsvm.training.pair_entries import Entry
 
 EVALUATIONS = 2e9

@@ -17,8 +17,8 @@ from bigsvm.data.statistics import far_columns
 from bigsvm.duals.ball import BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.problem import Entry
-from bigsvm.estimators.ball import ball_dual, mean_distance
-from bigsvm.estimators.variance import weighted_variance
+from bigsvm.fit.ball import ball_dual, mean_distance
+from bigsvm.fit.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
-    from bigsvm.estimators.variables import Variables
+    from bigsvm.fit.variables import Variables
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks, Listener
     from bigsvm.training.result import Certificate, TrainingResult

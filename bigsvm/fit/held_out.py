@@ -14,7 +14,7 @@ import numpy as np
 from bigsvm.calibration import fit_calibration
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.errors import DataError
-from bigsvm.estimators.problem import check_weights, encode_labels
+from bigsvm.fit.problem import check_weights, encode_labels
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Stopped

@@ -11,8 +11,8 @@ from bigsvm.pairs import support_classes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.estimators.one_vs_rest import Functions
-    from bigsvm.estimators.setting import Setting
+    from bigsvm.fit.one_vs_rest import Functions
+    from bigsvm.fit.setting import Setting
     from bigsvm.models import KernelExpansion
     from bigsvm.training.joined_pairs import OneVsOne
 

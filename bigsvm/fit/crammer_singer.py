@@ -13,9 +13,9 @@ from bigsvm.data.chosen import ChosenRows
 from bigsvm.duals.row_steps import watched_bytes
 from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.estimators.problem import check_every_class, check_has_others, find_classes
-from bigsvm.estimators.setting import Setting
-from bigsvm.estimators.variables import ORDER_SEED
+from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
+from bigsvm.fit.setting import Setting
+from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.models.doubt import support_codes
 from bigsvm.training.start import DIRECT_ROWS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.estimators.problem import Classes
+    from bigsvm.fit.problem import Classes
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
