@@ -109,14 +109,15 @@ def test_a_weight_of_two_is_the_row_twice(moons, solver):
 def test_class_weights_are_weights_of_their_rows(moons):
     X, y = moons
     model = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE, class_weight={0: 0.5, 1: 3.0}).fit(X, y)
-    is_the_optimum_of_its_ball(model, X, y, np.where(y == 1, 3.0, 0.5))
+    is_the_optimum_of_its_ball(model, X, y, weights=np.where(y == 1, 3.0, 0.5))
     by_rows = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE).fit(
         X, y, sample_weight=np.where(y == 1, 3.0, 0.5)
     )
     assert by_rows.objective_ == pytest.approx(model.objective_, rel=1e-9)
     y_rare = (np.arange(len(y)) < 40).astype(int)
     balanced = bigsvm.L2SVC(gamma=1.0, ball_tol=FINE, class_weight="balanced").fit(X, y_rare)
-    is_the_optimum_of_its_ball(balanced, X, y_rare, np.where(y_rare == 1, 300 / 80, 300 / 520))
+    weights = np.where(y_rare == 1, 300 / 80, 300 / 520)
+    is_the_optimum_of_its_ball(balanced, X, y_rare, weights=weights)
 
 
 def test_a_class_of_one_row(moons):
