@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tools import measured
-from tools.measured import Cell, Line, Row, Table
+from tools.measured_tables import Cell, Line, Row, Table
 
 TWO = """\
 $ python -m tools.benchmarks two
