@@ -8,7 +8,7 @@ import pytest
 from command_line import run_here, two_clouds
 
 from bigsvm import write_store
-from bigsvm.estimators import variance
+from bigsvm.fit import variance
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

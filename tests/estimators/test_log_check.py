@@ -8,7 +8,7 @@ from one_vs_one import clouds, train
 
 from bigsvm import SVC
 from bigsvm.data.sources import as_row_source
-from bigsvm.estimators import log_check
+from bigsvm.fit import log_check
 from bigsvm.training.events import Hooks, TakenAsRecorded
 from bigsvm.training.pair_log import NAME
 from tests.training.forged import forge_entry

@@ -24,7 +24,7 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import ParameterError
-from bigsvm.estimators import one_vs_one
+from bigsvm.fit import one_vs_one
 from bigsvm.models import KernelExpansion
 from bigsvm.training import executors
 

@@ -12,7 +12,7 @@ from support.same import assert_same_bits
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
-from bigsvm.estimators import one_vs_one
+from bigsvm.fit import one_vs_one
 from bigsvm.fit.pair_problems import Budget, Pairs
 from bigsvm.parameters import TrainingParameters
 from bigsvm.team import Team

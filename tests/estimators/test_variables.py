@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.formulations import CSVC
-from bigsvm.estimators import variables as module
+from bigsvm.fit import variables as module
 from bigsvm.fit.train import train_model
 from bigsvm.fit.variables import make_variables
 from bigsvm.parameters import TrainingParameters

@@ -148,7 +148,7 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
     from unittest import mock
 
     from bigsvm import open_store
-    from bigsvm.estimators import running
+    from bigsvm.fit import trainer
     from bigsvm.fit.train import train_model
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.decomposition import Decomposition
@@ -168,7 +168,7 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
         C=problem.C, gamma=problem.gamma, tol=TOL, memory=memory, threads=1, **limits
     )
     began = time.process_time()
-    with mock.patch.object(running, "Decomposition", CountedRun):
+    with mock.patch.object(trainer, "Decomposition", CountedRun):
         train_model(opened.rows, opened.labels(), None, parameters)
     return counted, time.process_time() - began
 
