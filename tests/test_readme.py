@@ -7,6 +7,7 @@ import pytest
 from typer.main import get_command
 
 from bigsvm.cli import app
+from tools import check_layers
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -73,6 +74,12 @@ def test_every_file_a_page_links_to_exists(page):
 def test_every_file_a_page_names_exists(page):
     named = set(re.findall(r"`((?:bigsvm|tests|tools|docs|examples)/[\w/.]+)`", PAGES[page]))
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+def test_contributing_has_the_layers_in_their_order():
+    rows = re.findall(r"^\| (`.+?) \| ", PAGES[".github/CONTRIBUTING.md"], re.MULTILINE)
+    layers = [name.rstrip("/") for row in rows for name in re.findall(r"`([\w/]+)`", row)]
+    assert layers[: len(check_layers.ORDER) - 1] == list(check_layers.ORDER[:-1])
 
 
 def anchors(page):
