@@ -76,6 +76,13 @@ def test_every_file_a_page_names_exists(page):
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
+def test_every_file_the_ci_script_names_exists():
+    script = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:tests|tools)/[\w/.]+", script))
+    assert named
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
 def test_contributing_has_the_layers_in_their_order():
     rows = re.findall(r"^\| (`.+?) \| ", PAGES[".github/CONTRIBUTING.md"], re.MULTILINE)
     layers = [name.rstrip("/") for row in rows for name in re.findall(r"`([\w/]+)`", row)]
