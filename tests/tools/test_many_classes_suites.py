@@ -51,8 +51,8 @@ def test_scikit_learn_intelex_is_measured_on_dense_rows(classes, tmp_path, monke
     job = {"data": list(DataSet("mnist", 784)), "folder": str(tmp_path), "labels": "",
            "layouts": ["csr"], "distances": False, "stores": False}  # fmt: skip
     contestants.prepare(job)
-    given = {"who": "sklearnex", "name": "mnist", "layout": "csr", "positive": [],
-             "parameters": {"C": 8.0, "gamma": 0.5, "tol": 1e-3}}  # fmt: skip
+    given = {"who": "sklearnex", "name": "mnist", "layout": "csr", "positive": [], "n_made": 0,
+             "turn": 0, "parameters": {"C": 8.0, "gamma": 0.5, "tol": 1e-3}}  # fmt: skip
     found = many_classes.fit(job | given)
     assert found["accuracy"] > 80
     assert "converged" not in found
@@ -179,7 +179,7 @@ def test_memory_of_few_classes_from_end_to_end(table_of, capsys):
     given = ["--data", "synthetic", "--classes", "4", "--rows-per-class", "50"]
     assert main(["class_memory", *given, "--contestants", "ovo", "--memory", "50MB"]) == 0
     out = capsys.readouterr().out
-    ((_, _, method, budget, *_, accuracy),) = table_of(out, "synthetic", "200")
+    ((_, method, budget, *_, accuracy),) = table_of(out, "synthetic", "200")
     assert (method, budget) == ("ovo", "50")
     assert accuracy == "100.00"
     assert out.count(" holds ") == 3

@@ -285,11 +285,13 @@ def train_and_test(
     *,
     dense: bool = False,
     tiny: tuple[int, int] = (TINY_ROWS, TINY_STEPS),
+    held_out: float = 0.0,
 ) -> dict[str, Any]:
     """Train a model of a suite's own on the rows of a case, and test it on the data's test part.
 
     A fit of `tiny` rows and steps comes first, as in `fit`. With `dense` rows become an array,
-    whatever their layout.
+    whatever their layout. A share of the rows that is `held_out`, drawn anew each turn, takes the
+    place of the test part.
     """
     import numpy as np
     import scipy.sparse as sp
@@ -297,6 +299,9 @@ def train_and_test(
     warnings.simplefilter("ignore")  # who is not certified says so in `stopped`
     x, y = read_rows(job), np.load(Path(job["folder"]) / f"{job['name']}.y.npy")
     x = x.toarray() if dense and sp.issparse(x) else x
+    rows = np.random.default_rng(job["turn"]).permutation(len(y)) if held_out else np.arange(len(y))
+    tested, rows = np.split(rows, [round(held_out * len(y))])
+    test_x, test_y, x, y = x[tested], y[tested], x[rows], y[rows]
     few, most = few_of_each(y, tiny[0]), model.max_iter
     model.set_params(max_iter=tiny[1]).fit(x[few], y[few])
     model.set_params(max_iter=most)
@@ -312,8 +317,11 @@ def train_and_test(
     if hasattr(model, "certificate_"):
         answer |= {name: model.certificate_.get(name) for name in CERTIFIED}
         answer["stopped"] = str(model.stop_reason_)
-    data = DataSet(job["name"], x.shape[1], 1.0, 1.0, tuple(job["positive"]), job.get("n_made", 0))
-    test_x, test_y = load(data, data_folder(), test=True)
+    if not held_out:
+        data = DataSet(
+            job["name"], x.shape[1], positive=tuple(job["positive"]), n_made=job["n_made"]
+        )
+        test_x, test_y = load(data, data_folder(), test=True)
     if sp.issparse(test_x) and not sp.issparse(x):
         test_x = test_x.toarray()
     test_x = test_x.astype(np.float32)
