@@ -10,7 +10,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -36,6 +35,7 @@ from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
+from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
@@ -66,7 +66,7 @@ CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelMachine(BaseEstimator, SharedArguments):  # type: ignore[misc]  # scikit-learn has no types
+class KernelMachine(BaseEstimator, SharedArguments):
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
     _formulation: ClassVar[FormulationName]

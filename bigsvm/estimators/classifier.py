@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,6 +14,7 @@ from bigsvm.data.containers import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.fit.problem import are_many_classes, label_array
 from bigsvm.pairs import libsvm_coefficients, support_classes
 from bigsvm.parameters.declaration import check_value
@@ -38,7 +38,7 @@ def _is_calibrated(estimator: Classifier) -> bool:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Classifier(ClassifierMixin, ClassArguments, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
     _own_parameters = KernelMachine._own_parameters | {

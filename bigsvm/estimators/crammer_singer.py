@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.fit.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 from bigsvm.parameters.groups import CrammerSingerParameters
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(eq=False, repr=False)
-class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     """Crammer and Singer's multiclass machine, exact, out of core, resumable, certified.
 
     Minimises ``½ Σ_r |M_r|² + C Σ_i ξ_i`` over a function M_r for each class, ξ_i being by how much

@@ -6,11 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bigsvm.estimators.arguments import IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.bases import OutlierMixin
 from bigsvm.parameters.groups import BallParameters, PairStepParameters
 from bigsvm.parameters.training import again
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
     """Rows inside and outside, told apart by the sign of the decision function."""
 
     _needs_y = False

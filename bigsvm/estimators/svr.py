@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from bigsvm.estimators.arguments import IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.bases import RegressorMixin
 from bigsvm.parameters.groups import PairStepParameters
 from bigsvm.parameters.training import again
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Regressor(RegressorMixin, IgnoredArguments, PairStepParameters, KernelMachine):  # type: ignore[misc]  # scikit-learn has no types
+class Regressor(RegressorMixin, IgnoredArguments, PairStepParameters, KernelMachine):
     """Predicts the values of the model's function."""
 
     tol: float = again("tol")

@@ -74,7 +74,7 @@ OTHERS = all_but("crammer-singer")
 """Formulations that are solved by pair steps."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProblemParameters:
     """What a problem is, beside its rows and its kernel."""
 

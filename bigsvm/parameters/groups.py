@@ -40,7 +40,7 @@ else:
     Kernel = "bigsvm.Kernel"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelParameters:
     """The kernel, of every formulation."""
 
@@ -97,7 +97,7 @@ class KernelParameters:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BallParameters:
     """How the minimal enclosing ball of l2-svc and l2-one-class is found."""
 
@@ -172,7 +172,7 @@ class BallParameters:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrammerSingerParameters:
     """How the rows of Crammer and Singer's machine are solved for."""
 
@@ -228,7 +228,7 @@ class CrammerSingerParameters:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class PairStepParameters:
     """How pair steps are taken; all formulations but Crammer and Singer's."""
 
@@ -264,7 +264,7 @@ class PairStepParameters:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Resources:
     """What a run may take; none of them changes the answer."""
 

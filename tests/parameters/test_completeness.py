@@ -69,6 +69,16 @@ def test_an_estimator_is_of_the_kind_that_the_formulation_learns(formulation):
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_an_estimator_is_shown_and_compared_as_scikit_learn_does(formulation):
+    """Fields of dataclasses bring their own representation and equality, unless told otherwise."""
+    estimator = ESTIMATORS[formulation]
+    assert repr(estimator(gamma=2.0)) == f"{estimator.__name__}(gamma=2.0)"
+    one, other = estimator(), estimator()
+    assert one != other
+    assert len({one, other}) == 2
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_the_documentation_of_an_estimator_has_every_argument(formulation):
     estimator = ESTIMATORS[formulation]
     described = estimator.__doc__[estimator.__doc__.index("Parameters\n----------\n") :]
