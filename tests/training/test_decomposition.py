@@ -414,9 +414,9 @@ def test_all_rows_as_one_working_set_have_the_same_optimum(problem, reference, r
     assert certificate.row_misses > plenty.certificate.row_misses
 
 
-def test_hmg_asks_for_no_more_than_a_row_in_a_step(problem):
+def test_hmg_asks_for_no_more_than_a_row_in_a_step():
     """But for the steps after both of the last pair have reached a bound: few where C is large."""
-    X, y = problem
+    X, y = blobs(600)
     hmg, second = (
         whole(sp.csr_array(X), y, rule=rule, slots=32, C=100.0).run().certificate
         for rule in ("hmg", "second-order")
@@ -425,8 +425,8 @@ def test_hmg_asks_for_no_more_than_a_row_in_a_step(problem):
     assert hmg.row_misses < second.row_misses
 
 
-def test_hmg_asks_for_no_more_than_a_dense_row_in_a_step_where_that_is_asked_for(problem):
-    X, y = problem
+def test_hmg_asks_for_no_more_than_a_dense_row_in_a_step_where_that_is_asked_for():
+    X, y = blobs(600)
     found = {}
     for rows_at_once in (1, None):
         dual = BoxDual(CSVC(sign=y, C=100.0), SelectionRule.HMG, rows_at_once=rows_at_once)
