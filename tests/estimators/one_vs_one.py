@@ -1,4 +1,4 @@
-"""Problems of many classes, and what their functions say, by definition."""
+"""Fits of all pairs of classes, and what their functions say, by definition."""
 
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
@@ -6,13 +6,6 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit.one_vs_one import train_one_vs_one
 from bigsvm.parameters import TrainingParameters
-
-
-def clouds(n=240, k=4, d=3, seed=0, spread=1.5):
-    """Rows (n, d) of k overlapping clouds of different sizes, and labels 0 … k - 1."""
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % (2 * k + 1) % k)
-    return rng.standard_normal((n, d)) + spread * rng.standard_normal((k, d))[y], y
 
 
 def train(X, y, weights=None, hooks=None, **parameters):

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.problems import clouds
 
 import bigsvm
 from bigsvm import CrammerSingerSVC
@@ -19,13 +20,6 @@ from bigsvm.fit.memory import make_plan
 from bigsvm.parameters import TrainingParameters
 
 GAMMA = 0.5
-
-
-def clouds(n=150, k=4, d=3, seed=0, spread=1.5):
-    """Rows of k classes that overlap, of different sizes, and their labels 0 … k - 1."""
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % (2 * k + 1) % k)
-    return rng.standard_normal((n, d)) + spread * rng.standard_normal((k, d))[y], y
 
 
 def dense(fitted, n):
@@ -109,7 +103,7 @@ def test_the_linear_machine_is_scikit_learns():
     ids=["text", "large", "floats"],
 )
 def test_labels_may_be_anything_that_has_an_order(names):
-    X, y = clouds()
+    X, y = clouds(150)
     given = np.array(names)[y]
     plain = CrammerSingerSVC(gamma=GAMMA).fit(X, y)
     fitted = CrammerSingerSVC(gamma=GAMMA).fit(X, given)
@@ -125,7 +119,7 @@ def test_labels_may_be_anything_that_has_an_order(names):
 
 
 def test_two_classes_have_one_value_as_scikit_learn_has_it():
-    X, y = clouds(k=2)
+    X, y = clouds(150, k=2)
     fitted = CrammerSingerSVC(gamma=GAMMA).fit(X, y == 1)
     values = fitted.decision_function(X)
     assert values.shape == (len(X),)
@@ -134,7 +128,7 @@ def test_two_classes_have_one_value_as_scikit_learn_has_it():
 
 
 def test_attributes_have_the_shapes_they_are_documented_with():
-    X, y = clouds()
+    X, y = clouds(150)
     fitted = CrammerSingerSVC(gamma=GAMMA).fit(X, y)
     m = len(fitted.support_)
     assert fitted.dual_coef_.shape == (4, m)
@@ -156,7 +150,7 @@ def test_attributes_have_the_shapes_they_are_documented_with():
 def test_every_form_of_the_rows_gives_the_same_model(form, tmp_path):
     import dask.array as da
 
-    X, y = clouds()
+    X, y = clouds(150)
     X = X.astype(np.float32)
     expected = CrammerSingerSVC(gamma=GAMMA, tol=1e-6).fit(X, y)
     order, labels = np.arange(len(X)), y
@@ -186,7 +180,7 @@ def test_every_form_of_the_rows_gives_the_same_model(form, tmp_path):
 
 
 def test_a_kernel_matrix_is_as_good():
-    X, y = clouds()
+    X, y = clouds(150)
     K = rbf_kernel(X, gamma=GAMMA)
     ours = CrammerSingerSVC(gamma=GAMMA, tol=1e-6, fit_intercept=True).fit(X, y)
     fitted = CrammerSingerSVC(kernel="precomputed", tol=1e-6, fit_intercept=True).fit(K, y)
@@ -195,7 +189,7 @@ def test_a_kernel_matrix_is_as_good():
 
 
 def test_gamma_is_found_with_the_weights_of_the_rows():
-    X, y = clouds()
+    X, y = clouds(150)
     weights = np.random.default_rng(0).choice([0.0, 1.0, 3.0], len(X))
     for gamma, expected in (
         ("scale", 1 / (3 * np.repeat(X, weights.astype(int), axis=0).var())),
@@ -208,7 +202,7 @@ def test_gamma_is_found_with_the_weights_of_the_rows():
 
 
 def test_a_balanced_class_weight_is_a_weight_of_its_rows():
-    X, y = clouds()
+    X, y = clouds(150)
     balanced = CrammerSingerSVC(gamma=GAMMA, class_weight="balanced", tol=1e-6).fit(X, y)
     weights = len(y) / (4 * np.bincount(y))[y]
     weighted = CrammerSingerSVC(gamma=GAMMA, tol=1e-6).fit(X, y, sample_weight=weights)
@@ -217,7 +211,7 @@ def test_a_balanced_class_weight_is_a_weight_of_its_rows():
 
 
 def test_a_weight_is_so_many_rows():
-    X, y = clouds()
+    X, y = clouds(150)
     weights = np.random.default_rng(0).integers(0, 4, len(X))
     options = {"C": 2.0, "gamma": GAMMA, "tol": 1e-7}
     weighted = CrammerSingerSVC(**options).fit(X, y, sample_weight=weights)
@@ -304,7 +298,7 @@ def test_a_warm_start_goes_on_from_the_last_model(change):
 
 
 def test_a_warm_start_from_something_else_is_refused():
-    X, y = clouds()
+    X, y = clouds(150)
     fitted = CrammerSingerSVC(gamma=GAMMA, warm_start=True).fit(X, y)
     with pytest.raises(DataError, match="150 rows, not 100"):
         fitted.fit(X[:100], y[:100])
@@ -316,7 +310,7 @@ def test_a_warm_start_from_something_else_is_refused():
 
 
 def test_a_path_of_C_is_each_model_alone():
-    X, y = clouds()
+    X, y = clouds(150)
     models = bigsvm.C_path(CrammerSingerSVC(gamma=GAMMA), X, y, C=[4, 1])
     for model, C in zip(models, [4, 1], strict=True):
         alone = CrammerSingerSVC(C=C, gamma=GAMMA).fit(X, y)
@@ -385,7 +379,7 @@ def test_an_unfinished_model_says_so_and_is_feasible():
 
 
 def test_a_saved_model_is_the_same(tmp_path):
-    X, y = clouds()
+    X, y = clouds(150)
     fitted = CrammerSingerSVC(gamma=GAMMA, fit_intercept=True).fit(
         X, np.array(list("badc"))[y], sample_weight=1.0 + (y == 2)
     )
@@ -402,7 +396,7 @@ def test_a_saved_model_is_the_same(tmp_path):
 def test_a_file_with_bounds_that_are_none_is_refused(bounds, tmp_path):
     from dataclasses import replace
 
-    X, y = clouds()
+    X, y = clouds(150)
     model = CrammerSingerSVC(gamma=GAMMA).fit(X, y).model_
     wrong = replace(model, bounds=np.full(len(model.support), bounds))
     wrong.save(tmp_path / "m")
@@ -456,13 +450,13 @@ def test_the_plan_counts_what_a_sweep_adds_up_for_all_functions():
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(options, message):
-    X, y = clouds()
+    X, y = clouds(150)
     with pytest.raises(ParameterError, match=message):
         CrammerSingerSVC(**options).fit(X, y)
 
 
 def test_a_class_without_weight_is_refused_by_name():
-    X, y = clouds()
+    X, y = clouds(150)
     with pytest.raises(DataError, match="no row of class 2 has a positive weight"):
         CrammerSingerSVC().fit(X, y, sample_weight=(y != 2).astype(float))
     with pytest.raises(DataError, match="no row of class 3 has a positive weight"):

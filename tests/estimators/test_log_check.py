@@ -4,7 +4,8 @@ import logging
 
 import numpy as np
 import pytest
-from one_vs_one import clouds, train
+from one_vs_one import train
+from support.problems import clouds
 
 from bigsvm import SVC
 from bigsvm.data.sources import as_row_source

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_vs_one import clouds
 from sklearn import svm as peers
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -19,6 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from support.problems import clouds
 
 import bigsvm
 from bigsvm.data.sources import as_row_source

@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_vs_one import clouds, peers_coefficients, train, values, voted
+from one_vs_one import peers_coefficients, train, values, voted
 from sklearn.svm import SVC as PeerSVC
 from sklearn.svm import NuSVC as PeerNuSVC
+from support.problems import clouds
 
 from bigsvm import write_store
 from bigsvm.data import schema
@@ -275,8 +276,9 @@ class TestOutOfCore:
 
 PROGRAM = """
 import resource, sys
-sys.path.insert(0, sys.argv[1])
-from one_vs_one import clouds, train
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
+from one_vs_one import train
+from support.problems import clouds
 from bigsvm import open_store
 from bigsvm.allocator import share_freed_memory
 share_freed_memory()  # as a command does

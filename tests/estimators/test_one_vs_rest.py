@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_vs_one import clouds, values
+from one_vs_one import values
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
+from support.problems import clouds
 from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits
 
 import bigsvm
@@ -218,7 +219,7 @@ def test_limits_are_of_all_functions(tmp_path, limit, reason):
 PROGRAM = """
 import pickle
 sys.path.insert(1, sys.path[0] + "/estimators")
-from one_vs_one import clouds
+from support.problems import clouds
 from test_one_vs_rest import train
 X, y = clouds(n=1000, k=6, spread=0.7)
 print("started", flush=True)

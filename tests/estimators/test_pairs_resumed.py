@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from one_vs_one import clouds, train, values
+from one_vs_one import train, values
+from support.problems import clouds
 from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits
 from support.same import assert_same_bits
 
@@ -181,7 +182,8 @@ class TestLog:
 
 PROGRAM = """
 import pickle
-from estimators.one_vs_one import clouds, train
+from estimators.one_vs_one import train
+from support.problems import clouds
 from bigsvm.training import small_pairs
 if sys.argv[3] == "by runs":
     small_pairs.MOST_ROWS = 0

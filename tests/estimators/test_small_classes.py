@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from one_vs_one import clouds, train
+from one_vs_one import train
+from support.problems import clouds
 from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm import write_store

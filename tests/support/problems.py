@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.budget import TrainingPlan
+from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
@@ -37,6 +38,20 @@ def classes_of_blobs(n=600, k=4, d=5, seed=0, overlap=1.0):
     label[:k] = np.arange(k)
     X = 1.2 * rng.standard_normal((k, d))[label] + overlap * rng.standard_normal((n, d))
     return X.astype(np.float32), label
+
+
+def clouds(n=240, k=4, d=3, seed=0, spread=1.5):
+    """Rows (n, d) of k overlapping clouds of different sizes, and labels 0 … k - 1."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % (2 * k + 1) % k)
+    return rng.standard_normal((n, d)) + spread * rng.standard_normal((k, d))[y], y
+
+
+def rows_at(m, d, seed=0, *, sparse=False, scale=1.0):
+    """Some m of m + 3 rows of d features, in any order; three tenths of the entries are 0."""
+    rng = np.random.default_rng(seed)
+    X = (scale * rng.normal(size=(m + 3, d)) * (rng.random((m + 3, d)) < 0.7)).astype(np.float32)
+    return RowsAt(sp.csr_array(X) if sparse else X, rng.permutation(m + 3)[:m])
 
 
 def multiclass(

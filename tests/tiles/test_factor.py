@@ -4,20 +4,14 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.tiles.factor import factor, factor_width
-
-
-def rows_of(m, d, seed=0, *, sparse=False, scale=1.0):
-    rng = np.random.default_rng(seed)
-    X = (scale * rng.normal(size=(m + 3, d)) * (rng.random((m + 3, d)) < 0.7)).astype(np.float32)
-    return RowsAt(sp.csr_array(X) if sparse else X, rng.permutation(m + 3)[:m])
 
 
 def gram_of(tiles, rows):
@@ -37,7 +31,7 @@ def gram_of(tiles, rows):
     (Polynomial(gamma=0.5, coef0=1.0, degree=0), 1),
 ])  # fmt: skip
 def test_the_product_is_the_kernel_matrix(kernel, width, offset, sparse):
-    rows = rows_of(40, 3, sparse=sparse)
+    rows = rows_at(40, 3, sparse=sparse)
     with KernelTiles(kernel, dtype=np.float64, offset=offset) as tiles:
         found, gram = factor(tiles, rows), gram_of(tiles, rows)
         assert factor_width(tiles, rows) == width + (offset > 0)
@@ -49,7 +43,7 @@ def test_the_product_is_the_kernel_matrix(kernel, width, offset, sparse):
        st.sampled_from([1e-3, 1.0, 1e3]))  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_of_any_polynomial(m, d, seed, degree, scale):
-    rows = rows_of(m, d, seed, scale=scale)
+    rows = rows_at(m, d, seed, scale=scale)
     with KernelTiles(Polynomial(gamma=1.0, coef0=1.0, degree=degree), dtype=np.float64) as tiles:
         if factor_width(tiles, rows) == math.inf:
             assert math.comb(d + degree, degree) >= m
@@ -69,13 +63,13 @@ def test_rows_that_repeat_make_it_narrower():
 @pytest.mark.parametrize("kernel", [RBF(gamma=1.0), Laplacian(gamma=1.0), Sigmoid(gamma=1.0)])
 def test_others_have_none_that_is_narrow(kernel):
     with KernelTiles(kernel, dtype=np.float64) as tiles:
-        assert factor_width(tiles, rows_of(1000, 2)) == math.inf
+        assert factor_width(tiles, rows_at(1000, 2)) == math.inf
 
 
 @pytest.mark.parametrize(("m", "width"), [(3, math.inf), (4, 3)])
 def test_none_is_wider_than_long(m, width):
     with KernelTiles(Linear(), dtype=np.float64) as tiles:
-        assert factor_width(tiles, rows_of(m, 3)) == width
+        assert factor_width(tiles, rows_at(m, 3)) == width
 
 
 def test_whoever_looks_may_end_it():
@@ -84,4 +78,4 @@ def test_whoever_looks_may_end_it():
 
     kernel = Polynomial(gamma=1.0, coef0=1.0, degree=2)
     with KernelTiles(kernel, dtype=np.float64) as tiles, pytest.raises(KeyboardInterrupt):
-        factor(tiles, rows_of(40, 3), look=look)
+        factor(tiles, rows_at(40, 3), look=look)

@@ -4,18 +4,12 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.kernels import RBF, Linear, Sigmoid
 from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.tiles.low_rank import LowRank, lack
-
-
-def rows_of(m, d, seed=0, *, sparse=False):
-    rng = np.random.default_rng(seed)
-    X = (rng.normal(size=(m + 3, d)) * (rng.random((m + 3, d)) < 0.7)).astype(np.float32)
-    return RowsAt(sp.csr_array(X) if sparse else X, rng.permutation(m + 3)[:m])
 
 
 def gram_of(kernel, rows, offset):
@@ -35,7 +29,7 @@ def model_of(kernel, rows, landmarks, *, offset=1.0, threads=1):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 def test_it_is_nystroms_and_exact_on_the_diagonal(offset, sparse):
-    rows, landmarks = rows_of(200, 4, sparse=sparse), np.arange(0, 200, 8)
+    rows, landmarks = rows_at(200, 4, sparse=sparse), np.arange(0, 200, 8)
     model, G = model_of(RBF(gamma=0.2), rows, landmarks, offset=offset)
     K = gram_of(RBF(gamma=0.2), rows, offset)
     among, to_them = K[np.ix_(landmarks, landmarks)], K[:, landmarks]
@@ -51,7 +45,7 @@ def test_it_is_nystroms_and_exact_on_the_diagonal(offset, sparse):
 
 
 def test_products_are_those_of_its_factor():
-    model, G = model_of(RBF(gamma=0.5), rows_of(3000, 3), np.arange(0, 3000, 60))
+    model, G = model_of(RBF(gamma=0.5), rows_at(3000, 3), np.arange(0, 3000, 60))
     G, rng = G.astype(float), np.random.default_rng(0)
     v, x, weights = rng.normal(size=50), rng.normal(size=3000), rng.random(1700)
     places = np.sort(rng.choice(3000, 1700, replace=False))
@@ -68,7 +62,7 @@ def test_products_are_those_of_its_factor():
 
 
 def test_threads_do_not_change_a_bit():
-    rows, landmarks = rows_of(5000, 3), np.arange(0, 5000, 50)
+    rows, landmarks = rows_at(5000, 3), np.arange(0, 5000, 50)
     places, weights = np.arange(0, 5000, 2), np.linspace(0, 1, 2500)
     found = []
     for threads in (1, 3):
@@ -87,7 +81,7 @@ def lack_of(tiles, rows, rank, tried):
 
 
 def test_what_it_lacks_is_nothing_where_the_kernel_has_no_more_dimensions():
-    rows = rows_of(80, 3)
+    rows = rows_at(80, 3)
     with KernelTiles(Linear()) as tiles:
         assert lack(tiles, rows, 20)[-1] < 1e-4
     with KernelTiles(RBF(gamma=3.0)) as tiles:
@@ -107,7 +101,7 @@ def test_rows_close_together_have_one():
 
 
 def test_an_indefinite_kernel_has_none():
-    rows = rows_of(60, 3)
+    rows = rows_at(60, 3)
     with KernelTiles(Sigmoid(gamma=2.0, coef0=-1.0)) as tiles:
         assert (lack(tiles, rows, 30) == math.inf).all()
         with pytest.raises(np.linalg.LinAlgError):
@@ -119,4 +113,4 @@ def test_whoever_looks_may_end_it():
         raise KeyboardInterrupt
 
     with KernelTiles(RBF(gamma=1.0)) as tiles, pytest.raises(KeyboardInterrupt):
-        LowRank(tiles, rows_of(40, 3), np.arange(5), np.empty((40, 5), np.float32), look=look)
+        LowRank(tiles, rows_at(40, 3), np.arange(5), np.empty((40, 5), np.float32), look=look)
