@@ -113,7 +113,7 @@ def commands() -> dict[str, list[Parameter]]:
 def _parameters(callback: Callable[..., None]) -> Iterator[Parameter]:
     hints = typing.get_type_hints(callback, include_extras=True)
     for name, found in inspect.signature(callback).parameters.items():
-        annotation = hints[name]
+        annotation = hints.get(name, found.annotation)  # options of the table have no hint
         if typing.get_origin(annotation) is not typing.Annotated:
             continue  # the context
         kind, info = typing.get_args(annotation)[:2]
