@@ -40,6 +40,9 @@ def test_every_command_and_option_takes_part():
     used = {word for number in range(3000) for word in writer.line(number)}
     assert flags <= used
     assert writer.line(5) == attack.Writer(seed=3).line(5)
+    [formulation] = [p for p in known["train"] if p.name == "formulation"]
+    assert {"c-svc", "nu-svr", "crammer-singer"} <= set(formulation.choices)
+    assert len(used.intersection(formulation.choices)) > 3
 
 
 def ended(**changes):

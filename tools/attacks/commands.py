@@ -91,6 +91,8 @@ class Parameter(NamedTuple):
     many : bool
         Whether it may be repeated.
     required : bool
+    choices : tuple of str
+        Its values, if they are listed.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Parameter(NamedTuple):
     kind: Any
     many: bool
     required: bool
+    choices: tuple[str, ...]
 
 
 def commands() -> dict[str, list[Parameter]]:
@@ -127,7 +130,12 @@ def _parameters(callback: Callable[..., None]) -> Iterator[Parameter]:
         many = any("list" in str(k) for k in (kind, *kinds))
         inner = [k for part in kinds for k in (typing.get_args(part) or (part,))]
         required = found.default is inspect.Parameter.empty
-        yield Parameter(name, flags, inner[0], many, required)
+        listed = re.fullmatch(r"<(\w[^>]*\|[^>]*)>", getattr(info, "metavar", None) or "")
+        if isinstance(inner[0], type) and issubclass(inner[0], Enum):
+            choices = tuple(member.value for member in inner[0])
+        else:
+            choices = tuple(listed[1].split("|")) if listed else ()
+        yield Parameter(name, flags, inner[0], many, required, choices)
 
 
 class Writer:
@@ -174,8 +182,8 @@ class Writer:
     def _value(self, chance: random.Random, name: str, parameter: Parameter, oddity: float) -> str:
         is_odd = chance.random() < oddity
         kind = parameter.kind
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return chance.choice((*WORDS, *NUMBERS)) if is_odd else chance.choice(list(kind)).value
+        if parameter.choices:
+            return chance.choice((*WORDS, *NUMBERS) if is_odd else parameter.choices)
         if kind in (int, float):
             return chance.choice(NUMBERS if is_odd else ("1", "2", "3", "7"))
         if kind is Path or parameter.name in ("store", "sources"):
