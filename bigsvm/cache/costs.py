@@ -30,7 +30,7 @@ WORTH_KEEPING = 1.5
 as much as one read, which two or three reads then repay."""
 
 
-class Decision(NamedTuple):
+class TierDecision(NamedTuple):
     """What a kernel row costs, in seconds, and whether rows are kept on disk.
 
     `read_seconds` is that of a row which the system has not in memory: what the system keeps beside
@@ -52,7 +52,7 @@ def least_read_seconds(row_bytes: int) -> float:
 
 def decide(
     *, compute_seconds: float, read_seconds: float, write_seconds: float, at_least: bool = False
-) -> Decision:
+) -> TierDecision:
     """Keep rows if reading one is clearly cheaper than computing it; all times per row.
 
     With `read_seconds` only known to be `at_least` that, rows that are kept are worth a look at the
@@ -64,14 +64,14 @@ def decide(
         f"{'at least ' if at_least else ''}{1e3 * read_seconds:.2g} ms to read: rows are "
         f"{'kept on disk' if keep else 'computed again, not kept on disk'}"
     )
-    return Decision(compute_seconds, read_seconds, write_seconds, keep, reason)
+    return TierDecision(compute_seconds, read_seconds, write_seconds, keep, reason)
 
 
-def not_kept(error: OSError) -> Decision:
+def not_kept(error: OSError) -> TierDecision:
     """Do without a disk that fails, and say so."""
     reason = f"the disk cannot be used ({error}): kernel rows are computed again"
     logger.warning("%s", reason)
-    return Decision(math.nan, math.nan, math.nan, keep=False, reason=reason)
+    return TierDecision(math.nan, math.nan, math.nan, keep=False, reason=reason)
 
 
 def time_computing(below: RowTier, variables: I8, rows: F4, *, quick: float) -> tuple[int, float]:

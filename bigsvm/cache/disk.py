@@ -22,7 +22,7 @@ from bigsvm.cache.costs import (
     PROBE_BATCHES,
     PROBE_BYTES,
     WORTH_KEEPING,
-    Decision,
+    TierDecision,
     decide,
     least_read_seconds,
     not_kept,
@@ -81,7 +81,7 @@ class DiskRows:
         Most bytes of the file, all in all.
     fingerprint : mapping of str to str, or str
         What the rows are valid for: data, kernel, dtype, variables; not C, not labels.
-    decision : Decision, optional
+    decision : TierDecision, optional
         Whether to keep rows. Measured here if not given, with at most 37 rows that are computed
         for it and stay in the file; without `keep` the tier hands everything on. Rows so cheap that
         no disk is fast enough for them make no file.
@@ -93,7 +93,7 @@ class DiskRows:
 
     Attributes
     ----------
-    decision : Decision
+    decision : TierDecision
     n_hits, n_misses : int
         Rows fetched that came from the disk or its queue, and from below.
     n_damaged : int
@@ -111,7 +111,7 @@ class DiskRows:
         n_variables: int,
         capacity_bytes: int,
         fingerprint: Mapping[str, str] | str,
-        decision: Decision | None = None,
+        decision: TierDecision | None = None,
         queue_bytes: int = 64 << 20,
         seed: int = 0,
     ) -> None:
@@ -143,8 +143,8 @@ class DiskRows:
         fingerprint: Mapping[str, str] | str,
         capacity_bytes: int,
         queue_bytes: int,
-        decision: Decision | None,
-    ) -> Decision:
+        decision: TierDecision | None,
+    ) -> TierDecision:
         n_buffers = min(max(queue_bytes // (4 * self._n), 1), LONGEST_QUEUE)
         self._buffers = np.empty((n_buffers, self._n), np.float32)
         self._slots = np.full(self._n, -1, np.int32)

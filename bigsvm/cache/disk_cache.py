@@ -9,7 +9,7 @@ from bigsvm.cache.disk import DiskRows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bigsvm.cache.costs import Decision
+    from bigsvm.cache.costs import TierDecision
     from bigsvm.cache.resident import RowTier
 
 
@@ -27,7 +27,7 @@ class DiskCache:
     def __init__(self, folder: str, *, capacity_bytes: int, fingerprint: Mapping[str, str]) -> None:
         self._folder, self._capacity = folder, capacity_bytes
         self._fingerprint = dict(fingerprint)
-        self._decision: Decision | None = None
+        self._decision: TierDecision | None = None
 
     def above(self, below: RowTier, *, n_variables: int) -> DiskRows:
         """Put the disk tier above another one; whether it keeps rows is measured the first time."""

@@ -36,7 +36,7 @@ MAX_INDEX = 2**31 - 2
 which is one more than the last column, is an int32 too."""
 
 
-class Problem(IntEnum):
+class TextFault(IntEnum):
     """What is wrong with the text at the position where `parse` stopped."""
 
     NONE = 0
@@ -84,17 +84,17 @@ _TAB, _NEWLINE, _RETURN, _SPACE, _HASH, _PLUS, _MINUS, _DOT, _ZERO, _NINE, _COLO
 _SMALL_E, _Q, _I, _D = 101, 113, 105, 100
 
 # Plain integers: the kernel assigns them to one variable, which must keep one type.
-_LABEL = int(Problem.LABEL)
-_INDEX = int(Problem.INDEX)
-_TOO_SMALL = int(Problem.INDEX_TOO_SMALL)
-_TOO_LARGE = int(Problem.INDEX_TOO_LARGE)
-_ORDER = int(Problem.ORDER)
-_VALUE = int(Problem.VALUE)
-_RANGE = int(Problem.RANGE)
-_NUL = int(Problem.NUL)
-_EMPTY_LINE = int(Problem.EMPTY_LINE)
-_COMMENT = int(Problem.COMMENT)
-_QID = int(Problem.QID)
+_LABEL = int(TextFault.LABEL)
+_INDEX = int(TextFault.INDEX)
+_TOO_SMALL = int(TextFault.INDEX_TOO_SMALL)
+_TOO_LARGE = int(TextFault.INDEX_TOO_LARGE)
+_ORDER = int(TextFault.ORDER)
+_VALUE = int(TextFault.VALUE)
+_RANGE = int(TextFault.RANGE)
+_NUL = int(TextFault.NUL)
+_EMPTY_LINE = int(TextFault.EMPTY_LINE)
+_COMMENT = int(TextFault.COMMENT)
+_QID = int(TextFault.QID)
 
 
 # Eight bytes in one word: of each byte, the digit it is, and the high bit where it is none.
@@ -360,7 +360,7 @@ def parse(
     Returns
     -------
     problem, offset : int
-        A `Problem`, and where in `text` it is. `counts` covers what comes before it.
+        A `TextFault`, and where in `text` it is. `counts` covers what comes before it.
     """
     n_rows = 0
     n_entries = 0

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.core import text as core
-from bigsvm.core.text import MAX_INDEX, Count, Problem
+from bigsvm.core.text import MAX_INDEX, Count, TextFault
 from bigsvm.data.signatures import table_format
 from bigsvm.data.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
 from bigsvm.errors import ParseError
@@ -95,30 +95,30 @@ class _Chunk(NamedTuple):
     rows: TextRows
     counts: NDArray[np.int64]
     n_lines: int
-    problem: Problem
+    problem: TextFault
     offset: int
     text: bytes
 
 
 def _fix_up(
     text: bytes | memoryview, fixups: NDArray[np.int64], rows: TextRows, largest: float
-) -> tuple[Problem, int]:
+) -> tuple[TextFault, int]:
     """Read the numbers `core.parse` was not certain of; the first that is no float64, if any."""
     for start, end, place in fixups.tolist():
         word = bytes(text[start:end])
         value = float(word)
         if place < 0:
             if np.isinf(value):
-                return Problem.LABEL, start
+                return TextFault.LABEL, start
             digits = word.lstrip(b"+-0")
             if digits.isdigit() and int(digits) != abs(value):
-                return Problem.LABEL_ROUNDED, start
+                return TextFault.LABEL_ROUNDED, start
             rows.labels[-1 - place] = value
         elif abs(value) >= largest:
-            return Problem.RANGE, start
+            return TextFault.RANGE, start
         else:
             rows.values[place] = value
-    return Problem.NONE, 0
+    return TextFault.NONE, 0
 
 
 def parse_chunk(
@@ -164,13 +164,13 @@ def parse_chunk(
         largest,
         int(strict),
     )
-    problem = Problem(code)
+    problem = TextFault(code)
     n_rows, n_entries = int(counts[Count.ROWS]), int(counts[Count.ENTRIES])
     indptr = indptr[: n_rows + 1]
     np.cumsum(indptr, out=indptr)
     rows = TextRows(labels, indptr, indices, values)
     uncertain, where = _fix_up(text, fixups[: counts[Count.FIXUPS]], rows, largest)
-    if uncertain is not Problem.NONE:
+    if uncertain is not TextFault.NONE:
         problem, offset = uncertain, where
     rows = TextRows(labels[:n_rows], indptr, indices[:n_entries], values[:n_entries])
     return _Chunk(rows, counts, n_lines, problem, offset, bytes(text) if problem else b"")
@@ -181,7 +181,7 @@ def _shorten(token: str) -> str:
 
 
 def _describe(
-    problem: Problem, token: str, dtype: np.dtype[np.float32] | np.dtype[np.float64]
+    problem: TextFault, token: str, dtype: np.dtype[np.float32] | np.dtype[np.float64]
 ) -> str:
     """Say what is wrong with `token`, and what would be right."""
     shown = _shorten(token)
@@ -190,51 +190,53 @@ def _describe(
     if "\0" in token:
         return f"NUL byte in {shown}; this is not text, or UTF-16: convert it to ASCII or UTF-8"
     match problem:
-        case Problem.LABEL if ":" in token:
+        case TextFault.LABEL if ":" in token:
             return f"no label before {shown}; every line starts with a number (0 if it is unknown)"
-        case Problem.LABEL if "," in token:
+        case TextFault.LABEL if "," in token:
             return f"several labels, {shown}; multilabel data must be split into one file per label"
-        case Problem.LABEL_ROUNDED:
+        case TextFault.LABEL_ROUNDED:
             return (
                 f"label {shown} is a whole number that float64 does not hold; renumber the labels, "
                 "or write a target with a decimal point"
             )
-        case Problem.INDEX if token.startswith("-") or token.startswith("+"):
+        case TextFault.INDEX if token.startswith("-") or token.startswith("+"):
             return f"index {shown} has a sign; indices are whole numbers from 0 or 1, without sign"
-        case Problem.INDEX:
+        case TextFault.INDEX:
             return f"{shown} is not index:value with a whole number as index"
-        case Problem.INDEX_TOO_SMALL:
+        case TextFault.INDEX_TOO_SMALL:
             return (
                 f"index 0 in {shown}, but the indices were said to start at 1; use zero_based='yes'"
             )
-        case Problem.INDEX_TOO_LARGE:
+        case TextFault.INDEX_TOO_LARGE:
             return f"index {shown} is beyond the limit {MAX_INDEX}; renumber or hash the features"
-        case Problem.ORDER:
+        case TextFault.ORDER:
             return (
                 f"index of {shown} is not larger than the one before it; sort each line by index "
                 "and remove duplicates"
             )
-        case Problem.VALUE if not token:
+        case TextFault.VALUE if not token:
             return "no value after the colon; write index:value without spaces"
-        case Problem.RANGE:
+        case TextFault.RANGE:
             return f"value {shown} is too large for {dtype}; " + (
                 "use dtype='float64', or rescale it" if dtype == np.float32 else "rescale it"
             )
-        case Problem.EMPTY_LINE:
+        case TextFault.EMPTY_LINE:
             return "empty line, refused by strict; remove it"
-        case Problem.COMMENT:
+        case TextFault.COMMENT:
             return "comment, refused by strict; remove it"
-        case Problem.QID if token.startswith("qid:") and token[4:].isdigit():
+        case TextFault.QID if token.startswith("qid:") and token[4:].isdigit():
             return f"{shown} is refused by strict; remove it"
-        case Problem.QID:
+        case TextFault.QID:
             return f"{shown} is not qid: and a whole number; remove it"
-    what = "label" if problem is Problem.LABEL else "value"
-    if number in {"nan", "inf", "infinity"} or (problem is Problem.LABEL and _is_number(token)):
+    what = "label" if problem is TextFault.LABEL else "value"
+    if number in {"nan", "inf", "infinity"} or (problem is TextFault.LABEL and _is_number(token)):
         return f"{what} {shown} is not finite; remove the row, or put a number in its place"
     if number.startswith("0x"):
         return f"{what} {shown} is hexadecimal; write it as a decimal number"
     hint = (
-        "; map labels to numbers first" if problem is Problem.LABEL else "; write a decimal number"
+        "; map labels to numbers first"
+        if problem is TextFault.LABEL
+        else "; write a decimal number"
     )
     return f"{what} {shown} is not a number{hint}"
 
@@ -388,7 +390,7 @@ class LibsvmReader:
 
     def _checked(self, chunk: _Chunk, name: str, lines_before: int) -> _Chunk:
         """Count the chunk, or raise its problem as an error that says where it is."""
-        if chunk.problem is Problem.NONE:
+        if chunk.problem is TextFault.NONE:
             self.counts.add(chunk.counts)
             return chunk
         text, at = chunk.text, chunk.offset
@@ -398,7 +400,7 @@ class LibsvmReader:
         # Nothing at all stands where a value is missing.
         token = b"" if rest[:1].isspace() else (rest.split(maxsplit=1) or [b""])[0]
         what = None
-        if chunk.problem in (Problem.LABEL, Problem.INDEX):
+        if chunk.problem in (TextFault.LABEL, TextFault.INDEX):
             start = at - (column - 1)
             whole = text[start : start + _LINE_SHOWN].split(b"\n", 2)
             what = table_format(whole[0], whole[1] if len(whole) > 1 else b"")

@@ -63,7 +63,7 @@ from bigsvm.duals.box import BoxDual
 from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
 from bigsvm.duals.formulations import SMALLEST_PENALTY, Classification, check_penalty
 from bigsvm.duals.low_rank_model import box_optimum
-from bigsvm.duals.problem import Entry, recorded_in
+from bigsvm.duals.problem import FingerprintEntry, recorded_in
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class BallFormulation(Formulation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class L2SVC(BallFormulation, Classification):
+class L2Classification(BallFormulation, Classification):
     """The classifier of squared hinge loss with a penalised bias: ridge 1 / C_i, no upper bound.
 
     `C` is that of the ball, ``C/2 Σ ξ²``: twice that of LIBLINEAR's squared hinge.
@@ -192,7 +192,7 @@ class L2OneClass(BallFormulation):
 
     name = "l2-one-class"
 
-    n_rows: int = field(metadata=recorded_in(Entry.DATA))
+    n_rows: int = field(metadata=recorded_in(FingerprintEntry.DATA))
 
     def __post_init__(self) -> None:
         check_penalty(self.C)

@@ -61,7 +61,7 @@ class Room(NamedTuple):
 
 
 @dataclass
-class Lane:
+class FunctionLane:
     """One column after the other, in memory of its own.
 
     Attributes
@@ -143,7 +143,8 @@ class ColumnProblems:
         n_lanes = self._lanes_in(room, buffer, len(left))
         alone = n_lanes == 1
         self._lanes = [
-            Lane(tiles if alone else tiles.with_threads(1), part) for part in buffer.parts(n_lanes)
+            FunctionLane(tiles if alone else tiles.with_threads(1), part)
+            for part in buffer.parts(n_lanes)
         ]
         self._counting = Lock()
 
@@ -186,7 +187,7 @@ class ColumnProblems:
                 left -= taken
                 return taken
 
-        def work(lane: Lane) -> None:
+        def work(lane: FunctionLane) -> None:
             # A column has slices of the same steps in any lane, and with any number of them: what
             # one that ends leaves of its slice is nobody's.
             while self._has_turn(lane) and (steps := slice_of(REFRESH)):
@@ -204,7 +205,7 @@ class ColumnProblems:
         stalled = (self._each[:, ENDED] == STALLED).any()
         return Progress.STALLED if stalled else Progress.CONVERGED
 
-    def _has_turn(self, lane: Lane) -> bool:
+    def _has_turn(self, lane: FunctionLane) -> bool:
         """Whether the lane has a column; it takes the next one if it has none."""
         if lane.column < 0:
             try:
@@ -213,7 +214,9 @@ class ColumnProblems:
                 return False
         return True
 
-    def _advance(self, lane: Lane, tol: float, max_steps: int, look: Callable[[], None]) -> None:
+    def _advance(
+        self, lane: FunctionLane, tol: float, max_steps: int, look: Callable[[], None]
+    ) -> None:
         """Advance the column of a lane by a slice."""
         c, problem = lane.column, self._open(lane)
         before = problem.steps, problem.n_misses, problem.n_reads, problem.row_seconds
@@ -232,7 +235,7 @@ class ColumnProblems:
             self._close(lane)
             lane.column = -1
 
-    def _open(self, lane: Lane) -> SubProblem:
+    def _open(self, lane: FunctionLane) -> SubProblem:
         if lane.problem is None:
             c = lane.column
             part = slice(self._edges[c], self._edges[c + 1])
@@ -243,7 +246,7 @@ class ColumnProblems:
             )  # fmt: skip
         return lane.problem
 
-    def _close(self, lane: Lane) -> None:
+    def _close(self, lane: FunctionLane) -> None:
         if lane.problem is not None:
             lane.problem.close()
             lane.problem = None

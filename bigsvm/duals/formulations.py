@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import numpy as np
 
 from bigsvm.duals.box_problem import Box, Finished, Formulation, Segment
-from bigsvm.duals.problem import Entry, recorded_in
+from bigsvm.duals.problem import FingerprintEntry, recorded_in
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.parameters.training import check_parameter
 
@@ -52,9 +52,9 @@ class Classification(Formulation):
         Of the negative and the positive class.
     """
 
-    sign: Signs = field(metadata=recorded_in(Entry.LABELS))
+    sign: Signs = field(metadata=recorded_in(FingerprintEntry.LABELS))
     class_weight: tuple[float, float] = field(
-        default=(1.0, 1.0), metadata=recorded_in(Entry.CLASS_WEIGHTS)
+        default=(1.0, 1.0), metadata=recorded_in(FingerprintEntry.CLASS_WEIGHTS)
     )
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class SquaredHingeSVC(Classification):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NuSVC(Classification):
+class NuClassification(Classification):
     """The classifier that is told the share of its support vectors (libsvm-2.2.txt, section 2.2).
 
     linear = 0; boxes as C-SVC's with C = 1; a group for each class, of sum ±ν Σ weights / 2. The
@@ -239,7 +239,7 @@ class OneClass(Formulation):
     name = "one-class"
 
     nu: float
-    n_rows: int = field(metadata=recorded_in(Entry.DATA))
+    n_rows: int = field(metadata=recorded_in(FingerprintEntry.DATA))
 
     def __post_init__(self) -> None:
         check_parameter("nu", self.nu)
@@ -282,7 +282,7 @@ class Regression(Formulation):
     n_faces = 2
     compares_rows = False
 
-    target: F8 = field(metadata=recorded_in(Entry.LABELS))
+    target: F8 = field(metadata=recorded_in(FingerprintEntry.LABELS))
     C: float
 
     def __post_init__(self) -> None:
@@ -335,7 +335,7 @@ class EpsilonSVR(Regression):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NuSVR(Regression):
+class NuRegression(Regression):
     """Regression that is told the share of its support vectors (libsvm-2.2.txt, section 2.5).
 
     linear = (z, z); a group for each half, of sum ±ν Σ C_i / 2. ε is half the difference of the

@@ -67,7 +67,7 @@ SQUARES = 4
 """Arrays in memory of the square of the variables near a threshold."""
 
 
-class Variables(NamedTuple):
+class BoxVariables(NamedTuple):
     """Some variables of each of m rows, one in each of S segments.
 
     Attributes
@@ -155,7 +155,7 @@ class _System:
 
 
 def interior_point(
-    factor: F8, variables: Variables, *, tol: float, look: Callable[[], None] = lambda: None
+    factor: F8, variables: BoxVariables, *, tol: float, look: Callable[[], None] = lambda: None
 ) -> F8 | None:
     """Find the optimum, (S, m); None where nothing has room, or numbers get out of hand.
 
@@ -163,7 +163,7 @@ def interior_point(
     ----------
     factor : (m, r) float64
         L. Its rows may be shifted where all sums are given.
-    variables : Variables
+    variables : BoxVariables
     tol : float
         KKT gap that is wanted.
     look : callable
@@ -193,7 +193,7 @@ def interior_point(
     return next((found for found in (solved, alpha) if _keeps_sums(variables, found)), None)
 
 
-def _keeps_sums(variables: Variables, found: F8) -> bool:
+def _keeps_sums(variables: BoxVariables, found: F8) -> bool:
     """Whether what variables are bound to add up to has not been lost in rounding."""
     members = variables.members()
     lost = np.abs(members @ (found - variables.alpha).sum(axis=1))
@@ -203,7 +203,7 @@ def _keeps_sums(variables: Variables, found: F8) -> bool:
 class _Search:
     """The point of a round, and the way to that of the next."""
 
-    def __init__(self, factor: F8, variables: Variables, room: Mask, tol: float) -> None:
+    def __init__(self, factor: F8, variables: BoxVariables, room: Mask, tol: float) -> None:
         self._factor, self._given, self._room, self._tol = factor, variables, room, tol
         lower, upper, alpha = variables.lower, variables.upper, variables.alpha
         self._has_lower, self._has_upper = room & np.isfinite(lower), room & np.isfinite(upper)
@@ -303,7 +303,7 @@ class _Search:
         )
 
 
-def _at_bounds(variables: Variables, point: _Point, room: Mask, tol: float) -> F8:
+def _at_bounds(variables: BoxVariables, point: _Point, room: Mask, tol: float) -> F8:
     """Put variables at the bounds that they belong at; sums stay what they are."""
     lower, upper, members = variables.lower, variables.upper, variables.members()
     with np.errstate(invalid="ignore"):
@@ -333,7 +333,7 @@ def _at_bounds(variables: Variables, point: _Point, room: Mask, tol: float) -> F
 
 
 def _solved_near(
-    factor: F8, variables: Variables, alpha: F8, tol: float, look: Callable[[], None]
+    factor: F8, variables: BoxVariables, alpha: F8, tol: float, look: Callable[[], None]
 ) -> F8:
     """Solve exactly for what is free or nearly so, where that is not too much."""
     lower, upper, members = variables.lower, variables.upper, variables.members()

@@ -19,7 +19,7 @@ from bigsvm.duals.column_steps import ColumnSteps, is_last_of_columns
 from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, Scores
-from bigsvm.duals.problem import Entry, Problem, recorded_in
+from bigsvm.duals.problem import FingerprintEntry, Problem, recorded_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,8 +80,10 @@ class OneVsRest(Problem):
 
     name = "one against the rest"
 
-    label: I4 = field(metadata=recorded_in(Entry.LABELS))
-    class_weight: tuple[tuple[float, float], ...] = field(metadata=recorded_in(Entry.CLASS_WEIGHTS))
+    label: I4 = field(metadata=recorded_in(FingerprintEntry.LABELS))
+    class_weight: tuple[tuple[float, float], ...] = field(
+        metadata=recorded_in(FingerprintEntry.CLASS_WEIGHTS)
+    )
     make: MakeColumn
 
     @functools.cached_property

@@ -9,7 +9,7 @@ import numpy as np
 from bigsvm.core import smo
 from bigsvm.duals.abilities import Leap
 from bigsvm.duals.dual import Steps
-from bigsvm.duals.interior_point import Variables, interior_point, needed_bytes
+from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +200,7 @@ class PairSteps(Steps):
             factor -= factor.mean(axis=0)  # where sums are given, gradients may shift together
         found = interior_point(
             factor,
-            Variables(
+            BoxVariables(
                 gradient + factor @ (factor.T @ alpha.sum(axis=0)) + ridge * alpha,
                 self._spread(self.state.lower), self._spread(self.state.upper), ridge, alpha,
                 groups,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Selection = slice | I8
 
 
-class Entry(StrEnum):
+class FingerprintEntry(StrEnum):
     """Entries of every checkpoint's fingerprint besides the chosen parameters."""
 
     DATA = "data"
@@ -28,7 +28,7 @@ class Entry(StrEnum):
     CLASS_WEIGHTS = "class weights"
 
 
-def recorded_in(entry: Entry) -> dict[str, Entry]:
+def recorded_in(entry: FingerprintEntry) -> dict[str, FingerprintEntry]:
     """Metadata that marks a field of a problem as recorded by this entry of the fingerprint."""
     return {"entry": entry}
 
@@ -47,7 +47,7 @@ class Problem(ABC):
     compares_rows: ClassVar[bool] = True
     """Whether equal rows are looked for, to be one variable: labels are often equal."""
 
-    sample_weight: F8 | None = field(default=None, metadata=recorded_in(Entry.LABELS))
+    sample_weight: F8 | None = field(default=None, metadata=recorded_in(FingerprintEntry.LABELS))
 
     @property
     @abstractmethod
@@ -87,9 +87,11 @@ class Problem(ABC):
 
     @classmethod
     def chosen_names(cls) -> tuple[str, ...]:
-        """Names of the parameters of the problem: all fields that no `Entry` depends on."""
+        """Names of the parameters of the problem: the fields that no `FingerprintEntry` covers."""
         return tuple(
-            one.name for one in fields(cls) if not isinstance(one.metadata.get("entry"), Entry)
+            one.name
+            for one in fields(cls)
+            if not isinstance(one.metadata.get("entry"), FingerprintEntry)
         )
 
     def chosen(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from bigsvm.core import climb, simplex
+from bigsvm.core import climb, crammer_singer
 from bigsvm.duals.dual import Steps
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ EQUAL = 0.25
 
 def watched_bytes(n_classes: int) -> int:
     """Bytes of the rows that are looked at after each step, beside the states of all."""
-    return simplex.watched_rows(n_classes) * (12 * n_classes + 32)
+    return crammer_singer.watched_rows(n_classes) * (12 * n_classes + 32)
 
 
 def is_last(last: I8, *, in_turn: bool) -> bool:
@@ -45,7 +45,7 @@ def is_last(last: I8, *, in_turn: bool) -> bool:
 
 
 class RowSteps(Steps):
-    """The state of row steps, laid out for `bigsvm.core.simplex`.
+    """The state of row steps, laid out for `bigsvm.core.crammer_singer`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class RowSteps(Steps):
     bounds : (m,) float64
     label : (m,) int32
     solver, order, cooling : int
-        As `bigsvm.core.simplex` numbers them.
+        As `bigsvm.core.crammer_singer` numbers them.
     seed : int
         Of the order ``random``.
     diagonal : (m,) float64
@@ -78,7 +78,7 @@ class RowSteps(Steps):
     ) -> None:
         self._solver, self._order, self._cooling = solver, order, cooling
         self._size, self._seed, self._dealt = len(label), seed, -1
-        self.state = simplex.make_state(
+        self.state = crammer_singer.make_state(
             alpha, gradient, bounds, label.astype(np.int64), diagonal, order=order
         )
         self.state.counters[0] = n_done
@@ -114,26 +114,26 @@ class RowSteps(Steps):
 
     @property
     def last(self) -> I8:
-        """What the third counter has, see `simplex.RowState`, and the steps at the last climb."""
+        """The third counter of `crammer_singer.RowProblem`, and the steps at the last climb."""
         return np.array([self.state.counters[2], self._climbed], np.int64)
 
     def advance(
         self, rows: F4, slots: I4, used: I8, *, tol: float, max_steps: int
     ) -> tuple[int, int]:
-        """Solve for one row after the other; see `bigsvm.core.simplex.run`."""
+        """Solve for one row after the other; see `bigsvm.core.crammer_singer.run`."""
         if len(self.state.some.places) == 0:
             max_steps = min(max_steps, max(1, SLICE_WORK // self.state.alpha.size))
         # Else steps look at few values; where a slice ends must not depend on the rows in memory.
         goal = self.n_done + max_steps
         while True:
             left = goal - self.n_done
-            if self._order == simplex.RANDOM:
+            if self._order == crammer_singer.RANDOM:
                 left = min(left, self._deal())
-            status, row = simplex.run(
+            status, row = crammer_singer.run(
                 self.state, rows, slots, used, method=self._solver, order=self._order,
                 cooling=self._cooling, tol=tol, max_steps=left,
             )  # fmt: skip
-            if status != simplex.STEPS_SPENT or self.n_done >= goal:
+            if status != crammer_singer.STEPS_SPENT or self.n_done >= goal:
                 return status, row
 
     def _deal(self) -> int:
@@ -158,7 +158,7 @@ class RowSteps(Steps):
         The paper's orders have none.
         """
         due = max(FIRST_CLIMB, self._climbed + NEXT_CLIMB)
-        if self._order != simplex.AUTO or self.n_done < due:
+        if self._order != crammer_singer.AUTO or self.n_done < due:
             return np.empty(0, np.int64)
         has_room = self.state.all.ceiling[:, : self._size] == 0.0
         places = np.flatnonzero(has_room.sum(axis=0) > 1)
@@ -187,14 +187,14 @@ class RowSteps(Steps):
         for part in rows:
             climb.follow(self.state.gradient, part, change[done : done + len(part)])
             done += len(part)
-        simplex.refresh(self.state)
+        crammer_singer.refresh(self.state)
 
     def violations(self, score: F4, quiet: Mask) -> None:
         """By ψ, where it is above the level; quiet are rows that do not violate.
 
         Of rows in turn, those whose ψ is not 0 by when their turn comes.
         """
-        simplex.violations(self.state, self._cooling, score, quiet)
+        crammer_singer.violations(self.state, self._cooling, score, quiet)
         if len(self.state.turn):
             ahead = np.roll(self.state.turn, -(self.n_done % self._size))
             wanted = ahead[~quiet[ahead]]

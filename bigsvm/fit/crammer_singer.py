@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
+from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.row_steps import watched_bytes
-from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.setting import Setting
@@ -100,7 +100,7 @@ def train_crammer_singer(
         trained = ChosenRows(source, order, in_random_order=True)
         dealt = problem.take(order)
         begin = None if begin is None else begin[order]
-    dual = SimplexDual(
+    dual = CrammerSingerDual(
         dealt,
         RowSolver[parameters.subproblem.upper()],
         Order[parameters.order.upper()],

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.class_rows import ClassRows, PairRows
     from bigsvm.duals.formulations import Classification
-    from bigsvm.fit.pair_problems import Pairs
+    from bigsvm.fit.pair_problems import ClassPairs
     from bigsvm.fit.trainer import Trainer
-    from bigsvm.training.pair_entries import Entry
+    from bigsvm.training.pair_entries import LogEntry
 
 EVALUATIONS = 2e9
 """Most kernel evaluations for the check of a resumed run: a few seconds of work. A check of all
@@ -43,7 +43,7 @@ class LogCheck:
 
     Parameters
     ----------
-    problem : Pairs
+    problem : ClassPairs
     rows : ClassRows
     trainer : Trainer
     plan : TrainingPlan
@@ -56,7 +56,7 @@ class LogCheck:
     """
 
     def __init__(
-        self, problem: Pairs, rows: ClassRows, trainer: Trainer, plan: TrainingPlan
+        self, problem: ClassPairs, rows: ClassRows, trainer: Trainer, plan: TrainingPlan
     ) -> None:
         self._problem, self._trainer, self._plan = problem, trainer, plan
         self._rows, self._sizes = rows.in_place(), rows.sizes
@@ -90,7 +90,7 @@ class LogCheck:
         passes = -(-n_support // step) * (1 - (-n_rows // step))
         return passes.astype(np.float64) * (source.n_rows * source.bytes_per_row)
 
-    def fault_of(self, entry: Entry) -> str:
+    def fault_of(self, entry: LogEntry) -> str:
         """Return what is wrong with an entry; an empty string if it solves its pair."""
         pair = int(self._first[entry.number]), int(self._second[entry.number])
         rows = self._rows.pair(*pair)
@@ -112,7 +112,11 @@ class LogCheck:
         return self._fault_of_values(entry, rows, formulation, alpha)
 
     def _fault_of_values(
-        self, entry: Entry, rows: PairRows, formulation: Classification, alpha: NDArray[np.float64]
+        self,
+        entry: LogEntry,
+        rows: PairRows,
+        formulation: Classification,
+        alpha: NDArray[np.float64],
     ) -> str:
         """Recompute the outputs of an entry's rows, and compare its gap and its intercept."""
         source, record = rows.source, entry.record

@@ -11,7 +11,7 @@ from bigsvm.pairs import support_classes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.fit.one_vs_rest import Functions
+    from bigsvm.fit.one_vs_rest import ClassFunctions
     from bigsvm.fit.setting import Setting
     from bigsvm.models import KernelExpansion
     from bigsvm.training.joined_pairs import OneVsOne
@@ -58,7 +58,7 @@ def expansion_of_pairs(trained: Trained[OneVsOne], rule: str) -> KernelExpansion
     return _expansion(trained, of_class, rule, {"pairs": pairs})
 
 
-def expansion_of_classes(trained: Trained[Functions]) -> KernelExpansion:
+def expansion_of_classes(trained: Trained[ClassFunctions]) -> KernelExpansion:
     """Make the model of one function for each class; it keeps how many rows of each support it."""
     of_class = trained.functions.label
     sizes = np.bincount(of_class, minlength=len(trained.classes))
@@ -102,7 +102,7 @@ def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
     }
 
 
-def _least_sure_class(functions: Functions) -> dict[str, Any]:
+def _least_sure_class(functions: ClassFunctions) -> dict[str, Any]:
     """Find the class of the smallest rho, where there are such; the gap is that of all classes."""
     rho, gap = np.abs(functions.rho), functions.certificate.gap
     if gap is None or not np.isfinite(rho).all():

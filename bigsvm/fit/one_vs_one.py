@@ -15,7 +15,7 @@ from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.fit.log_check import LogCheck
 from bigsvm.fit.models import Trained
-from bigsvm.fit.pair_problems import Budget, Pairs
+from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.setting import Setting
 from bigsvm.fit.trainer import (
@@ -30,7 +30,7 @@ from bigsvm.parameters.formulations import BALLS
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
-from bigsvm.training.multiclass import Lane, PairTraining
+from bigsvm.training.multiclass import PairLane, PairTraining
 from bigsvm.training.pair_log import PairLog, Solved
 from bigsvm.training.saving import Saver
 from bigsvm.training.small_pairs import SmallPairs
@@ -77,7 +77,7 @@ def train_one_vs_one(
     """
     parameters.check()
     hooks = hooks or Hooks()
-    problem = Pairs(source, labels, sample_weight, parameters, hooks.listener)
+    problem = ClassPairs(source, labels, sample_weight, parameters, hooks.listener)
     del labels
     if parameters.takes_kernel_matrix:
         source = training_matrix(source)
@@ -149,7 +149,7 @@ class PairLanes:
     ----------
     trainer : Trainer
         With all threads.
-    problem : Pairs
+    problem : ClassPairs
     budget : Budget
     parameters : TrainingParameters
     log : PairLog
@@ -160,7 +160,7 @@ class PairLanes:
     def __init__(
         self,
         trainer: Trainer,
-        problem: Pairs,
+        problem: ClassPairs,
         budget: Budget,
         parameters: TrainingParameters,
         log: PairLog,
@@ -174,12 +174,12 @@ class PairLanes:
         """Count the lanes for pairs of so many rows, and sources of such an alignment."""
         return self._budget.lanes(n_rows, row_alignment)
 
-    def open(self, count: int) -> list[Lane]:
+    def open(self, count: int) -> list[PairLane]:
         """Make so many lanes."""
         threads = self._parameters.n_threads // count
         return [self._lane(i == 0, threads, copies=count > 1) for i in range(count)]
 
-    def _lane(self, speaks: bool, threads: int, *, copies: bool) -> Lane:
+    def _lane(self, speaks: bool, threads: int, *, copies: bool) -> PairLane:
         slot = self._log.slot(copies=copies)
         # Of a pair that is finished the log has the result.
         saver = Saver(
@@ -189,7 +189,7 @@ class PairLanes:
             keeps_ends=False,
         )
         trainer = self._trainer.with_threads(threads)
-        return Lane(
+        return PairLane(
             PairTrainer(trainer, self._problem, self._budget, self._parameters), slot, saver, speaks
         )
 
@@ -201,13 +201,13 @@ class PairTrainer:
     ----------
     trainer : Trainer
         With the threads that a pair may use.
-    problem : Pairs
+    problem : ClassPairs
     budget : Budget
     parameters : TrainingParameters
     """
 
     def __init__(
-        self, trainer: Trainer, problem: Pairs, budget: Budget, parameters: TrainingParameters
+        self, trainer: Trainer, problem: ClassPairs, budget: Budget, parameters: TrainingParameters
     ) -> None:
         self._trainer, self._problem, self._budget = trainer, problem, budget
         self._merge = parameters.merges_rows

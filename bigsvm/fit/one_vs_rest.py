@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bigsvm.training.result import Certificate, TrainingResult
 
 
-class Functions(NamedTuple):
+class ClassFunctions(NamedTuple):
     """The functions of all classes, over support vectors that they share.
 
     Attributes
@@ -76,7 +76,7 @@ def train_one_vs_rest(
     sample_weight: NDArray[np.float64] | None,
     parameters: TrainingParameters,
     hooks: Hooks | None = None,
-) -> Trained[Functions]:
+) -> Trained[ClassFunctions]:
     """Train a function for each class.
 
     Parameters
@@ -196,7 +196,7 @@ def _resident_bytes(problem: OneVsRest, state_bytes: int) -> int:
 
 def _functions(
     result: TrainingResult, variables: Variables[OneVsRest], problem: OneVsRest
-) -> Functions:
+) -> ClassFunctions:
     """Read the functions, of rows again instead of variables, off a result."""
     found, decisions = sp.csc_array(result.alpha), []
     for c, column in enumerate(problem.columns):
@@ -223,7 +223,7 @@ def _functions(
         ),
         shape=(len(support), len(decisions)),
     )
-    return Functions(
+    return ClassFunctions(
         support,
         coefficients,
         np.array([one.intercept for one in decisions]),

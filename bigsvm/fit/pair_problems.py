@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
-from bigsvm.duals.formulations import CSVC, NuSVC
+from bigsvm.duals.formulations import CSVC, NuClassification
 from bigsvm.errors import MemoryBudgetError, ParameterError
 from bigsvm.fit.memory import make_plan
 from bigsvm.fit.problem import (
@@ -48,7 +48,7 @@ CHOICE_BYTES = 32
 """Of each two classes, while the pairs are divided into batches."""
 
 
-class Pairs:
+class ClassPairs:
     """The problems of all pairs, checked.
 
     Parameters
@@ -132,13 +132,13 @@ class Pairs:
         """Whether pairs of small classes need no runs: with bounds, by the usual steps."""
         given = self._parameters
         usual = given.working_set != "all" and given.selection in ("auto", "second-order")
-        bounded = self.name in (CSVC.name, NuSVC.name)
+        bounded = self.name in (CSVC.name, NuClassification.name)
         return bounded and usual and not given.takes_kernel_matrix
 
     @property
     def nu(self) -> float | None:
         """Of ν-SVC; None in others."""
-        return self._parameters.nu if self.name == NuSVC.name else None
+        return self._parameters.nu if self.name == NuClassification.name else None
 
     def bounds_of_class(self, one: int, rows: Indices) -> NDArray[np.float64]:
         """C of rows of a class, (m,), which is 1 in ν-SVC."""
@@ -164,7 +164,7 @@ class Budget:
     ----------
     parameters : TrainingParameters
     rows : ClassRows
-    problem : Pairs
+    problem : ClassPairs
 
     Attributes
     ----------
@@ -182,7 +182,9 @@ class Budget:
     MemoryBudgetError
     """
 
-    def __init__(self, parameters: TrainingParameters, rows: ClassRows, problem: Pairs) -> None:
+    def __init__(
+        self, parameters: TrainingParameters, rows: ClassRows, problem: ClassPairs
+    ) -> None:
         self._parameters, self._source = parameters, rows.source
         memory = parse_bytes(parameters.memory)
         self.room = HELD_SHARE * memory / self._source.bytes_per_row

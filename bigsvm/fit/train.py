@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.narrow import narrowed
+from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.duals.feasible import project
-from bigsvm.duals.simplex import CrammerSinger
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.fit.crammer_singer import train_crammer_singer
 from bigsvm.fit.drawing import check_labels_drawn, drawn_for, of_all_rows

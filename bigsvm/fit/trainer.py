@@ -16,7 +16,7 @@ from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.statistics import far_columns
 from bigsvm.duals.ball import BallFormulation
 from bigsvm.duals.box import BoxDual, SelectionRule
-from bigsvm.duals.problem import Entry
+from bigsvm.duals.problem import FingerprintEntry
 from bigsvm.fit.ball import ball_dual, mean_distance
 from bigsvm.fit.variance import weighted_variance
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
@@ -286,7 +286,7 @@ def _kernel(
     )
 
 
-class Decision(NamedTuple):
+class DecisionFunction(NamedTuple):
     """The decision function that a run has led to.
 
     Attributes
@@ -309,7 +309,7 @@ class Decision(NamedTuple):
 
 def decision_of(
     variables: Variables[Formulation], formulation: Formulation, result: TrainingResult
-) -> Decision:
+) -> DecisionFunction:
     """Read the decision function, of rows again instead of variables, off a result."""
     support, alpha = variables.spread(formulation, result.support, result.alpha)
     finished = formulation.finish(result.thresholds)
@@ -320,7 +320,7 @@ def decision_of(
         certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
     coefficients = finished.scale * formulation.per_output(alpha)
     intercept = float(finished.intercept + formulation.offset * coefficients.sum())
-    return Decision(support, coefficients, intercept, finished.found, certificate)
+    return DecisionFunction(support, coefficients, intercept, finished.found, certificate)
 
 
 def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
@@ -381,12 +381,12 @@ def fingerprint_of(
     if weights is not None:
         hasher.update(weights.data)
     return {
-        Entry.DATA: source.fingerprint(),
-        Entry.LABELS: hasher.hexdigest(),
+        FingerprintEntry.DATA: source.fingerprint(),
+        FingerprintEntry.LABELS: hasher.hexdigest(),
         "formulation": formulation,
         **{name: repr(value) for name, value in chosen.items()},
         **others,
-        Entry.CLASS_WEIGHTS: repr(class_weights),
+        FingerprintEntry.CLASS_WEIGHTS: repr(class_weights),
         "kernel": kernel.recorded,
         "bigsvm": _this_version(),
     }
@@ -408,7 +408,7 @@ def provenance_of(
             "max_seconds": None if unlimited else parameters.max_seconds,
             "class_weight": None if class_weights is None else list(class_weights),
         },
-        "data": fingerprint[Entry.DATA],
+        "data": fingerprint[FingerprintEntry.DATA],
         "n_rows": source.n_rows,
         "first_index": source.first_index,
         **({} if names is None else {"feature_names": list(names)}),

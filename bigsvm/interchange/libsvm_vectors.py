@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.core.text import Problem
+from bigsvm.core.text import TextFault
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, parse_chunk
 from bigsvm.errors import ModelError
 from bigsvm.interchange.libsvm_header import read_line
@@ -49,7 +49,7 @@ def read_vectors(
         )
         rows = chunk.rows
         wrong = None
-        if chunk.problem is not Problem.NONE:
+        if chunk.problem is not TextFault.NONE:
             wrong = chunk.text.count(b"\n", 0, chunk.offset)
         elif n_coefficients > 1 and not (
             len(rows.labels) == len(leading) and np.isfinite(leading).all()

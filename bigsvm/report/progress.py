@@ -180,7 +180,7 @@ class TrainingProgress:
                     f"trained on {count(event.trained)} rows: error {event.error:.2%} (standard "
                     f"error {event.deviation:.2%}) at {count(event.fresh)} others"
                 )
-            case events.Pairs():
+            case events.PairsUnderWay():
                 self._pairs(event)
             case events.Calibrating():
                 self._display.move(
@@ -225,7 +225,7 @@ class TrainingProgress:
             note += f", gap {number(self._gap, 3)}"
         self._display.move(f"sweep {event.sweep}", note, event.rows_done, event.n_rows)
 
-    def _pairs(self, event: events.Pairs) -> None:
+    def _pairs(self, event: events.PairsUnderWay) -> None:
         now = time.monotonic()
         if self._pairs_began is None:
             self._pairs_began = (event.work_done, now)

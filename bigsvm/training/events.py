@@ -172,7 +172,7 @@ class Calibrating(NamedTuple):
     n_rows: int
 
 
-class Pairs(NamedTuple):
+class PairsUnderWay(NamedTuple):
     """Pairs of classes are trained one after the other.
 
     Attributes
@@ -206,7 +206,7 @@ Event: TypeAlias = (
     | Sweeping
     | Swept
     | Tested
-    | Pairs
+    | PairsUnderWay
     | Calibrating
     | Checkpointed
 )

@@ -53,7 +53,7 @@ class Train(Protocol):
         """Train, or go on with what the saver has of this pair."""
 
 
-class Lane(NamedTuple):
+class PairLane(NamedTuple):
     """One pair after the other, beside other lanes.
 
     Attributes
@@ -79,11 +79,15 @@ class Lanes(Protocol):
     def count(self, n_rows: int, row_alignment: int) -> int:
         """Count the lanes for pairs of so many rows, and sources of such an alignment."""
 
-    def open(self, count: int) -> Sequence[Lane]:
+    def open(self, count: int) -> Sequence[PairLane]:
         """Make so many lanes."""
 
     def share_out(
-        self, one: Callable[[Lane], None], lanes: Sequence[Lane], *, abandon: Callable[[], None]
+        self,
+        one: Callable[[PairLane], None],
+        lanes: Sequence[PairLane],
+        *,
+        abandon: Callable[[], None],
     ) -> None:
         """Have each lane do its work, on a thread of its own; see `Team.share_out`."""
 
@@ -119,7 +123,7 @@ class PairTraining:
     ) -> None:
         self._small = small
         self._classes, self._room, self._lanes, self._log = classes, room, lanes, log
-        self._opened: dict[int, Sequence[Lane]] = {1: lanes.open(1)}
+        self._opened: dict[int, Sequence[PairLane]] = {1: lanes.open(1)}
         self._saver = self._opened[1][0].saver
         self._limits, self._listener = limits, listener
         self._telling = threading.Lock()
@@ -196,7 +200,7 @@ class PairTraining:
         # One by one: half a million pairs as Python's lists would take 100 MB.
         waiting = iter(range(len(pairs)))
 
-        def work(lane: Lane) -> None:
+        def work(lane: PairLane) -> None:
             try:
                 while (place := next(waiting, None)) is not None:
                     first, second = pairs[place].tolist()
@@ -229,7 +233,7 @@ class PairTraining:
             if self._saver.is_due():
                 self._saver.write({}, {})
 
-    def _one(self, lane: Lane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
+    def _one(self, lane: PairLane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
         """Train a pair, or go on with it."""
         self._look()
         lane.slot.begin(number)
@@ -283,5 +287,7 @@ class PairTraining:
     def _tell(self) -> None:
         log = self._log
         self._listener(
-            events.Pairs(log.n_finished, len(log.records), self._work_done, float(self._work))
+            events.PairsUnderWay(
+                log.n_finished, len(log.records), self._work_done, float(self._work)
+            )
         )

@@ -53,7 +53,7 @@ ENDS = (
 MOST_COUNTED = 1 << 62
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A finished pair in the log.
 
     Attributes
@@ -73,7 +73,7 @@ class Entry(NamedTuple):
         return int(self.record["pair"])
 
 
-def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
+def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> LogEntry:
     """Read an entry, and check it even if its hash fits.
 
     Parameters
@@ -111,7 +111,7 @@ def read_entry(body: bytes, *, n_pairs: int, n_rows: int) -> Entry:
         raise ValueError("its rows are not ascending, or not all there")
     if not np.isfinite(coefficients).all():
         raise ValueError("a coefficient is not finite")
-    return Entry(record, rows, coefficients)
+    return LogEntry(record, rows, coefficients)
 
 
 def head_of(body: bytes, seed: int) -> bytes:

@@ -31,7 +31,7 @@ from bigsvm.training.pair_entries import (
     REASONS,
     RECORD,
     VALUES,
-    Entry,
+    LogEntry,
     bodies,
     head_of,
     read_entry,
@@ -97,7 +97,7 @@ class EntryCheck(Protocol):
     def choose(self, pairs: I8, n_support: I8) -> None:
         """Decide whose outputs are computed anew, among pairs with so many support vectors."""
 
-    def fault_of(self, entry: Entry) -> str:
+    def fault_of(self, entry: LogEntry) -> str:
         """Return what is wrong with an entry as a solution of its pair; empty if nothing is."""
 
 
@@ -382,7 +382,7 @@ class PairLog:
                 self._open.pop(number, None)  # the log may know more than the generation
                 self._length += HEAD.itemsize + len(body)
 
-    def _believed(self, body: bytes, check: EntryCheck | None) -> Entry:
+    def _believed(self, body: bytes, check: EntryCheck | None) -> LogEntry:
         """Read an entry of this run; ValueError says why it cannot be one."""
         entry = read_entry(body, n_pairs=len(self.records), n_rows=self._source.n_rows)
         if self.records["reason"][entry.number] >= 0:

@@ -59,7 +59,7 @@ STEPS_OF_A_SOLVED_POINT = 256
 """The same of a core set that is solved exactly."""
 
 
-class Block(NamedTuple):
+class SampleBlock(NamedTuple):
     """Some samples as the core knows them, their rows, and these as columns of products."""
 
     samples: steps.Samples
@@ -153,7 +153,7 @@ class StepwiseSearch(Search):
             return StopReason.SAMPLED
         return StopReason.MAX_ITER if self.watch.steps_left() == 0 else None
 
-    def _iterate(self, block: Block) -> StopReason | None:
+    def _iterate(self, block: SampleBlock) -> StopReason | None:
         """Iterate until the samples are used up; returns why the search ends, if it does."""
         core, dual = self.core, self._dual
         scale = self._tol + 0.5 * self._tol**2, dual.largest
@@ -208,7 +208,7 @@ class StepwiseSearch(Search):
             wanted //= 2
         return wanted
 
-    def _drawn(self, rows: RandomRows, n_samples: int) -> Block:
+    def _drawn(self, rows: RandomRows, n_samples: int) -> SampleBlock:
         """Draw the samples of a block."""
         parts = list(rows.draw(n_samples * self._sample))
         indices = np.concatenate([names for names, _ in parts])
@@ -220,7 +220,7 @@ class StepwiseSearch(Search):
             held = RowsAt(joined, np.arange(len(indices)))
         return self._block(indices, held, n_samples)
 
-    def _block(self, indices: I8, held: RowsAt, n_samples: int) -> Block:
+    def _block(self, indices: I8, held: RowsAt, n_samples: int) -> SampleBlock:
         """Compute the kernel values of all points with the rows of some samples."""
         core, tiles, m = self.core, self._tiles, len(indices)
         formulation = self._dual.formulation
@@ -239,7 +239,7 @@ class StepwiseSearch(Search):
             np.full(m, -1, np.int32),
         )
         self._n_fresh = 0
-        return Block(samples, held, columns)
+        return SampleBlock(samples, held, columns)
 
     def _point_of(self, indices: I8) -> I4:
         """Find the point that each row is; −1 if it is none."""
@@ -248,7 +248,7 @@ class StepwiseSearch(Search):
         place = np.minimum(np.searchsorted(ascending, indices), len(order) - 1)
         return np.where(ascending[place] == indices, order[place], -1).astype(np.int32)
 
-    def _evaluate(self, block: Block, size: int) -> None:
+    def _evaluate(self, block: SampleBlock, size: int) -> None:
         """Compute the kernel values of the next rows of the block with all of them."""
         samples, core = block.samples, self.core
         left = len(samples.row) // size - int(core.counters[steps.SAMPLE])
@@ -263,7 +263,7 @@ class StepwiseSearch(Search):
         samples.fresh_of[wanted] = where
         self._n_fresh += len(wanted)
 
-    def _absorb(self, block: Block) -> None:
+    def _absorb(self, block: SampleBlock) -> None:
         """Keep the rows of the block that have become points since this was last called."""
         new = self.core.indices[self._joined :]
         if not len(new):
@@ -275,7 +275,7 @@ class StepwiseSearch(Search):
         self._packed = None
         self._joined = len(self.core)
 
-    def _farthest(self, rows: RandomRows) -> Block:
+    def _farthest(self, rows: RandomRows) -> SampleBlock:
         """Draw one sample of more rows than are held together, and keep the farthest of them."""
         core, formulation = self.core, self._dual.formulation
         if self._packed is None:

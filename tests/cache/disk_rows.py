@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.cache.costs import Decision
+from bigsvm.cache.costs import TierDecision
 from bigsvm.cache.disk import DiskRows
 
 N = 30
 HEADER = TABLE = 4096
-KEPT = Decision(1.0, 0.1, 0.1, keep=True, reason="as the test wants it")
+KEPT = TierDecision(1.0, 0.1, 0.1, keep=True, reason="as the test wants it")
 NOT_KEPT = KEPT._replace(keep=False)
 FINGERPRINT = {"data": "d41d8cd9", "kernel": "rbf(gamma=0.5)"}
 

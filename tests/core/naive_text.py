@@ -2,7 +2,7 @@
 
 import re
 
-from bigsvm.core.text import MAX_INDEX, Problem
+from bigsvm.core.text import MAX_INDEX, TextFault
 
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 TOKEN = re.compile(rb"[^ \t\r\v\f]+")
@@ -29,31 +29,31 @@ def _line(line, smallest_index, largest):
     if tokens:
         at, label = tokens.pop(0)
         if not NUMBER.fullmatch(label) or abs(float(label)) == float("inf"):
-            return None, (Problem.LABEL, at)
+            return None, (TextFault.LABEL, at)
         if label.strip(b"+-").isdigit() and int(label) != float(label):
-            return None, (Problem.LABEL_ROUNDED, at)
+            return None, (TextFault.LABEL_ROUNDED, at)
         row = (float(label), [])
     for at, token in tokens:
         if not row[1] and token.startswith(b"qid:"):
             if not re.fullmatch(rb"qid:[0-9]+", token):
-                return None, (Problem.QID, at)
+                return None, (TextFault.QID, at)
             continue
         entry = re.match(rb"([0-9]+):", token)
         if not entry:
-            return None, (Problem.INDEX, at)
+            return None, (TextFault.INDEX, at)
         index = int(entry[1])
         if index > MAX_INDEX:
-            return None, (Problem.INDEX_TOO_LARGE, at)
+            return None, (TextFault.INDEX_TOO_LARGE, at)
         if index < smallest_index:
-            return None, (Problem.INDEX_TOO_SMALL, at)
+            return None, (TextFault.INDEX_TOO_SMALL, at)
         if row[1] and index <= row[1][-1][0]:
-            return None, (Problem.ORDER, at)
+            return None, (TextFault.ORDER, at)
         value = token[entry.end() :]
         if not NUMBER.fullmatch(value):
-            return None, (Problem.VALUE, at + entry.end())
+            return None, (TextFault.VALUE, at + entry.end())
         if abs(float(value)) >= largest:
-            return None, (Problem.RANGE, at + entry.end())
+            return None, (TextFault.RANGE, at + entry.end())
         row[1].append((index, float(value)))
     if b"\0" in comment:
-        return None, (Problem.NUL, len(body) + len(hash_sign) + comment.index(b"\0"))
+        return None, (TextFault.NUL, len(body) + len(hash_sign) + comment.index(b"\0"))
     return row, None

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bigsvm.core import text as core
-from bigsvm.core.text import Problem
+from bigsvm.core.text import TextFault
 from bigsvm.data.libsvm import parse_chunk
 
 FLOAT64 = np.dtype(np.float64)
@@ -30,7 +30,7 @@ def assert_agrees(text, *, dtype=FLOAT64, smallest_index=0):
     largest = 3.4028235677973366e38 if dtype == FLOAT32 else math.inf
     rows, problem = naive_text.parse(text, smallest_index=smallest_index, largest=largest)
     if problem is None:
-        assert chunk.problem is Problem.NONE
+        assert chunk.problem is TextFault.NONE
     else:
         assert (chunk.problem, chunk.offset) == problem
     if dtype == FLOAT32:
@@ -112,7 +112,7 @@ def test_numbers_are_those_of_float(values, form):
     written = [repr(v) if form == "r" else format(v, form) for v in values]
     text = "1 " + " ".join(f"{i}:{w}" for i, w in enumerate(written)) + "\n"
     chunk = parse_chunk(text.encode(), dtype=FLOAT64)
-    assert chunk.problem is Problem.NONE
+    assert chunk.problem is TextFault.NONE
     assert chunk.rows.values.tolist() == [float(w) for w in written]
 
 

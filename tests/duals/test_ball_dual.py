@@ -7,7 +7,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 
 from bigsvm.duals import ball
-from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass
+from bigsvm.duals.ball import BallDual, L2Classification, L2OneClass
 from bigsvm.errors import DataError, ParameterError
 
 KERNELS = {
@@ -35,7 +35,7 @@ class Problem:
             sign[:] = 1
             self.formulation = L2OneClass(n_rows=40, C=C, **given)
         else:
-            self.formulation = L2SVC(sign=sign, C=C, **given)
+            self.formulation = L2Classification(sign=sign, C=C, **given)
         self.y = sign.astype(np.float64)
         # C of each row, by the definition.
         bound = C * np.where(sign > 0, *reversed(given.get("class_weight", (1.0, 1.0))))
@@ -216,7 +216,9 @@ def test_of_some_rows_it_is_their_own_and_not_that_of_a_ray(problem):
 
 
 def lacking(*given):
-    return BallDual(L2SVC(sign=np.array([1, -1], np.int8), C=2.0), lack=lambda: np.array(given))
+    return BallDual(
+        L2Classification(sign=np.array([1, -1], np.int8), C=2.0), lack=lambda: np.array(given)
+    )
 
 
 def test_the_rank_of_a_model_is_the_first_that_is_enough():
@@ -227,7 +229,7 @@ def test_the_rank_of_a_model_is_the_first_that_is_enough():
     assert lacking(*np.full(50, 1e-3)).model_rank == 50
     assert lacking(*np.full(300, 0.2)).model_rank == 0
     assert lacking(np.inf, np.inf).model_rank == 0
-    assert BallDual(L2SVC(sign=np.array([1, -1], np.int8), C=2.0)).model_rank == 0
+    assert BallDual(L2Classification(sign=np.array([1, -1], np.int8), C=2.0)).model_rank == 0
 
 
 def test_doubtful_are_rows_with_alpha_or_that_might_be_outside(problem):
@@ -282,17 +284,17 @@ def test_of_a_definite_kernel_no_energy_is_refused(problem):
 def test_a_weight_whose_ridge_is_infinite_is_none():
     sign = np.array([1, -1, 1, 1], np.int8)
     weights = np.array([1e-39, 1.0, 0.0, 2.0])
-    formulation = L2SVC(sign=sign, C=1.0, sample_weight=weights)
+    formulation = L2Classification(sign=sign, C=1.0, sample_weight=weights)
     [segment] = formulation.segments(slice(None))
     np.testing.assert_array_equal(segment.ridge, [0, 1, 0, 0.5])
     np.testing.assert_array_equal(segment.box.lower, [0, -np.inf, 0, 0])
     np.testing.assert_array_equal(segment.box.upper, [0, 0, 0, np.inf])
     np.testing.assert_array_equal(formulation.has_variable(slice(None)), [False, True, False, True])
     with pytest.raises(DataError, match="no row of the positive class has a positive weight"):
-        L2SVC(sign=sign[:3], C=1.0, sample_weight=weights[:3])
+        L2Classification(sign=sign[:3], C=1.0, sample_weight=weights[:3])
 
 
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan, np.inf])
 def test_a_penalty_that_is_none_is_refused(C):
     with pytest.raises(ParameterError, match=r"C is .*finite number > 0"):
-        L2SVC(sign=np.array([1, -1], np.int8), C=C)
+        L2Classification(sign=np.array([1, -1], np.int8), C=C)

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.feasible import fill
-from bigsvm.duals.formulations import EpsilonSVR, NuSVC, NuSVR, OneClass, SquaredHingeSVC
+from bigsvm.duals.formulations import (
+    EpsilonSVR,
+    NuClassification,
+    NuRegression,
+    OneClass,
+    SquaredHingeSVC,
+)
 from tests import naive
 
 
@@ -15,10 +21,10 @@ def problem(kind, n, rng, weights=None):
     sign = np.where(np.arange(n) % 3 == 0, np.int8(1), np.int8(-1))
     target = rng.standard_normal(n)
     return {
-        "nu-svc": lambda: NuSVC(sign=sign, nu=0.3, sample_weight=weights),
+        "nu-svc": lambda: NuClassification(sign=sign, nu=0.3, sample_weight=weights),
         "one-class": lambda: OneClass(n_rows=n, nu=0.3, sample_weight=weights),
         "eps-svr": lambda: EpsilonSVR(target=target, C=2.0, epsilon=0.2, sample_weight=weights),
-        "nu-svr": lambda: NuSVR(target=target, C=2.0, nu=0.4, sample_weight=weights),
+        "nu-svr": lambda: NuRegression(target=target, C=2.0, nu=0.4, sample_weight=weights),
         "squared": lambda: SquaredHingeSVC(sign=sign, C=2.0, sample_weight=weights),
     }[kind]()
 

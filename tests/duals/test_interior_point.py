@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.duals.interior_point import Variables, interior_point, needed_bytes
+from bigsvm.duals.interior_point import BoxVariables, interior_point, needed_bytes
 
 
 def problem(m, r, seed, *, segments=1, groups=1, kinds=("box",), scale=1.0):
@@ -24,7 +24,7 @@ def problem(m, r, seed, *, segments=1, groups=1, kinds=("box",), scale=1.0):
     alpha = low + rng.random(shape) * np.maximum(high - low, 0.0)
     ridge = np.where(np.isfinite(upper) & np.isfinite(lower), 0.0, 0.3)
     of = None if groups == 0 else np.arange(segments) % groups
-    return L, Variables(rng.normal(size=shape), lower, upper, ridge, alpha, of)
+    return L, BoxVariables(rng.normal(size=shape), lower, upper, ridge, alpha, of)
 
 
 def flat(L, v):

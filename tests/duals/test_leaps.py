@@ -9,7 +9,14 @@ import scipy.sparse as sp
 
 from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.box import BoxDual
-from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuSVC, NuSVR, OneClass, SquaredHingeSVC
+from bigsvm.duals.formulations import (
+    CSVC,
+    EpsilonSVR,
+    NuClassification,
+    NuRegression,
+    OneClass,
+    SquaredHingeSVC,
+)
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.duals.subproblem import FIRST_LEAP, NEXT_LEAP, Progress, SubProblem
 from bigsvm.kernels import RBF, Linear, Polynomial
@@ -77,10 +84,10 @@ def target(X):
 FORMULATIONS = {
     "c-svc": lambda X, sign: CSVC(sign=sign, C=1.0, sample_weight=np.arange(len(sign)) % 3.0),
     "squared": lambda X, sign: SquaredHingeSVC(sign=sign, C=1.0),
-    "nu-svc": lambda X, sign: NuSVC(sign=sign, nu=0.3),
+    "nu-svc": lambda X, sign: NuClassification(sign=sign, nu=0.3),
     "one-class": lambda X, sign: OneClass(n_rows=len(sign), nu=0.15),
     "eps-svr": lambda X, sign: EpsilonSVR(target=target(X), C=1.0, epsilon=0.1),
-    "nu-svr": lambda X, sign: NuSVR(target=target(X), C=1.0, nu=0.3),
+    "nu-svr": lambda X, sign: NuRegression(target=target(X), C=1.0, nu=0.3),
 }
 
 

@@ -8,11 +8,18 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
-from bigsvm.duals.ball import L2SVC, L2OneClass
+from bigsvm.duals.ball import L2Classification, L2OneClass
 from bigsvm.duals.box_problem import BOX_PROBLEMS
-from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuSVC, NuSVR, OneClass, SquaredHingeSVC
-from bigsvm.duals.problem import Entry, recorded_in
-from bigsvm.duals.simplex import CrammerSinger
+from bigsvm.duals.crammer_singer import CrammerSinger
+from bigsvm.duals.formulations import (
+    CSVC,
+    EpsilonSVR,
+    NuClassification,
+    NuRegression,
+    OneClass,
+    SquaredHingeSVC,
+)
+from bigsvm.duals.problem import FingerprintEntry, recorded_in
 from bigsvm.errors import CheckpointError
 from bigsvm.parameters import TrainingParameters
 
@@ -136,12 +143,12 @@ def given(kind):
     [
         (CSVC, {"C"}),
         (SquaredHingeSVC, {"C"}),
-        (NuSVC, {"nu"}),
-        (L2SVC, {"C"}),
+        (NuClassification, {"nu"}),
+        (L2Classification, {"C"}),
         (OneClass, {"nu"}),
         (L2OneClass, {"C"}),
         (EpsilonSVR, {"C", "epsilon"}),
-        (NuSVR, {"C", "nu"}),
+        (NuRegression, {"C", "nu"}),
         (CrammerSinger, {"C", "fit_intercept"}),
     ],
 )
@@ -154,5 +161,5 @@ def test_every_entry_is_in_the_fingerprint(tmp_path):
     from bigsvm.training.checkpoint import newest_manifest
 
     bigsvm.SVC(checkpoint=tmp_path / "run").fit(X, SIGN)
-    assert set(Entry) <= newest_manifest(tmp_path / "run")["fingerprint"].keys()
-    assert recorded_in(Entry.DATA)["entry"] == "data"
+    assert set(FingerprintEntry) <= newest_manifest(tmp_path / "run")["fingerprint"].keys()
+    assert recorded_in(FingerprintEntry.DATA)["entry"] == "data"

@@ -314,7 +314,7 @@ def test_events_tell_which_pair_of_how_many():
     X, y = clouds(k=5)
     train(X, y, hooks=Hooks(listener=seen.append))
     assert isinstance(seen[0], events.Planned)
-    told = [event for event in seen if isinstance(event, events.Pairs)]
+    told = [event for event in seen if isinstance(event, events.PairsUnderWay)]
     assert [event.done for event in told] == list(range(11))
     assert {(event.n_pairs, event.work) for event in told} == {(10, told[-1].work_done)}
     assert told[0].work_done == 0
@@ -327,4 +327,4 @@ def test_what_happens_in_a_pair_is_told_once_it_takes_long(monkeypatch):
     seen = []
     train(*clouds(k=3), hooks=Hooks(listener=seen.append))
     kinds = {type(event) for event in seen[1:]}
-    assert kinds == {events.Pairs, events.Solving, events.Swept}
+    assert kinds == {events.PairsUnderWay, events.Solving, events.Swept}

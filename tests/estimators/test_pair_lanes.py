@@ -14,7 +14,7 @@ from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit import one_vs_one
-from bigsvm.fit.pair_problems import Budget, Pairs
+from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.parameters import TrainingParameters
 from bigsvm.team import Team
 from bigsvm.training import events, multiclass
@@ -106,7 +106,7 @@ class TestHowMany:
         def count(n_rows=2000, alignment=1, **given):
             parameters = TrainingParameters(**{"threads": 4, "gamma": 1.0, **given})
             source = as_row_source(X)
-            problem = Pairs(source, y, None, parameters)
+            problem = ClassPairs(source, y, None, parameters)
             rows = ClassRows(source, problem.codes, 4)
             problem.check(rows)
             return Budget(parameters, rows, problem).lanes(n_rows, alignment)
@@ -151,7 +151,7 @@ class TestEnds:
         assert not [name for name in names if name.startswith("bigsvm")]
         again = []
         found = train(X, y, hooks=Hooks(listener=again.append), **given).functions
-        done = [event.done for event in again if isinstance(event, events.Pairs)]
+        done = [event.done for event in again if isinstance(event, events.PairsUnderWay)]
         assert done[0] > 0
         assert_same_bits(found, whole)
 
@@ -208,5 +208,5 @@ def test_only_one_is_heard_of_and_nobody_is_told_two_things_at_once(monkeypatch)
     train(X, y, threads=2, hooks=Hooks(listener=listener))
     first = [event for event in told if isinstance(event, events.Swept) and event.sweep == 1]
     assert 0 < len(first) < 28
-    done = [event.done for event in told if isinstance(event, events.Pairs)]
+    done = [event.done for event in told if isinstance(event, events.PairsUnderWay)]
     assert done == list(range(29))

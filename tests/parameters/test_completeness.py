@@ -8,7 +8,7 @@ from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.duals.box_problem import BOX_PROBLEMS
-from bigsvm.duals.simplex import CrammerSinger
+from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.estimators.base import CONVERTED
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import FIELDS, TrainingParameters

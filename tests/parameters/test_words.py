@@ -8,7 +8,7 @@ import pytest
 from bigsvm.calibration import METHODS
 from bigsvm.duals.ball import Solver
 from bigsvm.duals.box import SelectionRule
-from bigsvm.duals.simplex import Cooling, Order, RowSolver
+from bigsvm.duals.crammer_singer import Cooling, Order, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import KERNELS
 from bigsvm.parameters import FIELDS, TrainingParameters, formulations, names

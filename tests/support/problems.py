@@ -6,10 +6,10 @@ import scipy.sparse as sp
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import as_row_source
-from bigsvm.duals.ball import L2SVC, BallDual, L2OneClass, Solver
+from bigsvm.duals.ball import BallDual, L2Classification, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.formulations import CSVC
-from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual
 from bigsvm.kernels import RBF
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
@@ -63,7 +63,7 @@ def multiclass(
         label=label, n_classes=int(label.max()) + 1, C=C, sample_weight=sample_weight,
         fit_intercept=fit_intercept,
     )  # fmt: skip
-    dual = SimplexDual(
+    dual = CrammerSingerDual(
         formulation,
         RowSolver[subproblem.upper()],
         Order[order.upper()],
@@ -165,7 +165,9 @@ class Ball:
         if y is None:
             formulation = L2OneClass(n_rows=self.source.n_rows, C=C, sample_weight=sample_weight)
         else:
-            formulation = L2SVC(sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight)
+            formulation = L2Classification(
+                sign=np.asarray(y, np.int8), C=C, sample_weight=sample_weight
+            )
         largest = 1.0 + formulation.offset + 1 / C
         self.dual = BallDual(formulation, SelectionRule.SECOND_ORDER, Solver(solver), largest, lack)
         self.plan = TrainingPlan(

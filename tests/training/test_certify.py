@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from support.problems import blobs, decomposition, dense_alpha, gram
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.duals.ball import L2SVC, BallDual
+from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
@@ -139,7 +139,7 @@ def test_of_a_gap_that_is_certain_some_support_rows_are_enough(monkeypatch, erro
     beta = y * naive.l2_svc(K * np.outer(y, y) + np.eye(600) / 5.0)
     f = K @ beta
     outputs = f + error * (-1.0) ** np.arange(600)
-    source, dual = as_row_source(X), BallDual(L2SVC(sign=y, C=5.0), largest=2.2)
+    source, dual = as_row_source(X), BallDual(L2Classification(sign=y, C=5.0), largest=2.2)
     with KernelTiles(RBF(gamma=0.5), offset=1.0) as tiles:
         at = certify(
             dual, source, tiles, WorkingRows(source).gather, beta.copy(), outputs, tol=1e-3

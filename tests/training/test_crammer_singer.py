@@ -181,7 +181,7 @@ def many_phases(monkeypatch):
         "training.choice.SMALLEST_SET": 100,
         "training.choice.BAND": (0.6, 0.7),
         "duals.row_steps.SLICE_WORK": 1 << 19,
-        "duals.simplex.SCAN_ROWS": 100,
+        "duals.crammer_singer.SCAN_ROWS": 100,
     }.items():
         monkeypatch.setattr(f"bigsvm.{name}", value)
 
@@ -190,7 +190,7 @@ def many_phases(monkeypatch):
 def watched(request, monkeypatch):
     """Whether all rows of a working set are looked at after each step, or some; in short slices."""
     if request.param == "some":
-        monkeypatch.setattr("bigsvm.core.simplex.WATCHED", 64)
+        monkeypatch.setattr("bigsvm.core.crammer_singer.WATCHED", 64)
         monkeypatch.setattr("bigsvm.training.watch.REFRESH", 200)
 
 

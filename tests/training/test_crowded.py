@@ -10,7 +10,7 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_check
 from support.same import assert_same_bits
 
 from bigsvm.data.write import write_store
-from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuSVC, OneClass, SquaredHingeSVC
+from bigsvm.duals.formulations import CSVC, EpsilonSVR, NuClassification, OneClass, SquaredHingeSVC
 from bigsvm.training.active import ActiveRows
 from bigsvm.training.state import Limits
 
@@ -45,7 +45,7 @@ def pivots(monkeypatch):
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=1.0),
     "squared": lambda X, y: SquaredHingeSVC(sign=y, C=1.0),
-    "nu-svc": lambda X, y: NuSVC(sign=y, nu=0.5),
+    "nu-svc": lambda X, y: NuClassification(sign=y, nu=0.5),
     "one-class": lambda X, y: OneClass(n_rows=len(y), nu=0.5),
     "eps-svr": lambda X, y: EpsilonSVR(target=target(X), C=1.0, epsilon=0.02),
 }

@@ -59,7 +59,7 @@ class SecondPair:
         self.n_done = self.n_asked = 0
 
     def listen(self, event):
-        if isinstance(event, events.Pairs):
+        if isinstance(event, events.PairsUnderWay):
             self.n_done = event.done
 
     def ends(self):

@@ -14,7 +14,7 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
-from bigsvm.cache.costs import Decision
+from bigsvm.cache.costs import TierDecision
 from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
@@ -23,8 +23,8 @@ from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
-    NuSVC,
-    NuSVR,
+    NuClassification,
+    NuRegression,
     OneClass,
     SquaredHingeSVC,
 )
@@ -101,10 +101,10 @@ def test_a_store_gives_the_optimum_of_its_rows_in_memory(problem, reference, tmp
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=30.0),
     "squared": lambda X, y: SquaredHingeSVC(sign=y, C=3.0),
-    "nu-svc": lambda X, y: NuSVC(sign=y, nu=0.2),
+    "nu-svc": lambda X, y: NuClassification(sign=y, nu=0.2),
     "one-class": lambda X, y: OneClass(n_rows=len(y), nu=0.15),
     "eps-svr": lambda X, y: EpsilonSVR(target=target(X), C=2.0, epsilon=0.02),
-    "nu-svr": lambda X, y: NuSVR(target=target(X), C=2.0, nu=0.2),
+    "nu-svr": lambda X, y: NuRegression(target=target(X), C=2.0, nu=0.2),
 }
 
 
@@ -388,7 +388,7 @@ class Disk:
     def __init__(self, folder, monkeypatch, *, keep):
         monkeypatch.setattr(
             "bigsvm.cache.disk.decide",
-            lambda **seconds: Decision(1.0, 0.5, 0.5, keep, "as the test says"),
+            lambda **seconds: TierDecision(1.0, 0.5, 0.5, keep, "as the test says"),
         )
         self._cache = DiskCache(str(folder), capacity_bytes=1 << 26, fingerprint={"data": "blobs"})
         self.tiers = []

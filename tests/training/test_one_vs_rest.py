@@ -11,10 +11,10 @@ from support.same import assert_same_bits
 
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
-from bigsvm.duals.ball import L2SVC, BallDual
+from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual, SelectionRule
-from bigsvm.duals.column_problems import Lane
-from bigsvm.duals.formulations import CSVC, NuSVC, SquaredHingeSVC
+from bigsvm.duals.column_problems import FunctionLane
+from bigsvm.duals.formulations import CSVC, NuClassification, SquaredHingeSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
@@ -22,8 +22,8 @@ from bigsvm.training.state import Limits
 KINDS = {
     "c-svc": functools.partial(CSVC, C=5.0),
     "squared hinge": functools.partial(SquaredHingeSVC, C=5.0),
-    "nu-svc": functools.partial(NuSVC, nu=0.1),
-    "l2-svc": functools.partial(L2SVC, C=5.0),
+    "nu-svc": functools.partial(NuClassification, nu=0.1),
+    "l2-svc": functools.partial(L2Classification, C=5.0),
 }
 
 
@@ -186,8 +186,8 @@ def test_functions_solved_at_once_are_what_they_are_one_after_the_other(
     """And so they are if they are stopped meanwhile, wherever each of them is."""
     lanes = []
     monkeypatch.setattr(
-        "bigsvm.duals.column_problems.Lane",
-        lambda *given, **named: lanes.append(Lane(*given, **named)) or lanes[-1],
+        "bigsvm.duals.column_problems.FunctionLane",
+        lambda *given, **named: lanes.append(FunctionLane(*given, **named)) or lanes[-1],
     )
     X, label = classes_of_blobs(900, 4, overlap=0.6)
     settings = {"working_set": 200, "active_rows": 700, "tol": 1e-3, "kind": kind, "slots": 900}

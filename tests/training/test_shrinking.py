@@ -16,8 +16,8 @@ from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
-    NuSVC,
-    NuSVR,
+    NuClassification,
+    NuRegression,
     OneClass,
     SquaredHingeSVC,
 )
@@ -30,10 +30,10 @@ from bigsvm.training.state import Limits
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=300.0),
     "squared": lambda X, y: SquaredHingeSVC(sign=y, C=100.0),
-    "nu-svc": lambda X, y: NuSVC(sign=y, nu=0.3),
+    "nu-svc": lambda X, y: NuClassification(sign=y, nu=0.3),
     "one-class": lambda X, y: OneClass(n_rows=len(y), nu=0.3),
     "eps-svr": lambda X, y: EpsilonSVR(target=target(X, noise=0.3), C=10.0, epsilon=0.1),
-    "nu-svr": lambda X, y: NuSVR(target=target(X, noise=0.3), C=3.0, nu=0.4),
+    "nu-svr": lambda X, y: NuRegression(target=target(X, noise=0.3), C=3.0, nu=0.4),
 }
 
 

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from bigsvm.core import simplex
+from bigsvm.core import crammer_singer
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_simplexes
-from bigsvm.duals.problem import Entry, Problem, recorded_in
+from bigsvm.duals.problem import FingerprintEntry, Problem, recorded_in
 from bigsvm.duals.row_steps import RowSteps, is_last
 from bigsvm.errors import DataError
 from bigsvm.parameters.training import check_parameter
@@ -49,27 +49,27 @@ UNBALANCED = 1e-6
 
 
 class RowSolver(IntEnum):
-    """How the variables of a row are solved for; the numbers are those of `bigsvm.core.simplex`."""
+    """How the variables of a row are solved for; numbered in `bigsvm.core.crammer_singer`."""
 
-    EXACT = simplex.EXACT
-    FIXED_POINT = simplex.FIXED_POINT
+    EXACT = crammer_singer.EXACT
+    FIXED_POINT = crammer_singer.FIXED_POINT
 
 
 class Order(IntEnum):
-    """Which row is solved for next; the numbers are those of `bigsvm.core.simplex`."""
+    """Which row is solved for next; the numbers are those of `bigsvm.core.crammer_singer`."""
 
-    AUTO = simplex.AUTO
-    WORST = simplex.WORST
-    ACTIVE = simplex.ACTIVE
-    SEQUENTIAL = simplex.SEQUENTIAL
-    RANDOM = simplex.RANDOM
+    AUTO = crammer_singer.AUTO
+    WORST = crammer_singer.WORST
+    ACTIVE = crammer_singer.ACTIVE
+    SEQUENTIAL = crammer_singer.SEQUENTIAL
+    RANDOM = crammer_singer.RANDOM
 
 
 class Cooling(IntEnum):
-    """How the level of the order ``active`` comes down; as `bigsvm.core.simplex` numbers it."""
+    """How the level of the order ``active`` falls; numbered in `bigsvm.core.crammer_singer`."""
 
-    NONE = simplex.NO_COOLING
-    LOG = simplex.LOG
+    NONE = crammer_singer.NO_COOLING
+    LOG = crammer_singer.LOG
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,8 @@ class CrammerSinger(Problem):
 
     name = "crammer-singer"
 
-    label: I4 = field(metadata=recorded_in(Entry.LABELS))
-    n_classes: int = field(metadata=recorded_in(Entry.LABELS))
+    label: I4 = field(metadata=recorded_in(FingerprintEntry.LABELS))
+    n_classes: int = field(metadata=recorded_in(FingerprintEntry.LABELS))
     C: float
     fit_intercept: bool = False
 
@@ -175,7 +175,7 @@ class Violations(NamedTuple):
         return ()
 
 
-class _Part(NamedTuple):
+class _RowPart(NamedTuple):
     """Some consecutive rows: place, C_i, label, α, gradient, and where α may rise."""
 
     span: slice
@@ -214,7 +214,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SimplexDual(Dual[Violations]):
+class CrammerSingerDual(Dual[Violations]):
     """The dual of problems whose rows have their variables on a simplex each.
 
     Parameters
@@ -234,7 +234,7 @@ class SimplexDual(Dual[Violations]):
     cooling: Cooling = Cooling.NONE
     seed: int = 0
 
-    def _parts(self, alpha: F8, outputs: F8, rows: I8 | None) -> Iterator[_Part]:
+    def _parts(self, alpha: F8, outputs: F8, rows: I8 | None) -> Iterator[_RowPart]:
         step = max(1, SCAN_ROWS // self.formulation.n_classes)
         for start in range(0, len(alpha), step):
             span = slice(start, min(start + step, len(alpha)))
@@ -245,7 +245,7 @@ class SimplexDual(Dual[Violations]):
             gradient[places, label] += 1.0
             room = alpha[span] < 0
             room[places, label] = alpha[span][places, label] < bound
-            yield _Part(span, bound, label, alpha[span], gradient, room)
+            yield _RowPart(span, bound, label, alpha[span], gradient, room)
 
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Violations:
         gap = linear_term = outputs_term = slack = 0.0

@@ -25,7 +25,7 @@ The row of a step is chosen in one of these orders:
   by more than a level (section 6, active set). The level is the tolerance, or comes down to it with
   the number of steps t: ``0.999 / log10(t + 10)``. That formula reaches no small tolerance in any
   number of steps, so the level is also halved whenever no row violates by more than it;
-* 3 ``sequential`` and 4 ``random``: in turn, as `RowState.turn` has them (section 4). A pass over
+* 3 ``sequential`` and 4 ``random``: in turn, as `RowProblem.turn` has them (section 4). A pass over
   all rows ends with a look at their ψ.
 
 Variables are laid out by class, so that what a step changes of a class is contiguous: it changes
@@ -113,7 +113,7 @@ class Watched(NamedTuple):
     best: I4
 
 
-class RowState(NamedTuple):
+class RowProblem(NamedTuple):
     """The sub-problem in progress: m rows, padded to m' with rows that never move, and k classes.
 
     Attributes
@@ -161,7 +161,7 @@ class RowState(NamedTuple):
 
 def make_state(
     alpha: F8, gradient: F8, bound: F8, label: I8, diagonal: F8, *, order: int = AUTO
-) -> RowState:
+) -> RowProblem:
     """Lay a sub-problem out for `run`.
 
     Parameters
@@ -180,7 +180,7 @@ def make_state(
     most = watched_rows(k)
     watches = order == AUTO and size > MANY * most
     of_all = _make_watched(k, length)._replace(places=np.empty(0, np.int64))
-    state = RowState(
+    state = RowProblem(
         alpha=np.zeros((k, length)),
         gradient=of_all.gradient,
         bound=np.zeros(length),
@@ -227,7 +227,7 @@ def _bits(value: np.float32) -> np.int32:
 
 
 @njit(cache=True, nogil=True)
-def refresh(s: RowState) -> None:
+def refresh(s: RowProblem) -> None:
     """Rebuild everything that is derived from alpha, gradient and the bounds."""
     for p in range(s.alpha.shape[1]):
         _place(s, s.all, p, p)
@@ -235,7 +235,7 @@ def refresh(s: RowState) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _place(s: RowState, w: Watched, p: int, t: int) -> None:
+def _place(s: RowProblem, w: Watched, p: int, t: int) -> None:
     """Say where the variables of row p, the t-th of w, have room; and whether any is not 0."""
     active = False
     for r in range(s.alpha.shape[0]):
@@ -269,7 +269,7 @@ def _look(w: Watched) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _choose(s: RowState) -> float:
+def _choose(s: RowProblem) -> float:
     """Watch the rows of largest ψ, of about equal ones the first; returns the largest."""
     w, violation = s.some, s.violation
     counts = np.zeros(1 << (31 - BIN), np.int64)
@@ -343,7 +343,7 @@ def threshold(d: F8, ordered: F8, bound: float, method: int) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve_row(s: RowState, p: int, method: int) -> int:
+def _solve_row(s: RowProblem, p: int, method: int) -> int:
     """Move the variables of row p to their optimum; returns how many classes have changed."""
     k, y, bound = s.alpha.shape[0], s.label[p], s.bound[p]
     curvature = max(s.diagonal[p], TINY_CURVATURE)
@@ -372,7 +372,7 @@ def _solve_row(s: RowState, p: int, method: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _move(s: RowState, w: Watched, row: F4, n_changed: int) -> None:
+def _move(s: RowProblem, w: Watched, row: F4, n_changed: int) -> None:
     """Do ``g −= K_p Δα_p`` in the classes that have changed."""
     for c in range(n_changed):
         r = s.changed[c]
@@ -384,7 +384,7 @@ def _move(s: RowState, w: Watched, row: F4, n_changed: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def level(s: RowState, cooling: int, tol: float) -> float:
+def level(s: RowProblem, cooling: int, tol: float) -> float:
     """By how much rows have to violate now to be looked at; `tol` in the end."""
     t, height = s.counters[0], FIRST_LEVEL * 0.5 ** s.counters[2]
     if cooling == LOG:
@@ -395,7 +395,7 @@ def level(s: RowState, cooling: int, tol: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def violations(s: RowState, cooling: int, score: F4, quiet: B) -> None:
+def violations(s: RowProblem, cooling: int, score: F4, quiet: B) -> None:
     """Tell by how much rows violate, (m,); quiet are those that do not.
 
     Rows below the level are not wanted yet, and may never be: −inf.
@@ -409,7 +409,7 @@ def violations(s: RowState, cooling: int, score: F4, quiet: B) -> None:
 
 @njit(cache=True, nogil=True)
 def _step_among(
-    s: RowState,
+    s: RowProblem,
     w: Watched,
     rows: F4,
     slots: I4,
@@ -454,7 +454,7 @@ def _step_among(
 
 @njit(cache=True, nogil=True)
 def _take_turns(
-    s: RowState, rows: F4, slots: I4, used: I8, method: int, tol: float, stop_at: int
+    s: RowProblem, rows: F4, slots: I4, used: I8, method: int, tol: float, stop_at: int
 ) -> tuple[int, int]:
     """Advance on all rows in turn, until at the end of a pass no ψ is above `tol`.
 
@@ -492,7 +492,7 @@ def _take_turns(
 
 @njit(cache=True, nogil=True)
 def _advance(
-    s: RowState,
+    s: RowProblem,
     rows: F4,
     slots: I4,
     used: I8,
@@ -537,7 +537,7 @@ def _advance(
 
 
 def run(
-    s: RowState,
+    s: RowProblem,
     rows: F4,
     slots: I4,
     used: I8,
@@ -552,7 +552,7 @@ def run(
 
     Parameters
     ----------
-    s : RowState
+    s : RowProblem
     rows : (n_slots, ≥ m') float32
         Kernel rows among the working set; columns of padding are 0.
     slots : (≥ m,) int32

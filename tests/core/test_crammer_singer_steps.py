@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.core import simplex, smo
+from bigsvm.core import crammer_singer, smo
 
-METHODS = {"exact": simplex.EXACT, "fixed_point": simplex.FIXED_POINT}
+METHODS = {"exact": crammer_singer.EXACT, "fixed_point": crammer_singer.FIXED_POINT}
 ORDERS = {
-    "auto": (simplex.AUTO, simplex.NO_COOLING),
-    "worst": (simplex.WORST, simplex.NO_COOLING),
-    "active": (simplex.ACTIVE, simplex.NO_COOLING),
-    "cooled": (simplex.ACTIVE, simplex.LOG),
-    "sequential": (simplex.SEQUENTIAL, simplex.NO_COOLING),
-    "random": (simplex.RANDOM, simplex.NO_COOLING),
+    "auto": (crammer_singer.AUTO, crammer_singer.NO_COOLING),
+    "worst": (crammer_singer.WORST, crammer_singer.NO_COOLING),
+    "active": (crammer_singer.ACTIVE, crammer_singer.NO_COOLING),
+    "cooled": (crammer_singer.ACTIVE, crammer_singer.LOG),
+    "sequential": (crammer_singer.SEQUENTIAL, crammer_singer.NO_COOLING),
+    "random": (crammer_singer.RANDOM, crammer_singer.NO_COOLING),
 }
 
 
@@ -28,7 +28,7 @@ def method(request):
 
 def test_statuses_are_those_of_pair_steps():
     for name in ("CONVERGED", "STEPS_SPENT", "NEED_ROW", "STALLED", "PADDING"):
-        assert getattr(simplex, name) == getattr(smo, name)
+        assert getattr(crammer_singer, name) == getattr(smo, name)
 
 
 # -- the sub-problem of one row ------------------------------------------------------------------
@@ -37,7 +37,7 @@ values = st.floats(-1e3, 1e3).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
 
 
 def theta_of(d, bound, method):
-    return simplex.threshold(np.array(d), np.empty(len(d)), bound, METHODS[method])
+    return crammer_singer.threshold(np.array(d), np.empty(len(d)), bound, METHODS[method])
 
 
 @given(st.lists(values, min_size=2, max_size=40), st.floats(1e-3, 1e3), values)
@@ -71,21 +71,21 @@ def one_row(k, seed, *, bound=2.0, diagonal=0.7):
     alpha = bound * np.eye(k)[label] - eta
     alpha[eta == 0] = bound * np.eye(k)[label][eta == 0]
     gradient = rng.normal(size=k) * 10 ** rng.uniform(-2, 2)
-    state = simplex.make_state(
+    state = crammer_singer.make_state(
         alpha[None], gradient[None], np.array([bound]), np.array([label]), np.array([diagonal])
     )
     return alpha, gradient, label, state
 
 
 def run(
-    state, K, *, slots=None, method=simplex.EXACT, order="auto", tol=1e-9, steps=10**6
+    state, K, *, slots=None, method=crammer_singer.EXACT, order="auto", tol=1e-9, steps=10**6
 ):  # fmt: skip
     m = K.shape[1]
     rows = np.zeros((len(K), smo.row_width(m)), np.float32)
     rows[:, :m] = K
     slots = np.arange(m, dtype=np.int32) if slots is None else slots
     used = np.zeros(len(K), np.int64)
-    return simplex.run(
+    return crammer_singer.run(
         state,
         rows,
         slots,
@@ -128,7 +128,7 @@ def test_a_row_at_a_corner_is_there_exactly(method):
         ([0.4, 0.0, 0.3, 0.2], [0, 0, 0, 0]),
     ]:
         alpha = np.array([[-1.0, 1.4, -0.3, -0.1]])
-        state = simplex.make_state(
+        state = crammer_singer.make_state(
             alpha, np.array([gradient]) - 0.1 * alpha, np.array([3.0]), np.array([1]),
             np.array([0.1]),
         )  # fmt: skip
@@ -139,11 +139,11 @@ def test_a_row_at_a_corner_is_there_exactly(method):
 
 def test_a_row_without_curvature_takes_up_all_it_can(method):
     """A zero vector of a linear kernel is wrong whatever the functions are."""
-    state = simplex.make_state(
+    state = crammer_singer.make_state(
         np.zeros((1, 4)), np.eye(4)[:1], np.array([2.0]), np.array([0]), np.zeros(1)
     )
     status, _ = run(state, np.array([[0.0]]), method=method)
-    assert status == simplex.CONVERGED
+    assert status == crammer_singer.CONVERGED
     assert state.alpha[0, 0] == 2.0
     np.testing.assert_allclose(state.alpha[1:, 0], -2 / 3, rtol=1e-3)
 
@@ -165,7 +165,7 @@ def problem(n=30, k=4, seed=0, C=3.0):
 
 def begin(K, label, bounds, gradient, alpha=None, *, order="auto"):
     alpha = np.zeros_like(gradient) if alpha is None else alpha
-    return simplex.make_state(
+    return crammer_singer.make_state(
         alpha, gradient, bounds, label, np.diag(K).copy(), order=ORDERS[order][0]
     )
 
@@ -175,7 +175,7 @@ def test_reaches_the_optimum_of_the_definition(method, order):
     K, label, bounds, gradient = problem()
     state = begin(K, label, bounds, gradient, order=order)
     status, row = run(state, K, method=method, order=order, tol=1e-7)
-    assert (status, row) == (simplex.CONVERGED, -1)
+    assert (status, row) == (crammer_singer.CONVERGED, -1)
     alpha = state.alpha[:, :30].T
     np.testing.assert_allclose(state.gradient[:, :30].T, gradient - K @ alpha, atol=1e-10)
     psi = naive.multiclass_violations(gradient - K @ alpha, label, bounds, alpha)
@@ -234,7 +234,7 @@ def steps_by_definition(K, label, bounds, order, *, tol, steps):
         if psi[p] > 0:
             upper = bounds[p] * np.eye(k)[label[p]]
             d = upper - alpha[p] - gradient[p] / K[p, p]
-            theta = simplex.threshold(d, np.empty(k), bounds[p], simplex.EXACT)
+            theta = crammer_singer.threshold(d, np.empty(k), bounds[p], crammer_singer.EXACT)
             alpha[p] = upper + np.minimum(theta, d) - d
             alpha[p, np.abs(alpha[p]) < 1e-12] = 0.0
     return chosen, alpha
@@ -248,7 +248,7 @@ def test_rows_are_solved_for_in_the_order_of_the_paper(order):
     state, chosen = begin(K, label, bounds, gradient, order=order), []
     for _ in expected:
         before = state.alpha.copy()
-        assert run(state, K, order=order, tol=1e-3, steps=1)[0] == simplex.STEPS_SPENT
+        assert run(state, K, order=order, tol=1e-3, steps=1)[0] == crammer_singer.STEPS_SPENT
         moved = np.flatnonzero((state.alpha != before).any(axis=0))
         chosen.append(int(moved[0]) if len(moved) else -1)
     visited = [(c, e) for c, e in zip(chosen, expected, strict=True) if c >= 0]
@@ -271,7 +271,7 @@ def test_of_rows_with_a_coefficient_first_others_wait_for_their_share_only():
         assert psi[p] == psi[kind].max()
         if not active[p]:
             others += 1
-            assert not (psi[active] > simplex.SHARE * psi[p]).any()
+            assert not (psi[active] > crammer_singer.SHARE * psi[p]).any()
     assert 10 < others < 40
 
 
@@ -293,18 +293,18 @@ def test_the_level_falls_by_its_formula_and_is_halved():
         for halved in (0, 1, 4):
             state.counters[0], state.counters[2] = t, halved
             expected = max(1e-9, 0.999 * 0.5**halved / math.log10(t + 10))
-            assert simplex.level(state, simplex.LOG, 1e-9) == pytest.approx(expected)
-            assert simplex.level(state, simplex.NO_COOLING, 1e-9) == 1e-9
+            assert crammer_singer.level(state, crammer_singer.LOG, 1e-9) == pytest.approx(expected)
+            assert crammer_singer.level(state, crammer_singer.NO_COOLING, 1e-9) == 1e-9
 
 
 def test_rows_in_turn_that_cannot_move_any_more_are_said_after_a_pass():
     gradient = np.array([[1.0, 0.0], [1e-9, 0.0]])
     alpha = np.array([[0.0, 0.0], [-1e12, 1e12]])
-    state = simplex.make_state(
+    state = crammer_singer.make_state(
         alpha, gradient, np.array([1.0, 1e13]), np.array([0, 1]), np.ones(2),
-        order=simplex.SEQUENTIAL,
+        order=crammer_singer.SEQUENTIAL,
     )  # fmt: skip
-    assert run(state, np.eye(2), order="sequential", tol=1e-12)[0] == simplex.STALLED
+    assert run(state, np.eye(2), order="sequential", tol=1e-12)[0] == crammer_singer.STALLED
     assert state.counters.tolist()[::2] == [4, 1]  # the first row has moved, and then no row
 
 
@@ -319,9 +319,9 @@ def test_a_missing_row_is_named_and_nothing_has_changed(method, order):
     while True:
         before = state.alpha.copy(), state.gradient.copy(), state.counters[0]
         status, row = run(state, K, slots=slots, method=method, order=order, tol=1e-3, steps=1)
-        if status == simplex.CONVERGED:
+        if status == crammer_singer.CONVERGED:
             break
-        if status == simplex.NEED_ROW:
+        if status == crammer_singer.NEED_ROW:
             missed.append(row)
             np.testing.assert_array_equal(state.alpha, before[0])
             np.testing.assert_array_equal(state.gradient, before[1])
@@ -339,9 +339,9 @@ def test_used_rows_are_stamped():
     rows = np.zeros((30, smo.row_width(30)), np.float32)
     rows[:, :30] = K
     used = np.zeros(30, np.int64)
-    simplex.run(
+    crammer_singer.run(
         state, rows, np.arange(30, dtype=np.int32), used,
-        method=simplex.EXACT, tol=1e-9, max_steps=5,
+        method=crammer_singer.EXACT, tol=1e-9, max_steps=5,
     )  # fmt: skip
     assert sorted(used[used > 0]) == sorted(set(used[used > 0]))
     assert used.max() == state.counters[1]
@@ -366,7 +366,10 @@ def test_a_state_made_again_goes_on_to_the_same_bits(method, order):
     whole = begin(K, label, bounds, gradient, order=order)
     run(whole, K, method=method, order=order, tol=1e-3)
     state = begin(K, label, bounds, gradient, order=order)
-    while run(state, K, method=method, order=order, tol=1e-3, steps=7)[0] == simplex.STEPS_SPENT:
+    while (
+        run(state, K, method=method, order=order, tol=1e-3, steps=7)[0]
+        == crammer_singer.STEPS_SPENT
+    ):
         again = begin(
             K, label, bounds, state.gradient[:, :30].T.copy(), state.alpha[:, :30].T.copy(),
             order=order,
@@ -381,8 +384,10 @@ def test_what_cannot_move_any_more_is_said():
     """A violation that float64 does not resolve beside the coefficients."""
     gradient = np.array([[1e-9, 0.0]])
     alpha = np.array([[-1e12, 1e12]])
-    state = simplex.make_state(alpha, gradient, np.array([1e13]), np.array([1]), np.array([1.0]))
-    assert run(state, np.array([[1.0]]), tol=1e-12)[0] == simplex.STALLED
+    state = crammer_singer.make_state(
+        alpha, gradient, np.array([1e13]), np.array([1]), np.array([1.0])
+    )
+    assert run(state, np.array([[1.0]]), tol=1e-12)[0] == crammer_singer.STALLED
 
 
 def test_violations_are_named_where_they_are_above_the_level():
@@ -390,15 +395,15 @@ def test_violations_are_named_where_they_are_above_the_level():
     state = begin(K, label, bounds, gradient, order="cooled")
     run(state, K, order="cooled", tol=1e-3, steps=40)
     score, quiet = np.empty(30, np.float32), np.empty(30, np.bool_)
-    simplex.violations(state, simplex.NO_COOLING, score, quiet)
+    crammer_singer.violations(state, crammer_singer.NO_COOLING, score, quiet)
     alpha = state.alpha[:, :30].T
     psi = naive.multiclass_violations(gradient - K @ alpha, label, bounds, alpha)
     found = np.where(np.isneginf(score), 0, score)
     np.testing.assert_allclose(found, psi, rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(quiet, state.violation[:30] == 0)
-    height = simplex.level(state, simplex.LOG, 0.0)
+    height = crammer_singer.level(state, crammer_singer.LOG, 0.0)
     assert psi.max() > height > psi.min()
-    simplex.violations(state, simplex.LOG, score, quiet)
+    crammer_singer.violations(state, crammer_singer.LOG, score, quiet)
     np.testing.assert_array_equal(np.isfinite(score), psi > height)
 
 
@@ -408,8 +413,8 @@ def test_violations_are_named_where_they_are_above_the_level():
 @pytest.fixture
 def large(monkeypatch):
     """A problem of more than two blocks, of which one is watched."""
-    monkeypatch.setattr(simplex, "WATCHED", simplex.BLOCK)
-    return problem(3 * simplex.BLOCK + 10)
+    monkeypatch.setattr(crammer_singer, "WATCHED", crammer_singer.BLOCK)
+    return problem(3 * crammer_singer.BLOCK + 10)
 
 
 def naive_violations(state, K, label, bounds, gradient):
@@ -429,12 +434,12 @@ def assert_is_current(state, K, label, bounds, gradient):
 def test_watching_some_rows_leads_to_the_optimum_of_watching_all(large, method, monkeypatch):
     K, label, bounds, gradient = large
     found = []
-    for most in (simplex.BLOCK, len(K)):
-        monkeypatch.setattr(simplex, "WATCHED", most)
+    for most in (crammer_singer.BLOCK, len(K)):
+        monkeypatch.setattr(crammer_singer, "WATCHED", most)
         state = begin(K, label, bounds, gradient)
         assert len(state.some.places) == (most if most < len(K) else 0)
         status, row = run(state, K, method=method, tol=1e-5)
-        assert (status, row) == (simplex.CONVERGED, -1)
+        assert (status, row) == (crammer_singer.CONVERGED, -1)
         assert_is_current(state, K, label, bounds, gradient)
         assert naive_violations(state, K, label, bounds, gradient)[0].max() <= 1.001e-5
         alpha = state.alpha[:, : len(K)].T
@@ -453,11 +458,11 @@ def test_rows_of_largest_violation_are_watched(large):
     K, label, bounds, gradient = large
     state, size = begin(K, label, bounds, gradient), len(K)
     run(state, K, tol=1e-3, steps=2 * size)
-    assert simplex._choose(state) == state.violation.max()
+    assert crammer_singer._choose(state) == state.violation.max()
     places = state.some.places
     assert (np.diff(places) > 0).all()
     left = np.setdiff1d(np.arange(size), places)
-    assert len(left) == size - simplex.BLOCK
+    assert len(left) == size - crammer_singer.BLOCK
     psi, g = naive_violations(state, K, label, bounds, gradient)
     assert psi[places].min() >= psi[left].max() / (1 + 2.0**-4) > 0
     np.testing.assert_allclose(state.some.gradient.T, g[places], atol=1e-10)
@@ -467,8 +472,8 @@ def test_rows_of_largest_violation_are_watched(large):
 
 def test_equal_violations_are_watched_in_order(large):
     state = begin(*large)  # of alpha = 0 all have 1, but one without weight
-    assert simplex._choose(state) == 1.0
-    expected = np.setdiff1d(np.arange(simplex.BLOCK + 1), [3])
+    assert crammer_singer._choose(state) == 1.0
+    expected = np.setdiff1d(np.arange(crammer_singer.BLOCK + 1), [3])
     np.testing.assert_array_equal(state.some.places, expected)
 
 
@@ -476,7 +481,7 @@ def test_equal_violations_are_watched_in_order(large):
 def test_out_of_steps_among_watched_rows_all_are_looked_at(large, method, steps):
     K, label, bounds, gradient = large
     state = begin(K, label, bounds, gradient)
-    assert run(state, K, method=method, tol=1e-9, steps=steps) == (simplex.STEPS_SPENT, -1)
+    assert run(state, K, method=method, tol=1e-9, steps=steps) == (crammer_singer.STEPS_SPENT, -1)
     assert state.counters[0] == steps
     assert_is_current(state, K, label, bounds, gradient)
 
@@ -486,8 +491,8 @@ def test_slices_among_watched_rows_raise_the_objective_and_can_be_begun_again(la
     K, label, bounds, gradient = large
     size, before = len(K), 0.0
     whole, state = (begin(K, label, bounds, gradient) for _ in range(2))
-    status = simplex.STEPS_SPENT
-    while status == simplex.STEPS_SPENT:
+    status = crammer_singer.STEPS_SPENT
+    while status == crammer_singer.STEPS_SPENT:
         status, _ = run(whole, K, method=method, tol=1e-3, steps=40)
         assert run(state, K, method=method, tol=1e-3, steps=40)[0] == status
         np.testing.assert_array_equal(state.alpha, whole.alpha)
@@ -500,8 +505,8 @@ def test_slices_among_watched_rows_raise_the_objective_and_can_be_begun_again(la
         )
         again.counters[:] = state.counters
         state = again
-    assert status == simplex.CONVERGED
-    assert whole.counters[0] > 200 or simplex.BLOCK < 64
+    assert status == crammer_singer.CONVERGED
+    assert whole.counters[0] > 200 or crammer_singer.BLOCK < 64
 
 
 def test_missing_rows_change_nothing_among_watched_rows(large):
@@ -509,11 +514,11 @@ def test_missing_rows_change_nothing_among_watched_rows(large):
     whole, state = (begin(K, label, bounds, gradient) for _ in range(2))
     run(whole, K, tol=1e-2)
     slots = np.full(len(K), -1, np.int32)
-    status, missed = simplex.NEED_ROW, []
-    while status == simplex.NEED_ROW:
+    status, missed = crammer_singer.NEED_ROW, []
+    while status == crammer_singer.NEED_ROW:
         status, row = run(state, K, slots=slots, tol=1e-2)
         slots[:] = -1  # only the last row asked for is there
-        if status == simplex.NEED_ROW:
+        if status == crammer_singer.NEED_ROW:
             assert row in state.some.places
             # ψ of those watched is told as it is now, for whoever chooses what else to bring.
             psi, _ = naive_violations(state, K, label, bounds, gradient)
@@ -521,8 +526,8 @@ def test_missing_rows_change_nothing_among_watched_rows(large):
             np.testing.assert_allclose(state.violation[places], psi[places], rtol=1e-5, atol=1e-9)
             slots[row] = row
             missed.append(row)
-    assert status == simplex.CONVERGED
-    assert len(missed) > simplex.BLOCK
+    assert status == crammer_singer.CONVERGED
+    assert len(missed) > crammer_singer.BLOCK
     np.testing.assert_array_equal(state.alpha, whole.alpha)
     np.testing.assert_array_equal(state.gradient, whole.gradient)
     assert state.counters[0] == whole.counters[0]
@@ -535,8 +540,8 @@ def test_what_cannot_move_among_watched_rows_is_said(large):
     gradient[7] = 1e-9, 0.0
     alpha, bound, label = np.zeros((size, 2)), np.ones(size), np.zeros(size, np.int64)
     alpha[7], bound[7], label[7] = (-1e12, 1e12), 1e13, 1
-    state = simplex.make_state(alpha, gradient, bound, label, np.ones(size))
-    assert run(state, np.eye(size), tol=1e-12) == (simplex.STALLED, -1)
+    state = crammer_singer.make_state(alpha, gradient, bound, label, np.ones(size))
+    assert run(state, np.eye(size), tol=1e-12) == (crammer_singer.STALLED, -1)
     assert state.counters[0] >= size - 1
     np.testing.assert_array_equal(state.alpha[:, 7], alpha[7])
     assert state.violation.max() == np.float32(1e-9)
@@ -544,7 +549,7 @@ def test_what_cannot_move_among_watched_rows_is_said(large):
 
 def test_many_classes_are_watched_in_few_rows():
     for k in (2, 10, 1000, 10**5):
-        rows = simplex.watched_rows(k)
-        assert rows % simplex.BLOCK == 0
-        assert rows == simplex.BLOCK or rows * k <= simplex.WATCHED_VALUES
-    assert simplex.watched_rows(2) == simplex.WATCHED
+        rows = crammer_singer.watched_rows(k)
+        assert rows % crammer_singer.BLOCK == 0
+        assert rows == crammer_singer.BLOCK or rows * k <= crammer_singer.WATCHED_VALUES
+    assert crammer_singer.watched_rows(2) == crammer_singer.WATCHED

@@ -1,14 +1,21 @@
-"""SimplexDual: scores, choices and steps of row problems, against definitions."""
+"""CrammerSingerDual: scores, choices and steps of row problems, against definitions."""
 
 import naive
 import numpy as np
 import pytest
 
 from bigsvm.cache.resident import RowBuffer
-from bigsvm.core import simplex
+from bigsvm.core import crammer_singer
 from bigsvm.duals import row_steps
+from bigsvm.duals.crammer_singer import (
+    Cooling,
+    CrammerSinger,
+    CrammerSingerDual,
+    Order,
+    RowSolver,
+    Violations,
+)
 from bigsvm.duals.picking import Wanted
-from bigsvm.duals.simplex import Cooling, CrammerSinger, Order, RowSolver, SimplexDual, Violations
 from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import RBF
@@ -19,7 +26,7 @@ N, K_CLASSES, C = 60, 5, 2.0
 
 @pytest.fixture(params=[1 << 18, 35], ids=["in one scan", "in scans of 7 rows"])
 def scans(request, monkeypatch):
-    monkeypatch.setattr("bigsvm.duals.simplex.SCAN_ROWS", request.param)
+    monkeypatch.setattr("bigsvm.duals.crammer_singer.SCAN_ROWS", request.param)
 
 
 def formulation(n=N, seed=0, **options):
@@ -60,7 +67,7 @@ def gradient_of(problem, outputs):
 def test_a_point_stands_where_its_definitions_say(point):
     problem, _, K, alpha, outputs = point
     bounds = problem.bounds(slice(None))
-    at = SimplexDual(problem).optimality(alpha, outputs)
+    at = CrammerSingerDual(problem).optimality(alpha, outputs)
     psi = naive.multiclass_violations(gradient_of(problem, outputs), problem.label, bounds, alpha)
     assert at.gap == pytest.approx(psi.max())
     dual, primal = naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, alpha)
@@ -76,16 +83,16 @@ def test_a_point_stands_where_its_definitions_say(point):
 def test_chosen_rows_stand_where_they_stand_among_all(point):
     problem, _, _, alpha, outputs = point
     rows = np.array([50, 3, 20, 44, 11])
-    dual = SimplexDual(problem)
+    dual = CrammerSingerDual(problem)
     at = dual.optimality(alpha[rows], outputs[rows], rows=rows)
-    part = SimplexDual(problem.take(rows)).optimality(alpha[rows], outputs[rows])
+    part = CrammerSingerDual(problem.take(rows)).optimality(alpha[rows], outputs[rows])
     assert at == part
     assert dual.n_bounded(alpha[rows], rows) == at.n_bounded == 2
 
 
 def test_the_duality_gap_is_a_sum_over_rows_none_of_which_is_negative(point):
     problem, _, _, alpha, outputs = point
-    dual = SimplexDual(problem)
+    dual = CrammerSingerDual(problem)
     gaps = [
         dual.optimality(alpha[[i]], outputs[[i]], rows=np.array([i])).duality_gap for i in range(N)
     ]
@@ -96,7 +103,7 @@ def test_the_duality_gap_is_a_sum_over_rows_none_of_which_is_negative(point):
 def test_a_point_that_cannot_move_has_no_gap():
     problem = formulation(weights=np.where(np.arange(N) < 2, 1.0, 0.0))
     rows = np.arange(5, 20)
-    at = SimplexDual(problem).optimality(np.zeros((15, 5)), np.zeros((15, 5)), rows=rows)
+    at = CrammerSingerDual(problem).optimality(np.zeros((15, 5)), np.zeros((15, 5)), rows=rows)
     assert at == Violations(0.0, 0, 0, 0, 0.0, 0.0, 0.0)
 
 
@@ -106,16 +113,16 @@ def test_outputs_that_left_float32_are_refused_with_their_row(point, value):
     problem, _, _, alpha, outputs = point
     outputs[37, 2] = value
     with pytest.raises(DataError, match="row 37 are too large for float32"):
-        SimplexDual(problem).optimality(alpha, outputs)
+        CrammerSingerDual(problem).optimality(alpha, outputs)
     rows = np.array([4, 37])
     with pytest.raises(DataError, match="row 37 are"):
-        SimplexDual(problem).optimality(alpha[rows], outputs[rows], rows=rows)
+        CrammerSingerDual(problem).optimality(alpha[rows], outputs[rows], rows=rows)
 
 
 def test_outputs_and_gradient_lead_to_one_another(point):
     problem, _, _, alpha, outputs = point
     rows = np.array([5, 1, 58])
-    dual = SimplexDual(problem)
+    dual = CrammerSingerDual(problem)
     gradient = dual.gradient(alpha[rows], outputs[rows], rows)
     np.testing.assert_array_equal(gradient, gradient_of(problem, outputs)[rows])
     np.testing.assert_allclose(
@@ -141,7 +148,7 @@ def scores_of(problem, alpha, outputs):
 @pytest.mark.parametrize("capacity", [20, 36, 48])
 def test_free_rows_then_the_worst_then_the_nearest_are_chosen(point, capacity):
     problem, _, _, alpha, outputs = point
-    dual = SimplexDual(problem)
+    dual = CrammerSingerDual(problem)
     at = dual.optimality(alpha, outputs)
     scores, free = scores_of(problem, alpha, outputs)
     wanted = Wanted(capacity, 8, 1.5, np.random.default_rng(0), tol=1e-3)
@@ -161,7 +168,7 @@ def test_free_rows_then_the_worst_then_the_nearest_are_chosen(point, capacity):
 
 def test_rows_close_to_violating_are_active_too(point):
     problem, _, _, alpha, outputs = point
-    dual = SimplexDual(problem)
+    dual = CrammerSingerDual(problem)
     at = dual.optimality(alpha, outputs)
     scores, free = scores_of(problem, alpha, outputs)
     near = free | (scores > -0.3)
@@ -177,7 +184,7 @@ def test_rows_close_to_violating_are_active_too(point):
 def test_doubtful_are_rows_that_errors_may_hide_a_violation_of(point):
     problem, _, _, alpha, outputs = point
     scores, _ = scores_of(problem, alpha, outputs)
-    dual, gap = SimplexDual(problem), max(scores.max(), 0.0)
+    dual, gap = CrammerSingerDual(problem), max(scores.max(), 0.0)
     for tol, error in ((0.5, 0.0), (0.5, 0.2), (0.5, 0.7), (2 * gap, 0.0), (2 * gap, 0.2)):
         found = dual.doubtful(alpha, outputs, tol=tol, error=error)
         expected = scores > min(tol, gap) - 2 * error
@@ -197,7 +204,7 @@ def sub_problem(
     point, tiles, *, slots=N, solver="exact", order="auto", cooling=None, seed=0, **options
 ):
     problem, X, _, alpha, outputs = point
-    dual = SimplexDual(
+    dual = CrammerSingerDual(
         problem,
         RowSolver[solver.upper()],
         Order[order.upper()],
@@ -384,11 +391,12 @@ def test_an_order_of_the_paper_ends_at_the_optimum_without_climbs(
 
 def test_names_have_the_core_s_numbers():
     assert {s.name: int(s) for s in RowSolver} == {
-        "EXACT": simplex.EXACT, "FIXED_POINT": simplex.FIXED_POINT,
+        "EXACT": crammer_singer.EXACT, "FIXED_POINT": crammer_singer.FIXED_POINT,
     }  # fmt: skip
-    assert [int(Cooling.NONE), int(Cooling.LOG)] == [simplex.NO_COOLING, simplex.LOG]
+    assert [int(Cooling.NONE), int(Cooling.LOG)] == [crammer_singer.NO_COOLING, crammer_singer.LOG]
     assert {order.name: int(order) for order in Order} == {
-        name: getattr(simplex, name) for name in ("AUTO", "WORST", "ACTIVE", "SEQUENTIAL", "RANDOM")
+        name: getattr(crammer_singer, name)
+        for name in ("AUTO", "WORST", "ACTIVE", "SEQUENTIAL", "RANDOM")
     }
 
 
