@@ -133,7 +133,7 @@ def _thin_out(found: Scores, size: int, wanted: Wanted, near: Callable[[int], F8
     scores, rng = found.score, wanted.rng
     worst: list[int] = []
     for places in found.worst:
-        # Of the functions after the worst, only as many as there is room for.
+        # Functions after the worst one join only while there is room.
         if not worst or len(worst) + 2 <= wanted.capacity // 2:
             worst += places
     if near is not None:

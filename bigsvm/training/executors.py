@@ -1,9 +1,9 @@
 """Executors: compute the sums of a pass over the rows, block by block.
 
-``K(rows, columns) @ weights`` of a block depends on nothing but the rows of the block and the work
-of the pass. Whoever runs a pass adds up what an executor returns, and counts what it has cost.
-`LocalExecutor` computes in this process. Another executor needs a method `run` with the same
-results, in the order of the rows: so the place where a pass was interrupted is one number.
+``K(rows, columns) @ weights`` of a block depends only on the rows of the block, the columns and the
+weights. The caller adds up what an executor returns, and counts what it cost. `LocalExecutor`
+computes in this process. Another executor needs a method `run` with the same results, in the order
+of the rows: so the place where a pass was interrupted is one number.
 """
 
 from __future__ import annotations

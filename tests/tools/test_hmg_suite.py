@@ -15,7 +15,7 @@ from tools.benchmarks.suites import hmg
 
 @pytest.fixture
 def folder(classes):
-    """Of a small spambase and mnist: classes that overlap, whose order is that of the rows."""
+    """A folder with a small spambase and mnist, whose classes overlap."""
     whole_runs.problem_of.cache_clear()
     yield classes
     whole_runs.problem_of.cache_clear()

@@ -76,7 +76,7 @@ def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
     X, _ = blobs(600)
     source = Watched(X) if aligned else ArrayRows(X)
     weights = np.random.default_rng(0).standard_normal((50, 3))
-    # Of as many functions no more than so many values at a time.
+    # A block has at most this many sums.
     monkeypatch.setattr(executors, "VALUES_AT_ONCE", 3 * 40)
     done = []
     out, alone = np.ones((600, 3)), np.ones((600, 3))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("dense", "csr")
 MAY_BE_ZERO = ("peer_rows", "seed")
-"""Of the options of suites; other numbers are more than 0."""
+"""Options of suites that may be 0; all other numbers are more than 0."""
 
 
 def names() -> list[str]:

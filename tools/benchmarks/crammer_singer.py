@@ -47,7 +47,7 @@ ORDERS = {
 """Versions of figure 6; with a cache, 4, they take the same steps."""
 PAPER_POLYNOMIAL = "1.24"
 CHOSEN = Path(__file__).with_name("crammer_singer_chosen.json")
-"""Of each problem and method: how rows are prepared, C and gamma, one of each training part."""
+"""File of the choices: preparation of the rows, C and gamma, by problem, method and part."""
 CHANGED = 0.01
 """Share of labels that are changed to another class."""
 

@@ -58,7 +58,7 @@ FAMILIES = {
 """Columns, C and gamma of what is made; about 5, 20 and 35 % of the rows become support vectors,
 and `smooth` has targets."""
 TEST_ROWS = 50_000
-"""Of the test part of what is made."""
+"""Rows of the test part of a made problem."""
 WITHOUT_ZEROS = ("few", "many", "smooth")
 
 

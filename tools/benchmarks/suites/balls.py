@@ -5,7 +5,7 @@
 The exact C-SVC, the certified ball and sampled ones (certify=False) take turns. ``LibCVM's way`` is
 our own code with solver "cvm", which adds one point of each sample, as LibCVM does; its search ends
 after --give-up seconds, and it is then what it had become. C and gamma are those that all other
-benchmarks have for these rows; with --times gamma is so many times 1 / the average squared distance
+benchmarks have for these rows. With --times FACTOR, gamma is FACTOR / the average squared distance
 of two rows, and C is 1 for a9a and 64 for the others. Balls have another loss than C-SVC: the same
 C is not the same model. mnist is 0-4 against 5-9.
 """

@@ -92,7 +92,7 @@ class Watching:
             self._rounds = [*self._rounds[:1], (time.perf_counter(), event.steps)]
 
     def seconds_per_step(self) -> float | None:
-        """Of all rounds but the first; None where there were no steps in others."""
+        """Return the time of a step after the first round; None where no step came after it."""
         if len(self._rounds) < 2 or self._rounds[1][1] == self._rounds[0][1]:
             return None
         (began, before), (ended, after) = self._rounds

@@ -52,7 +52,7 @@ BUDGETS = {"letter": "100MB", "synthetic": "1GB"}
 FEW = {"classes": 3, "rows_per_class": 100}
 """The store that tells what the interpreter takes."""
 N_COLUMNS, SPREAD = 32, 0.05
-"""Of made rows; the standard deviation about the centre of a class, in a cube of side 1."""
+"""Columns of made rows, and their standard deviation about their class in a cube of side 1."""
 
 
 def cases(options: argparse.Namespace) -> list[Case]:
