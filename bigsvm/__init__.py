@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bigsvm.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from bigsvm.data.convert import convert
     from bigsvm.data.scaling import scale_store
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from bigsvm.estimators.svr import SVR, NuSVR
     from bigsvm.kernels import Kernel
     from bigsvm.models import KernelExpansion
-
-__version__ = "0.1.0"
 
 __all__ = [
     "L2SVC",

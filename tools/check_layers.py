@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ORDER = (
+    "version",
     "errors",
     "arrays",
     "pairs",

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from bigsvm import __version__
 from bigsvm.allocator import share_freed_memory
 from bigsvm.cli import convert, demo, export, info, inspect, predict, scale, train
 from bigsvm.cli.failures import reported
 from bigsvm.cli.streams import secure_streams
+from bigsvm.version import __version__
 
 
 class _Commands(typer.core.TyperGroup):

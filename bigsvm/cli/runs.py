@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from bigsvm import __version__
 from bigsvm.budget import show_bytes
 from bigsvm.cli.inputs import is_standard_input
 from bigsvm.cli.options import ZeroBased
@@ -23,6 +22,7 @@ from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
 from bigsvm.report.text import count, number
 from bigsvm.training.result import StopReason
+from bigsvm.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

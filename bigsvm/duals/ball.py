@@ -54,7 +54,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 
 import numpy as np
 
@@ -117,6 +117,7 @@ class BallFormulation(Formulation):
     """
 
     sums_are_bound = False
+    is_ball = True
 
     C: float
 
@@ -148,6 +149,11 @@ class BallFormulation(Formulation):
         box = Box(sign, np.where(sign > 0, 0.0, -far), np.where(sign > 0, far, 0.0))
         ridge = np.divide(1.0, bound, out=np.zeros_like(bound), where=bound > 0)
         return (Segment(box, ridge),)
+
+
+def is_ball(formulation: Formulation) -> TypeGuard[BallFormulation]:
+    """Whether the rows of a formulation are the points of a ball."""
+    return formulation.is_ball
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,8 @@ class Formulation(Problem):
     """Variables of a row: its alpha is (n,), or (n, 2)."""
     sums_are_bound: ClassVar[bool] = True
     """Whether variables of a group add up to a constant. If not, thresholds are 0."""
+    is_ball: ClassVar[bool] = False
+    """Whether it is a `bigsvm.duals.ball.BallFormulation`."""
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
+from bigsvm.fit.fingerprint import recorded_rules
 from bigsvm.fit.log_check import LogCheck
 from bigsvm.fit.models import Trained
 from bigsvm.fit.pair_problems import Budget, ClassPairs
@@ -20,12 +21,10 @@ from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.setting import Setting
 from bigsvm.fit.trainer import (
     Trainer,
-    decision_of,
     limits_of,
     open_checkpoint,
-    recorded_rules,
 )
-from bigsvm.fit.variables import make_variables
+from bigsvm.fit.variables import decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events

@@ -21,6 +21,7 @@ from bigsvm.core.smo import row_width
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
+from bigsvm.fit.fingerprint import recorded_rules
 from bigsvm.fit.models import Trained
 from bigsvm.fit.problem import (
     check_classes,
@@ -29,11 +30,7 @@ from bigsvm.fit.problem import (
     make_classification,
 )
 from bigsvm.fit.setting import Setting
-from bigsvm.fit.trainer import (
-    decision_of,
-    recorded_rules,
-)
-from bigsvm.fit.variables import Variables, make_variables
+from bigsvm.fit.variables import Variables, decision_of, make_variables
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from bigsvm.data.kernel_matrix import support_rows, training_matrix
+from bigsvm.fit.fingerprint import fingerprint_of, provenance_of
+from bigsvm.fit.gamma import find_kernel
 from bigsvm.fit.memory import hold_and_plan
-from bigsvm.fit.trainer import (
-    Trainer,
-    find_kernel,
-    fingerprint_of,
-    limits_of,
-    open_checkpoint,
-    provenance_of,
-)
+from bigsvm.fit.trainer import Trainer, limits_of, open_checkpoint
 from bigsvm.kernels import Kernel, Precomputed
 from bigsvm.models import KernelExpansion
 from bigsvm.training.saving import Saver

@@ -13,17 +13,14 @@ from bigsvm.duals.feasible import project
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.fit.crammer_singer import train_crammer_singer
 from bigsvm.fit.drawing import check_labels_drawn, drawn_for, of_all_rows
+from bigsvm.fit.fingerprint import recorded_rules
 from bigsvm.fit.held_out import calibrate, hold_out
 from bigsvm.fit.models import expansion_of_classes, expansion_of_pairs
 from bigsvm.fit.one_vs_one import train_one_vs_one
 from bigsvm.fit.one_vs_rest import train_one_vs_rest
 from bigsvm.fit.problem import are_many_classes, check_has_others, make_problem
 from bigsvm.fit.setting import Setting
-from bigsvm.fit.trainer import (
-    decision_of,
-    recorded_rules,
-)
-from bigsvm.fit.variables import make_variables
+from bigsvm.fit.variables import decision_of, make_variables
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.training.events import Hooks
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 import copy
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-import xxhash
 
-from bigsvm import __version__
 from bigsvm.cache.disk_cache import DiskCache
-from bigsvm.data.statistics import far_columns
-from bigsvm.duals.ball import BallFormulation
-from bigsvm.duals.box import BoxDual, SelectionRule
-from bigsvm.duals.problem import FingerprintEntry
-from bigsvm.fit.ball import ball_dual, mean_distance
-from bigsvm.fit.variance import weighted_variance
-from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.fit.dual import make_dual
+from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.tiles import KernelTiles
@@ -33,29 +25,24 @@ from bigsvm.training.state import Limits
 from bigsvm.training.working_rows import WorkingRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
+    from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.duals.dual import Dual
     from bigsvm.fit.variables import Variables
+    from bigsvm.kernels import Kernel
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks, Listener
-    from bigsvm.training.result import Certificate, TrainingResult
+    from bigsvm.training.result import TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
 Part = TypeVar("Part")
-
-SCARCE = 0.25
-"""With memory for less than this share of all kernel rows, HMG is the faster rule."""
-SHRUNK = 0.1
-"""With fewer than this share, shrinking by default: it computes fewer kernel values there, and more
-where many rows fit, as those left out have to be brought back (benchmark ``hmg --part
-shrinking``)."""
 
 
 class Trainer:
@@ -162,19 +149,7 @@ class Trainer:
 
     def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
         """Make the dual of a problem of one function."""
-        parameters = self._parameters
-        whole = parameters.working_set == "all"
-        scarce = whole and plan.holds_few_rows(SCARCE)
-        shrinks = parameters.shrinks(rows_are_scarce=plan.holds_few_rows(SHRUNK))
-        rule = SelectionRule.from_name(parameters.selection, rows_are_scarce=scarce)
-        if isinstance(formulation, BallFormulation):
-            return ball_dual(source, formulation, self._tiles, parameters, rule, shrinking=shrinks)
-        return BoxDual(
-            formulation,
-            rule,
-            shrinking=shrinks,
-            rows_at_once=parameters.rows_at_once,
-        )
+        return make_dual(source, formulation, self._tiles, plan, self._parameters)
 
     def exact_outputs(
         self, source: RowSource, beta: NDArray[np.float64], plan: TrainingPlan
@@ -221,7 +196,9 @@ class Trainer:
             disk = DiskCache(
                 parameters.cache_dir or tempfile.gettempdir(),
                 capacity_bytes=parameters.disk_cache_bytes(),
-                fingerprint=_of_kernel_rows(source, self._kernel, offset=dual.formulation.offset),
+                fingerprint=fingerprint_of_kernel_rows(
+                    source, self._kernel, offset=dual.formulation.offset
+                ),
             )
         return Decomposition(
             source, dual, self._tiles, plan,
@@ -229,98 +206,6 @@ class Trainer:
             whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
             certify=self._certifies, saver=saver, listener=listener,
         ).run()  # fmt: skip
-
-
-def find_kernel(
-    parameters: TrainingParameters,
-    source: RowSource,
-    sample_weight: NDArray[np.float64] | None,
-    *,
-    block_bytes: int,
-    interrupted: Callable[[], bool],
-) -> tuple[Kernel, NDArray[np.float64] | None]:
-    """Find gamma, of all rows, and the centre, (d,), where there is to be one."""
-    kernel = _kernel(
-        parameters, source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
-    )
-    if not kernel.is_shift_invariant:
-        return kernel, None
-    centre = source.column_means()
-    if not source.is_sparse:
-        return kernel, centre
-    centre = far_columns(centre, source.total_variance(), source.n_features)
-    return kernel, centre if centre.any() else None
-
-
-def _kernel(
-    parameters: TrainingParameters,
-    source: RowSource,
-    sample_weight: NDArray[np.float64] | None,
-    *,
-    block_bytes: int,
-    interrupted: Callable[[], bool],
-) -> Kernel:
-    if isinstance(parameters.kernel, Kernel):
-        return parameters.kernel
-    gamma = 1.0
-    if parameters.kernel not in ("linear", Precomputed.name):
-        variance = 1.0
-        if parameters.gamma == "scale":
-            # Asked for in any case, as it refuses what is not finite.
-            variance = source.total_variance()
-            if sample_weight is not None:
-                variance = weighted_variance(
-                    source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
-                )
-        distance = 1.0
-        if parameters.gamma == "mean-distance":
-            distance = mean_distance(source, sample_weight, seed=parameters.seed)
-        gamma = resolve_gamma(
-            parameters.gamma,
-            n_features=source.n_features,
-            variance=variance,
-            mean_distance=distance,
-        )
-    return make_kernel(
-        parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
-    )
-
-
-class DecisionFunction(NamedTuple):
-    """The decision function that a run has led to.
-
-    Attributes
-    ----------
-    support : (p,) int64
-        Rows of the problem with a coefficient, ascending.
-    coefficients : (p,) float64
-    intercept : float
-    found : dict
-        As `Finished` has it.
-    certificate : Certificate
-    """
-
-    support: NDArray[np.int64]
-    coefficients: NDArray[np.float64]
-    intercept: float
-    found: dict[str, float]
-    certificate: Certificate
-
-
-def decision_of(
-    variables: Variables[Formulation], formulation: Formulation, result: TrainingResult
-) -> DecisionFunction:
-    """Read the decision function, of rows again instead of variables, off a result."""
-    support, alpha = variables.spread(formulation, result.support, result.alpha)
-    finished = formulation.finish(result.thresholds)
-    certificate = result.certificate
-    if variables.groups is not None:
-        # Several rows may have been one variable.
-        bounded = BoxDual(formulation).n_bounded(alpha, support)
-        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
-    coefficients = finished.scale * formulation.per_output(alpha)
-    intercept = float(finished.intercept + formulation.offset * coefficients.sum())
-    return DecisionFunction(support, coefficients, intercept, finished.found, certificate)
 
 
 def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
@@ -339,89 +224,3 @@ def open_checkpoint(
     if parameters.checkpoint is None:
         return nullcontext()
     return Checkpoint(parameters.checkpoint, fingerprint)
-
-
-def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
-    """List rules that a checkpoint must agree with: with others it goes on to other bits."""
-    rules = {}
-    if parameters.working_set == "all" and parameters.shrinking is not None:
-        rules["shrinking"] = repr(bool(parameters.shrinking))
-    if not (parameters.certify or (parameters.merges_rows and parameters.compares_rows)):
-        # The variables of a certified run are others.
-        rules["certify"] = repr(False)
-    return rules
-
-
-def fingerprint_of(
-    source: RowSource,
-    kernel: Kernel,
-    *,
-    formulation: str,
-    per_row: tuple[NDArray[Any], NDArray[np.float64] | None],
-    chosen: Mapping[str, Any],
-    class_weights: Any,
-    others: Mapping[str, str],
-) -> dict[str, str]:
-    """List what a checkpoint must agree with, readable where a person will compare.
-
-    Parameters
-    ----------
-    source : RowSource
-    kernel : Kernel
-    formulation : str
-    per_row : (n,) array and (n,) float64 or None
-        Labels or targets, and weights.
-    chosen : mapping
-        Parameters of the problem, as `Problem.chosen` has them.
-    class_weights, others
-        As they are to be read.
-    """
-    labels, weights = per_row
-    hasher = xxhash.xxh3_128(np.ascontiguousarray(labels).data)
-    if weights is not None:
-        hasher.update(weights.data)
-    return {
-        FingerprintEntry.DATA: source.fingerprint(),
-        FingerprintEntry.LABELS: hasher.hexdigest(),
-        "formulation": formulation,
-        **{name: repr(value) for name, value in chosen.items()},
-        **others,
-        FingerprintEntry.CLASS_WEIGHTS: repr(class_weights),
-        "kernel": kernel.recorded,
-        "bigsvm": _this_version(),
-    }
-
-
-def provenance_of(
-    parameters: TrainingParameters,
-    source: RowSource,
-    class_weights: Iterable[float] | None,
-    fingerprint: dict[str, str],
-) -> dict[str, Any]:
-    """List where a model comes from, as JSON can say it."""
-    unlimited = parameters.max_seconds == float("inf")
-    names = source.feature_names
-    return {
-        "bigsvm": __version__,
-        "parameters": {
-            **asdict(parameters),
-            "max_seconds": None if unlimited else parameters.max_seconds,
-            "class_weight": None if class_weights is None else list(class_weights),
-        },
-        "data": fingerprint[FingerprintEntry.DATA],
-        "n_rows": source.n_rows,
-        "first_index": source.first_index,
-        **({} if names is None else {"feature_names": list(names)}),
-    }
-
-
-def _this_version() -> str:
-    """Give what of the version a saved run must agree with."""
-    return ".".join(__version__.split(".")[:2])
-
-
-def _of_kernel_rows(source: RowSource, kernel: Kernel, *, offset: float) -> dict[str, str]:
-    """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
-    raised = {"offset": repr(offset)} if offset else {}
-    same = {"data": source.fingerprint(), "kernel": kernel.recorded, "bigsvm": _this_version()}
-    return {**same, "rows": str(source.n_rows), **raised}

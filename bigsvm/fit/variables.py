@@ -8,12 +8,14 @@ Rows without weight have no variable. For a regression, equal rows stay apart.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.duplicates import Groups, equal_rows
+from bigsvm.duals.box import BoxDual
 from bigsvm.duals.problem import Problem
 from bigsvm.training.start import DIRECT_ROWS
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.box_problem import Formulation, Segment
+    from bigsvm.training.result import Certificate, TrainingResult
 
 ORDER_SEED = 0
 """Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""
@@ -156,3 +159,40 @@ def _ordered(groups: Groups, order: NDArray[np.int64]) -> Groups:
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     offset = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
     return Groups(groups.rows[np.repeat(groups.starts[:-1][order], sizes) + offset], starts)
+
+
+class DecisionFunction(NamedTuple):
+    """The decision function that a run has led to.
+
+    Attributes
+    ----------
+    support : (p,) int64
+        Rows of the problem with a coefficient, ascending.
+    coefficients : (p,) float64
+    intercept : float
+    found : dict
+        As `Finished` has it.
+    certificate : Certificate
+    """
+
+    support: NDArray[np.int64]
+    coefficients: NDArray[np.float64]
+    intercept: float
+    found: dict[str, float]
+    certificate: Certificate
+
+
+def decision_of(
+    variables: Variables[Formulation], formulation: Formulation, result: TrainingResult
+) -> DecisionFunction:
+    """Read the decision function, of rows again instead of variables, off a result."""
+    support, alpha = variables.spread(formulation, result.support, result.alpha)
+    finished = formulation.finish(result.thresholds)
+    certificate = result.certificate
+    if variables.groups is not None:
+        # Several rows may have been one variable.
+        bounded = BoxDual(formulation).n_bounded(alpha, support)
+        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+    coefficients = finished.scale * formulation.per_output(alpha)
+    intercept = float(finished.intercept + formulation.offset * coefficients.sum())
+    return DecisionFunction(support, coefficients, intercept, finished.found, certificate)

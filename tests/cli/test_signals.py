@@ -8,7 +8,7 @@ import pytest
 from command_line import run_here, two_clouds
 
 from bigsvm import write_store
-from bigsvm.fit import variance
+from bigsvm.fit import gamma
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -16,13 +16,13 @@ def test_the_exit_code_says_which_signal_it_was(tmp_path, monkeypatch, signum):
     """While the weighted variance is computed, which ``--gamma scale`` needs of weighted rows."""
     X, y = two_clouds(300)
     write_store(tmp_path / "s.zarr", X, y, np.full(300, 2.0))
-    parts = variance._parts
+    parts = gamma._parts
 
     def signalled(block):
         os.kill(os.getpid(), signum)
         yield from parts(block)
 
-    monkeypatch.setattr(variance, "_parts", signalled)
+    monkeypatch.setattr(gamma, "_parts", signalled)
     ended = run_here("train", tmp_path / "s.zarr", tmp_path / "m", code=128 + signum)
     assert ended.stderr.splitlines()[-1].endswith("nothing was written")
     assert not (tmp_path / "m").exists()

@@ -25,7 +25,7 @@ from bigsvm.cache.costs import TierDecision
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
-from bigsvm.fit.ball import mean_distance
+from bigsvm.fit.gamma import mean_distance
 from bigsvm.parameters import TrainingParameters
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")

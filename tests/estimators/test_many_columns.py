@@ -12,7 +12,7 @@ from bigsvm import KernelExpansion
 from bigsvm.data.narrow import narrowed
 from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import DataError, ModelError
-from bigsvm.fit.variance import weighted_variance
+from bigsvm.fit.gamma import weighted_variance
 from bigsvm.interchange.libsvm_model import read_libsvm_model, write_libsvm_model
 from bigsvm.interchange.onnx_model import to_onnx
 from bigsvm.interchange.sklearn_estimator import to_scikit_learn

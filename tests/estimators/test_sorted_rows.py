@@ -16,7 +16,7 @@ from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.write import write_store
 from bigsvm.duals.formulations import CSVC
-from bigsvm.fit.ball import mean_distance
+from bigsvm.fit.gamma import mean_distance
 from bigsvm.fit.held_out import hold_out
 from bigsvm.fit.variables import make_variables
 from bigsvm.training.start import FIRST_SCOPE

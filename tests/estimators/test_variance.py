@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.fit.variance import weighted_variance
+from bigsvm.fit.gamma import weighted_variance
 
 FORMS = [np.asarray, sp.csr_array, lambda X: da.from_array(X, chunks=(70, 5))]
 

@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
-from bigsvm.fit.ball import mean_distance
+from bigsvm.fit.gamma import mean_distance
 from tools.benchmarks.children import machine as hardware
 from tools.benchmarks.data import DataSet, data_folder, is_skipped, load
 from tools.benchmarks.preparations import prepared

@@ -115,7 +115,7 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     """Train once; where the search is looked at as a whole, test and read the rows too."""
     from bigsvm import open_store
     from bigsvm.data.sources import as_row_source
-    from bigsvm.fit.ball import mean_distance
+    from bigsvm.fit.gamma import mean_distance
     from bigsvm.fit.train import train_model
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks

@@ -1,0 +1,109 @@
+"""What a checkpoint, kernel rows on disk and a model record about where they come from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from bigsvm.duals.problem import FingerprintEntry
+from bigsvm.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import RowSource
+    from bigsvm.kernels import Kernel
+    from bigsvm.parameters import TrainingParameters
+
+
+def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
+    """List rules that a checkpoint must agree with: with others it goes on to other bits."""
+    rules = {}
+    if parameters.working_set == "all" and parameters.shrinking is not None:
+        rules["shrinking"] = repr(bool(parameters.shrinking))
+    if not (parameters.certify or (parameters.merges_rows and parameters.compares_rows)):
+        # The variables of a certified run are others.
+        rules["certify"] = repr(False)
+    return rules
+
+
+def fingerprint_of(
+    source: RowSource,
+    kernel: Kernel,
+    *,
+    formulation: str,
+    per_row: tuple[NDArray[Any], NDArray[np.float64] | None],
+    chosen: Mapping[str, Any],
+    class_weights: Any,
+    others: Mapping[str, str],
+) -> dict[str, str]:
+    """List what a checkpoint must agree with, readable where a person will compare.
+
+    Parameters
+    ----------
+    source : RowSource
+    kernel : Kernel
+    formulation : str
+    per_row : (n,) array and (n,) float64 or None
+        Labels or targets, and weights.
+    chosen : mapping
+        Parameters of the problem, as `Problem.chosen` has them.
+    class_weights, others
+        As they are to be read.
+    """
+    labels, weights = per_row
+    hasher = xxhash.xxh3_128(np.ascontiguousarray(labels).data)
+    if weights is not None:
+        hasher.update(weights.data)
+    return {
+        FingerprintEntry.DATA: source.fingerprint(),
+        FingerprintEntry.LABELS: hasher.hexdigest(),
+        "formulation": formulation,
+        **{name: repr(value) for name, value in chosen.items()},
+        **others,
+        FingerprintEntry.CLASS_WEIGHTS: repr(class_weights),
+        "kernel": kernel.recorded,
+        "bigsvm": _this_version(),
+    }
+
+
+def provenance_of(
+    parameters: TrainingParameters,
+    source: RowSource,
+    class_weights: Iterable[float] | None,
+    fingerprint: dict[str, str],
+) -> dict[str, Any]:
+    """List where a model comes from, as JSON can say it."""
+    unlimited = parameters.max_seconds == float("inf")
+    names = source.feature_names
+    return {
+        "bigsvm": __version__,
+        "parameters": {
+            **asdict(parameters),
+            "max_seconds": None if unlimited else parameters.max_seconds,
+            "class_weight": None if class_weights is None else list(class_weights),
+        },
+        "data": fingerprint[FingerprintEntry.DATA],
+        "n_rows": source.n_rows,
+        "first_index": source.first_index,
+        **({} if names is None else {"feature_names": list(names)}),
+    }
+
+
+def _this_version() -> str:
+    """Give what of the version a saved run must agree with."""
+    return ".".join(__version__.split(".")[:2])
+
+
+def fingerprint_of_kernel_rows(
+    source: RowSource, kernel: Kernel, *, offset: float
+) -> dict[str, str]:
+    """List what a kernel row is valid for: neither labels nor C, so that others find it again."""
+    raised = {"offset": repr(offset)} if offset else {}
+    same = {"data": source.fingerprint(), "kernel": kernel.recorded, "bigsvm": _this_version()}
+    return {**same, "rows": str(source.n_rows), **raised}

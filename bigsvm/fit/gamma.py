@@ -1,0 +1,214 @@
+"""The kernel of a run: what ``gamma="scale"`` and ``"mean-distance"`` stand for, and the centre."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.data.statistics import far_columns
+from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.parameters import TrainingParameters
+
+    Values = NDArray[np.float64]
+
+SAMPLE = 4096
+"""Rows that distances are taken from."""
+ROUNDING = 1e-13
+"""Share of squares below which their difference is one of rounding."""
+_VALUES_AT_ONCE = 1 << 17
+"""Values looked at together: 1 MiB of float64, which stays in the L2 cache between the passes."""
+
+
+def find_kernel(
+    parameters: TrainingParameters,
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+    *,
+    block_bytes: int,
+    interrupted: Callable[[], bool],
+) -> tuple[Kernel, NDArray[np.float64] | None]:
+    """Find gamma, of all rows, and the centre, (d,), where there is to be one."""
+    kernel = _kernel(
+        parameters, source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+    )
+    if not kernel.is_shift_invariant:
+        return kernel, None
+    centre = source.column_means()
+    if not source.is_sparse:
+        return kernel, centre
+    centre = far_columns(centre, source.total_variance(), source.n_features)
+    return kernel, centre if centre.any() else None
+
+
+def _kernel(
+    parameters: TrainingParameters,
+    source: RowSource,
+    sample_weight: NDArray[np.float64] | None,
+    *,
+    block_bytes: int,
+    interrupted: Callable[[], bool],
+) -> Kernel:
+    if isinstance(parameters.kernel, Kernel):
+        return parameters.kernel
+    gamma = 1.0
+    if parameters.kernel not in ("linear", Precomputed.name):
+        variance = 1.0
+        if parameters.gamma == "scale":
+            # Asked for in any case, as it refuses what is not finite.
+            variance = source.total_variance()
+            if sample_weight is not None:
+                variance = weighted_variance(
+                    source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+                )
+        distance = 1.0
+        if parameters.gamma == "mean-distance":
+            distance = mean_distance(source, sample_weight, seed=parameters.seed)
+        gamma = resolve_gamma(
+            parameters.gamma,
+            n_features=source.n_features,
+            variance=variance,
+            mean_distance=distance,
+        )
+    return make_kernel(
+        parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
+    )
+
+
+def mean_distance(
+    source: RowSource, sample_weight: NDArray[np.float64] | None, *, seed: int
+) -> float:
+    """Average squared distance of two rows of a sample: σ² of frank-wolfe.txt, section 5.2.1.
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d); the sample is all rows with a weight if they are no more than 4096.
+    sample_weight : (n,) float64 or None
+        A row counts by its weight.
+    seed : int
+
+    Returns
+    -------
+    float
+        ``2 Σ variances of the columns``, 0 where all rows are equal.
+    """
+    weighted = None if sample_weight is None else np.flatnonzero(sample_weight)
+    chosen = source.sample_indices(SAMPLE, seed=seed, candidates=weighted)
+    rows = sampled_rows(source, chosen)
+    weights = np.ones(len(chosen)) if sample_weight is None else sample_weight[chosen]
+    share = weights / max(weights.sum(), np.finfo(np.float64).tiny)
+    values = rows.astype(np.float64)
+    if not isinstance(values, np.ndarray):
+        mean = np.asarray(share @ values).ravel()
+        squared = float(share @ np.asarray(values.multiply(values).sum(axis=1)).ravel())
+        spread = squared - float(mean @ mean)
+        return 2.0 * spread if spread > ROUNDING * squared else 0.0
+    values -= values[0].copy()  # so that nothing is left of rows that are equal
+    return 2.0 * float(share @ np.square(values - share @ values).sum(axis=1))
+
+
+def sampled_rows(source: RowSource, indices: NDArray[np.int64]) -> Rows:
+    """Rows at ascending, distinct indices, at least one; a run of them is read as such."""
+    first, stop = int(indices[0]), int(indices[-1]) + 1
+    return source.read(first, stop) if stop - first == len(indices) else source.take(indices)
+
+
+def weighted_variance(
+    source: RowSource,
+    weights: NDArray[np.float64],
+    *,
+    block_bytes: int,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> float:
+    """Compute the variance of all entries, each row counted by its weight: 2 is the row twice.
+
+    Sums over entries alone, column by column, so that sparse rows stay sparse. With the weight w,
+    the mean m and the weighted sum M of squared deviations of two parts, both together have (Chan,
+    Golub, LeVeque 1983; weights instead of counts), delta being m_b - m_a::
+
+        m = m_a + delta w_b / w,    M = M_a + M_b + delta**2 w_a w_b / w
+
+    Parameters
+    ----------
+    source : RowSource
+        (n, d).
+    weights : (n,) float64
+        In [0, ∞), not all 0.
+    block_bytes : int
+        For the two blocks of rows that exist at once.
+    interrupted : callable, optional
+        Asked several times a second.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Where interrupted: without gamma there is no model yet, and nothing to save.
+    """
+    total = 0.0
+    mean, deviations = np.zeros(source.n_columns), np.zeros(source.n_columns)
+    for first, block in source.blocks(block_bytes):
+        for low, rows in _parts(block):
+            if interrupted():
+                raise KeyboardInterrupt
+            part = weights[first + low : first + low + rows.shape[0]]
+            added = float(part.sum())
+            if added == 0:
+                continue
+            moments = _dense_moments if isinstance(rows, np.ndarray) else _sparse_moments
+            part_mean, part_deviations = moments(rows, part, added)
+            delta = part_mean - mean
+            share = added / (total + added)
+            mean += delta * share
+            deviations += part_deviations + delta**2 * (total * share)
+            total += added
+    total_mean = mean.sum() / source.n_features
+    sums = (deviations / total + (mean - total_mean) ** 2).sum()
+    sums += (source.n_features - len(mean)) * total_mean**2
+    return float(sums / source.n_features)
+
+
+def _parts(block: Rows) -> Iterator[tuple[int, Rows]]:
+    """Cut a block where its float64 copies would leave the cache, but not below a row's width."""
+    n, d = block.shape
+    if n == 0:
+        return
+    values_per_row = d if isinstance(block, np.ndarray) else block.nnz / n
+    step = max(1, int(max(_VALUES_AT_ONCE, d) / max(values_per_row, 1)))
+    for low in range(0, n, step):
+        yield low, block[low : low + step]
+
+
+def _dense_moments(rows: Any, weights: Values, total: float) -> tuple[Values, Values]:
+    """Mean and weighted sum of squared deviations of each column, (d,) both."""
+    values = np.asarray(rows, np.float64)
+    mean = weights @ values / total
+    values = values - mean
+    return mean, np.einsum("i,ij,ij->j", weights, values, values)
+
+
+def _sparse_moments(rows: Any, weights: Values, total: float) -> tuple[Values, Values]:
+    """`_dense_moments` of CSR rows; what is not stored is 0."""
+    d = rows.shape[1]
+    of_entry = np.repeat(weights, np.diff(rows.indptr))
+    values = rows.data.astype(np.float64)
+
+    def sums(terms: Values) -> Values:
+        return np.bincount(rows.indices, terms, minlength=d).astype(np.float64)
+
+    mean = sums(of_entry * values) / total
+    deviations = sums(of_entry * (values - mean[rows.indices]) ** 2)
+    # Rounding may leave a full column a little less than nothing.
+    absent = np.maximum(total - sums(of_entry), 0.0)
+    return mean, deviations + absent * mean**2
