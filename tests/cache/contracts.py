@@ -27,7 +27,7 @@ class RowTierContract:
         out = fetched(tier, np.array(variables, np.int64))
         np.testing.assert_allclose(out, K[variables], atol=1e-6)
 
-    def test_what_is_past_the_last_variable_stays(self, tier, K):
+    def test_padding_past_the_last_variable_is_not_written(self, tier, K):
         out = np.full((2, 64), -3, np.float32)
         tier.fetch(np.array([5, 1]), out, np.arange(2))
         np.testing.assert_array_equal(out[:, 30:], -3)
@@ -47,7 +47,7 @@ class RowTierContract:
             out = fetched(tier, np.array(variables))
             np.testing.assert_array_equal(out, whole[variables])
 
-    def test_what_is_offered_comes_back_as_it_was(self, tier):
+    def test_offered_rows_are_fetched_unchanged(self, tier):
         rows = fetched(tier, np.array([6, 12, 1]))
         lent = rows.copy()
         tier.offer(np.array([6, 12, 1]), lent, np.arange(3))
@@ -55,7 +55,7 @@ class RowTierContract:
         again = fetched(tier, np.array([6, 12, 1]))
         np.testing.assert_array_equal(again, rows)
 
-    def test_what_is_offered_is_where_its_slots_are(self, tier):
+    def test_rows_are_offered_from_their_slots(self, tier):
         buffer = np.zeros((4, 64), np.float32)
         tier.fetch(np.array([3, 2]), buffer, np.array([3, 1]))
         tier.offer(np.array([3, 2]), buffer, np.array([3, 1]))

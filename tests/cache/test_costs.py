@@ -38,7 +38,7 @@ def test_rows_are_kept_where_reading_is_clearly_cheaper(compute, read, keep, rea
     assert reason in decision.reason
 
 
-def test_a_bound_is_said_to_be_one():
+def test_decision_on_a_lower_bound_says_at_least():
     given = {"compute_seconds": 1e-5, "read_seconds": 2e-5, "write_seconds": np.nan}
     decision = decide(**given, at_least=True)
     assert not decision.keep
@@ -130,14 +130,14 @@ def test_large_rows_are_measured_with_few(tmp_path, monkeypatch):
         assert tier.n_held == 2
 
 
-def test_with_one_variable(tmp_path):
+def test_costs_of_a_problem_with_one_variable(tmp_path):
     with open_tier(tmp_path, n=1, decision=None) as tier:
         assert tier.decision.compute_seconds > 0
         fill(tier, 0, n=1)
         fetched(tier, 0, n=1)
 
 
-def test_where_reading_takes_longer_nothing_is_kept(tmp_path, monkeypatch):
+def test_rows_are_not_kept_where_reading_is_slower_than_computing(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, compute=2**-10, read=2**-8)
     below = clock.below()
     with open_tier(tmp_path, below, decision=None) as tier:
@@ -154,7 +154,9 @@ LEAST = WORTH_KEEPING * least_read_seconds(400)
 
 
 @pytest.mark.parametrize("folder_holds", [None, "another problem"])
-def test_where_no_disk_is_fast_enough_none_is_looked_at(tmp_path, monkeypatch, folder_holds):
+def test_disk_is_not_measured_where_rows_are_cheaper_than_any_read(
+    tmp_path, monkeypatch, folder_holds
+):
     if folder_holds is not None:
         with open_tier(tmp_path / "cache", fingerprint=folder_holds) as tier:
             fill(tier, 1)
@@ -171,14 +173,14 @@ def test_where_no_disk_is_fast_enough_none_is_looked_at(tmp_path, monkeypatch, f
     assert {path: path.stat() for path in tmp_path.rglob("*")} == before
 
 
-def test_where_a_fast_disk_would_be_enough_it_is_measured(tmp_path, monkeypatch):
+def test_disk_is_measured_where_a_fast_one_would_pay(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, compute=1.1 * LEAST, read=0.0)
     with open_tier(tmp_path, clock.below(100), n=100, decision=None) as tier:
         assert clock.n_synced == 1
         assert tier.decision.keep
 
 
-def test_one_batch_that_was_held_up_does_not_count(tmp_path, monkeypatch):
+def test_slow_outlier_among_timed_batches_is_ignored(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, compute=0.5 * LEAST, read=0.0)
     below = clock.below(100)
 
@@ -215,7 +217,7 @@ def test_rows_of_earlier_runs_survive_a_decision_against_them(tmp_path, monkeypa
         assert set(hits(tier, *range(N))) >= {1, 2, 3}
 
 
-def test_told_not_to_keep_rows_it_makes_no_file(tmp_path):
+def test_no_file_is_made_when_rows_are_not_kept(tmp_path):
     with open_tier(tmp_path / "cache", decision=NOT_KEPT) as tier:
         offer(tier, 1)
         assert hits(tier, 1) == []

@@ -147,7 +147,7 @@ def test_a_row_given_up_and_offered_again_while_it_waits(tmp_path, monkeypatch):
         assert (tier.n_damaged, tier.bytes_written) == (0, 3 * 4 * N)
 
 
-def test_what_is_queued_is_written_before_the_file_is_given_up(tmp_path, monkeypatch):
+def test_queued_rows_are_written_before_the_file_is_closed(tmp_path, monkeypatch):
     done = []
     write, close = os.pwrite, os.close
     tier = open_tier(tmp_path)
@@ -184,7 +184,7 @@ def test_a_row_on_disk_is_not_written_again(tmp_path):
     width=st.integers(N, N + 3),
 )
 @settings(max_examples=60)
-def test_what_is_missing_is_computed_in_one_batch(asked, on_disk, width):
+def test_missing_rows_are_computed_in_one_batch(asked, on_disk, width):
     with tempfile.TemporaryDirectory() as folder:
         below = Computing()
         with open_tier(folder, below) as tier:

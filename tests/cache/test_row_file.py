@@ -197,7 +197,7 @@ def test_a_flipped_bit_in_an_entry_is_one_miss(damaged, byte, slot, caplog):
 
 @given(offset=st.integers(0, capacity_for(10)), bit=st.integers(0, 7))
 @settings(max_examples=100)
-def test_wherever_a_bit_is_flipped_values_are_right(offset, bit):
+def test_flipped_bits_anywhere_never_give_wrong_values(offset, bit):
     with tempfile.TemporaryDirectory() as folder:
         with open_tier(folder) as tier:
             fill(tier, *range(10))
@@ -234,7 +234,9 @@ def test_a_damaged_header_begins_the_file_anew(damaged, offset, caplog):
     ],
 )
 @pytest.mark.parametrize("reopened", [True, False])
-def test_of_a_truncated_file_the_rest_serves(damaged, length, left, reopened, caplog):
+def test_rows_before_the_end_of_a_truncated_file_are_served(
+    damaged, length, left, reopened, caplog
+):
     tier = open_tier(damaged.parent)
     if reopened:
         tier.close()

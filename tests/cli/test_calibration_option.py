@@ -18,14 +18,14 @@ def calibrated(request, data, tmp_path_factory):
     return path, request.param, answer("train", data / "train.zarr", path, *options)
 
 
-def test_it_is_the_estimators_model(calibrated, data):
+def test_calibration_is_that_of_the_estimator(calibrated, data):
     path, method, _ = calibrated
     fitted = SVC(C=2, gamma=0.3, calibration=method).fit(data / "train.zarr")
     made = KernelExpansion.load(path).calibration
     np.testing.assert_allclose(made.numbers, fitted.model_.calibration.numbers)
 
 
-def test_it_says_which_and_on_how_many_rows(calibrated, data, tmp_path):
+def test_calibration_is_described_with_its_rows(calibrated, data, tmp_path):
     path, method, record = calibrated
     assert record["calibration"] == {"method": method, "n_rows": 30}
     assert answer("info", path)["calibration"] == record["calibration"]
@@ -53,7 +53,7 @@ def test_probabilities_are_written_as_libsvm_does(calibrated, data, tmp_path, ro
     np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
-def test_a_model_without_a_calibration_has_none(data, tmp_path):
+def test_probability_of_a_model_without_calibration_is_refused(data, tmp_path):
     arguments = ("predict", data / "test.zarr", data / "model", "--probability")
     message = error_of(*arguments, "-o", tmp_path / "out")
     assert f"{data / 'model'} has no calibration" in message
@@ -68,7 +68,7 @@ def test_a_file_is_needed_and_one_kind_of_output(calibrated, data, tmp_path):
     assert "no --decision-function" in run_here(*both, code=2).stderr
 
 
-def test_what_cannot_be_calibrated_is_named(data, tmp_path):
+def test_calibration_is_refused_where_it_is_impossible(data, tmp_path):
     arguments = ("train", data / "train.zarr", tmp_path / "m", "--calibration", "sigmoid")
     message = error_of(*arguments, "--formulation", "one-class")
     assert "--calibration is for c-svc, nu-svc, l2-svc, and means nothing for one-class" in message

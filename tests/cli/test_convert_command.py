@@ -44,7 +44,7 @@ class TestConvert:
         attributes = open_store(tmp_path / "store").attributes
         assert (attributes.dtype, attributes.seed) == ("float64", 5)
 
-    def test_what_was_skipped_is_said(self, data, tmp_path):
+    def test_skipped_lines_are_reported(self, data, tmp_path):
         text = tmp_path / "remarks.libsvm"
         text.write_text("# both classes\n1 1:2 # one\n\n-1 qid:3 2:1\n")
         ended = run_here("convert", text, tmp_path / "store")

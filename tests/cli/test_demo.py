@@ -39,7 +39,7 @@ class TestDigits:
         assert np.median(own) < 0.5 * np.median(others)
         assert len(np.unique(images, axis=0)) == n
 
-    def test_without_shift_rotation_and_noise_an_image_stays(self, monkeypatch):
+    def test_image_without_variation_is_unchanged(self, monkeypatch):
         for name in ("LARGEST_SHIFT", "LARGEST_ROTATION", "NOISE"):
             monkeypatch.setattr(f"bigsvm.cli.digits.{name}", 0.0)
         images = load_digits_split(0).train_images[:50]
@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path):
     assert "not empty" in run_here("demo", "--directory", tmp_path, code=2).stderr
 
 
-def test_its_own_bar_is_gone_before_the_commands_show_theirs(tmp_path, monkeypatch):
+def test_progress_bar_of_the_demo_ends_before_its_commands(tmp_path, monkeypatch):
     class Started(Exception):
         pass
 
@@ -77,7 +77,7 @@ def test_its_own_bar_is_gone_before_the_commands_show_theirs(tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_a_run_too_quick_to_be_killed_says_so(tmp_path, monkeypatch):
+def test_demo_reports_a_run_too_quick_to_be_killed(tmp_path, monkeypatch):
     """However slow the machine is: the kill waits for more checkpoints than there will be."""
     monkeypatch.setattr("bigsvm.cli.demo.CHECKPOINTS_BEFORE_KILL", sys.maxsize)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))

@@ -27,7 +27,7 @@ def options(estimator):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_estimators_model(kind, data, tmp_path):
+def test_trained_model_is_that_of_the_estimator(kind, data, tmp_path):
     estimator = KINDS[kind]
     record = answer(
         "train", data / "train.zarr", tmp_path / "m", "--formulation", kind, *options(estimator)
@@ -115,7 +115,7 @@ def test_an_option_that_would_be_ignored_is_refused(kind, option, value, data, t
 @pytest.mark.parametrize(
     ("kind", "unused"), [("nu-svc", ("--C", 3)), ("one-class", ("--epsilon", 1))]
 )
-def test_a_resumed_run_has_them_as_they_were_and_refuses_others(kind, unused, data, tmp_path):
+def test_resumed_run_keeps_its_options_and_refuses_others(kind, unused, data, tmp_path):
     run = tmp_path / "run"
     options = ("--formulation", kind, "--nu", "0.2", "--checkpoint", run)
     run_here("train", data / "train.zarr", tmp_path / "m", *options)
@@ -130,7 +130,7 @@ L2 = ("--formulation", "l2-svc", "--gamma", "0.3")
 
 @pytest.mark.parametrize("formulation", ["one-class", "eps-svr", "nu-svr"])
 @pytest.mark.parametrize("option", ["--certify", "--no-certify"])
-def test_without_classes_only_a_ball_can_do_without_a_certificate(
+def test_certify_option_is_refused_for_regression_and_one_class(
     formulation, option, data, tmp_path
 ):
     options = ("--formulation", formulation, option)
@@ -140,7 +140,7 @@ def test_without_classes_only_a_ball_can_do_without_a_certificate(
 
 
 @pytest.mark.parametrize("solver", ["pairwise", "mfw", "fw", "cvm"])
-def test_not_certified_it_says_so_and_has_not_failed(solver, data, tmp_path):
+def test_uncertified_run_succeeds_and_reports_it(solver, data, tmp_path):
     options = (*L2, "--solver", solver, "--sampling", "20", "--no-certify")
     record = answer("train", data / "train.zarr", tmp_path / "m", *options)
     assert record["stop_reason"] == "sampled"
@@ -157,7 +157,7 @@ def test_not_certified_it_says_so_and_has_not_failed(solver, data, tmp_path):
     assert answer("predict", data / "test.zarr", tmp_path / "m")["accuracy"] > 0.6
 
 
-def test_not_certified_a_person_is_told(data, tmp_path):
+def test_uncertified_model_is_reported_in_words(data, tmp_path):
     options = (*L2, "--no-certify")
     ended = run_here("train", data / "train.zarr", tmp_path / "m", *options)
     assert "the model is not certified: random samples had no point outside" in ended.stderr
@@ -177,7 +177,7 @@ def test_not_certified_a_person_is_told(data, tmp_path):
         ("--gamma", "mean", "--gamma 'mean' is not a number, 'scale', 'auto' or 'mean-distance'"),
     ],
 )
-def test_values_that_mean_nothing_are_one_line(option, value, message, data, tmp_path):
+def test_invalid_values_are_refused_in_one_line(option, value, message, data, tmp_path):
     given = ("--formulation", "l2-svc", option, value)
     assert message in error_of("train", data / "train.zarr", tmp_path / "m", *given)
     assert not (tmp_path / "m").exists()

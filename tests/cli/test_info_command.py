@@ -45,7 +45,7 @@ class TestInfo:
         assert answer("info", tmp_path / "run")["progress"] is None
         assert "nothing saved yet" in run_here("info", tmp_path / "run").stdout
 
-    def test_neither(self, data, tmp_path):
+    def test_other_paths_are_refused(self, data, tmp_path):
         assert "no such store, model or run" in error_of("info", tmp_path / "none")
         assert "not a store" in error_of("info", tmp_path)
         assert "neither of `bigsvm train` nor of LIBSVM" in error_of("info", data / "train.libsvm")

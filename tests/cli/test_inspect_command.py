@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
         ),
     ],
 )
-def test_it_is_the_estimators_model(folder, tmp_path, given, parameters):
+def test_trained_model_is_that_of_the_estimator(folder, tmp_path, given, parameters):
     record = answer(
         "train", folder / "train.zarr", tmp_path / "m", *FORMULATION, "--C", "10",
         "--gamma", "0.05", *given,
@@ -63,7 +63,7 @@ def test_it_is_the_estimators_model(folder, tmp_path, given, parameters):
     np.testing.assert_array_equal(model.bounds, fitted.model_.bounds)
 
 
-def test_it_is_described_and_predicts(folder, tmp_path):
+def test_info_and_predict_of_a_crammer_singer_model(folder, tmp_path):
     shown = run_here("info", folder / "model").stdout
     assert "crammer-singer" in shown
     assert "the largest of 10 values" in shown
@@ -163,7 +163,7 @@ def test_rows_that_are_labelled_wrong_are_listed_first(folder):
     assert [one["doubt"] for one in listed] == sorted((o["doubt"] for o in listed), reverse=True)
 
 
-def test_it_is_a_table_with_drawings_of_square_images(folder):
+def test_doubtful_rows_are_listed_with_drawings(folder):
     shown = run_here("inspect", folder / "model", folder / "train.zarr", "--doubtful", "2").stdout
     lines = shown.splitlines()
     assert lines[0].split("  ")[0] == "row"
@@ -200,7 +200,7 @@ def test_images_are_drawn_into_a_file(folder, tmp_path):
     assert imread(path).std() > 0.1
 
 
-def test_without_matplotlib_a_file_is_refused_before_the_work(folder, tmp_path, monkeypatch):
+def test_image_file_without_matplotlib_is_refused(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     path = tmp_path / "x.png"
     told = error_of("inspect", folder / "model", folder / "train.zarr", "--image", path)
@@ -236,7 +236,7 @@ def test_scaled_rows_are_drawn_as_they_were(folder, tmp_path):
     np.testing.assert_allclose(images(model, found, 8), expected, atol=1e-5)
 
 
-def test_what_cannot_be_inspected_is_refused(folder, data, tmp_path):
+def test_other_models_and_rows_are_refused(folder, data, tmp_path):
     told = error_of("inspect", data / "model", data / "train.zarr")
     assert "is a c-svc model" in told
     assert "--formulation crammer-singer" in told

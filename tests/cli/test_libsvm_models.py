@@ -83,7 +83,7 @@ def test_text_is_read_as_precisely_as_libsvm_reads_it(tmp_path):
     np.testing.assert_array_equal(np.loadtxt(tmp_path / "predicted"), [3, 7])
 
 
-def test_what_it_is(tmp_path):
+def test_info_of_a_libsvm_model(tmp_path):
     model = written(tmp_path / "m")
     record = answer("info", model)
     assert (record["kind"], record["formulation"], record["n_support"]) == ("model", "c-svc", 2)
@@ -118,7 +118,7 @@ class TestExport:
             pytest.importorskip("onnx")
         return request.param
 
-    def test_what_it_wrote_is_replaced(self, kind, data, tmp_path):
+    def test_earlier_export_is_replaced(self, kind, data, tmp_path):
         output = tmp_path / "exported"
         run_here("export", data / "model", output, "--to", kind)
         before = output.read_bytes()
@@ -129,7 +129,7 @@ class TestExport:
         assert output.read_bytes() == before
         assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["exported", "other"]
 
-    def test_other_files_are_not(self, kind, data, tmp_path):
+    def test_other_files_are_not_replaced(self, kind, data, tmp_path):
         other = {"libsvm": "onnx", "onnx": "libsvm"}[kind]
         (tmp_path / "text").write_bytes((data / "train.libsvm").read_bytes())
         (tmp_path / "model").write_bytes((data / "model").read_bytes())
@@ -141,7 +141,7 @@ class TestExport:
             assert "so it is not replaced" in message
             assert path.read_bytes() == before
 
-    def test_nor_the_model_itself(self, kind, data):
+    def test_model_is_not_replaced_by_its_export(self, kind, data):
         assert "not replaced" in error_of("export", data / "model", data / "model", "--to", kind)
 
     def test_training_does_not_replace_an_export(self, kind, data, tmp_path):
@@ -149,7 +149,7 @@ class TestExport:
         assert "is not a model" in error_of("train", data / "train.zarr", tmp_path / "m")
 
 
-def test_a_model_read_again_is_the_models(data, tmp_path):
+def test_exported_model_is_read_back(data, tmp_path):
     from bigsvm.interchange import read_libsvm_model
     from bigsvm.interchange.libsvm_model import widened
 

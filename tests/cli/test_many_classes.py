@@ -50,7 +50,7 @@ def test_values_of_all_functions_are_in_a_line(folder, expected, tmp_path, monke
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
-def test_a_disk_without_room_for_values_is_told(folder, tmp_path, monkeypatch):
+def test_full_disk_beside_the_predictions_is_reported(folder, tmp_path, monkeypatch):
     full = open("/dev/full", "r+b", buffering=0)
     monkeypatch.setattr("bigsvm.cli.predict.tempfile.TemporaryFile", lambda **options: full)
     options = ("-o", tmp_path / "values", "--decision-function")
@@ -73,7 +73,7 @@ def test_labels_of_any_kind(folder, expected, tmp_path):
     assert [int(line) - 2**60 for line in lines] == expected[1].tolist()
 
 
-def test_what_it_is(folder, tmp_path):
+def test_info_of_a_model_of_many_classes(folder, tmp_path):
     record = answer("info", folder / "model")
     assert (record["rule"], record["n_functions"], record["intercept"]) == ("ovo", 6, None)
     assert record["classes"] == [0, 1, 2, 3]
@@ -87,6 +87,6 @@ def test_what_it_is(folder, tmp_path):
     assert "a decision graph of 28 pairs" in shown
 
 
-def test_there_are_no_probabilities(folder, tmp_path):
+def test_probability_option_is_refused_for_many_classes(folder, tmp_path):
     options = ("--probability", "-o", tmp_path / "p")
     assert "no calibration" in error_of("predict", folder / "test.zarr", folder / "model", *options)

@@ -17,7 +17,7 @@ from bigsvm.models import KernelExpansion
 COMMANDS = typer.main.get_command(app).commands
 
 
-class TestWordsOfTheCommand:
+class TestErrorsNameOptions:
     @pytest.mark.fault("messages")
     @pytest.mark.parametrize(
         ("python", "train", "convert"),
@@ -71,7 +71,7 @@ class TestWordsOfTheCommand:
             ),
         ],
     )
-    def test_values_that_mean_nothing(self, data, tmp_path, arguments, words):
+    def test_invalid_values_are_refused_by_option(self, data, tmp_path, arguments, words):
         told = error_of("train", data / "train.zarr", tmp_path / "m", *arguments)
         assert words in told
         assert "Value error" not in told
@@ -79,7 +79,7 @@ class TestWordsOfTheCommand:
         assert os.listdir(tmp_path) == []
 
     @pytest.mark.fault("messages")
-    def test_of_a_conversion(self, tmp_path, data):
+    def test_errors_of_a_conversion_name_options(self, tmp_path, data):
         (tmp_path / "large").write_text("1 1:1e100 5:1\n-1 2:3\n")
         made = tmp_path / "s.zarr"
         assert "use --dtype float64" in error_of("convert", tmp_path / "large", made)
@@ -94,7 +94,7 @@ class TestWordsOfTheCommand:
         told = error_of("train", tmp_path / "empty", tmp_path / "m")
         assert "give --features of `bigsvm convert`" in told
 
-    def test_of_a_run_that_has_not_converged(self, many, tmp_path):
+    def test_warning_of_an_unconverged_run_names_the_option(self, many, tmp_path):
         told = run_here("train", many / "many.zarr", tmp_path / "m", *LITTLE).stderr
         assert "the limit of steps was reached; raise --max-iter" in told
 
@@ -149,7 +149,7 @@ class TestAdvice:
 
 class TestTemporaryPaths:
     @pytest.mark.fault("messages")
-    def test_are_called_what_they_are_made_of(self, tmp_path):
+    def test_temporary_stores_are_called_by_their_source(self, tmp_path):
         """Sparse text that has no zeros to keep, and columns numbered otherwise."""
         (tmp_path / "t").write_text("".join(f"{i % 2} {i + 1}:{i + 2}\n" for i in range(30)))
         told = error_of("scale", tmp_path / "t", tmp_path / "s.zarr", "--method", "standard")
@@ -157,7 +157,7 @@ class TestTemporaryPaths:
         assert "bigsvm-text-" not in told
 
     @pytest.mark.fault("messages")
-    def test_are_not_in_errors_of_training(self, tmp_path):
+    def test_temporary_paths_are_not_in_errors_of_training(self, tmp_path):
         (tmp_path / "t").write_text("1 1:1\n1 2:1\n")
         told = error_of("train", tmp_path / "t", tmp_path / "m", "--cache-dir", tmp_path / "c")
         assert not re.search("bigsvm-text-|data.zarr", told)

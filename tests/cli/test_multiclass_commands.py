@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ddag"])
 @pytest.mark.parametrize("formulation", ["c-svc", "nu-svc", "l2-svc"])
-def test_it_is_the_estimators_model(folder, tmp_path, formulation, multiclass):
+def test_trained_model_is_that_of_the_estimator(folder, tmp_path, formulation, multiclass):
     given = ("--formulation", formulation, "--multiclass", multiclass, "--gamma", "0.05")
     given += ("--nu", "0.2") if formulation == "nu-svc" else ("--C", "2")
     record = answer("train", folder / "train.zarr", tmp_path / "m", *given)
@@ -53,7 +53,7 @@ def test_it_is_the_estimators_model(folder, tmp_path, formulation, multiclass):
     np.testing.assert_array_equal(np.loadtxt(tmp_path / "labels"), fitted.predict(rows))
 
 
-def test_what_is_said_of_it(folder, tmp_path):
+def test_info_of_a_multiclass_model(folder, tmp_path):
     shown = run_here("train", folder / "train.zarr", tmp_path / "m", *OPTIONS).stdout
     assert "5: 0, 1, 2, 3, 4" in shown
     worst = KernelExpansion.load(tmp_path / "m").certificate["pairs"]["worst"][0]
@@ -65,7 +65,7 @@ def test_what_is_said_of_it(folder, tmp_path):
     assert record["accuracy"] > 0.5
 
 
-def test_what_has_not_been_trained_is_said(folder, tmp_path):
+def test_untrained_pairs_are_reported(folder, tmp_path):
     ended = run_here("train", folder / "train.zarr", tmp_path / "m", *OPTIONS, "--max-iter", "100")
     assert "has not converged: the limit of steps was reached" in ended.stderr
     assert "never begun; the worst is" in ended.stdout
@@ -92,7 +92,7 @@ def test_weights_of_classes_are_by_label(folder, tmp_path):
     (("--calibration", "sigmoid"), "calibration is 'sigmoid', which is for two classes"),
     (("--formulation", "eps-svr", "--multiclass", "ddag"), "--multiclass is for c-svc, nu-svc"),
 ])  # fmt: skip
-def test_what_means_nothing_is_refused(folder, tmp_path, options, words):
+def test_invalid_options_are_refused(folder, tmp_path, options, words):
     assert words in error_of("train", folder / "train.zarr", tmp_path / "m", *options)
     assert "'all' is not one of 'ovo', 'ddag', 'ovr'" in run_here(
         "train", folder / "train.zarr", tmp_path / "m", "--multiclass", "all", code=2
@@ -132,7 +132,7 @@ class TestKilled:
         manifest = newest_manifest(run) if run.exists() else None
         return None if manifest is None else manifest["values"]
 
-    def test_it_loses_an_interval_at_most_and_ends_at_the_same_bits(self, store, tmp_path):
+    def test_killed_run_loses_at_most_an_interval_and_ends_at_the_same_bits(self, store, tmp_path):
         finish(start("train", store, tmp_path / "whole", *self.TRAINING))
         run = tmp_path / "run"
         command = ("train", store, tmp_path / "model", *self.TRAINING, *self.SAVED, run)

@@ -52,7 +52,7 @@ class TestStreams:
         assert os.listdir(tmp_path) == ["all"]
 
     @pytest.mark.fault("local-paths")
-    def test_a_link_to_it_is_it(self, data, tmp_path, expected):
+    def test_link_to_standard_output_is_written_into(self, data, tmp_path, expected):
         (tmp_path / "link").symlink_to("/dev/stdout")
         script = f'{{ {BIGSVM} predict "$1" "$2" -o "$3" --json; }} >> "$4"'
         (tmp_path / "all").write_text("before\n")
@@ -66,7 +66,7 @@ class TestStreams:
         assert ended.stdout == expected
         assert json.loads(ended.stderr)["n_rows"] == 100
 
-    def test_decision_values_go_there_too(self, data):
+    def test_decision_values_go_into_pipes(self, data):
         script = f'{BIGSVM} predict "$1" "$2" -o - --decision-function -q'
         ended = shell(script, data / "test.zarr", data / "model")
         assert len([float(line) for line in ended.stdout.splitlines()]) == 100

@@ -108,7 +108,7 @@ class TestPredict:
         message = error_of("predict", data / "test.zarr", data / "model", "-o", output)
         assert "is part of the input" in message
 
-    def test_what_is_no_model(self, data):
+    def test_files_that_are_not_models_are_refused(self, data):
         for name in ("train.libsvm", "train.zarr/zarr.json"):
             message = error_of("predict", data / "test.zarr", data / name)
             assert "is no model, neither of `bigsvm train` nor of LIBSVM" in message

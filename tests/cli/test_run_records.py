@@ -189,7 +189,7 @@ def test_a_disk_that_is_full_at_a_save_is_one_line_and_leaves_nothing_half(
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "run.json"]
 
 
-class TestOfPython:
+class TestRunsOfEstimators:
     """Folders that an estimator has saved to, which no command has begun."""
 
     @pytest.fixture

@@ -45,7 +45,7 @@ class TestScale:
             == (run_here("info", tmp_path / "out").stdout.splitlines()[:8])
         )
 
-    def test_columns_that_tell_nothing_are_counted(self, tmp_path):
+    def test_constant_columns_are_counted(self, tmp_path):
         X, y = two_clouds(20)
         X[:, 3] = 5
         write_store(tmp_path / "s", X, y)
@@ -83,7 +83,7 @@ class TestScale:
         run_here(*arguments, "--overwrite")
         assert open_store(tmp_path / "out").attributes.scaler == "standard"
 
-    def test_what_cannot_be_done(self, data, scaled, tmp_path):
+    def test_invalid_scalings_are_refused(self, data, scaled, tmp_path):
         def error(*arguments):
             return error_of("scale", *arguments[:1], tmp_path / "out", *arguments[1:])
 

@@ -89,9 +89,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(data, words):
     assert "error" not in told.lower()
 
 
-class TestWhatIsShown:
+class TestEscapedOutput:
     @pytest.mark.fault("streams")
-    def test_nothing_acts_on_the_terminal(self):
+    def test_control_characters_are_escaped(self):
         assert shown(HOSTILE) == r"\x1b[2J\x1b]0;title\x07\rover\u202e\x9b1m"
         assert shown("a\nb\u2028c\udcff") == r"a\nb\u2028c\udcff"
         assert shown("R² · é 漢") == "R² · é 漢"
@@ -106,14 +106,14 @@ class TestWhatIsShown:
         assert as_columns([("a", "one\ntwo"), ("b", None)]) == "a  one\\ntwo"
 
     @pytest.mark.fault("streams")
-    def test_of_errors(self, tmp_path):
+    def test_errors_are_escaped(self, tmp_path):
         assert r"\x1b[2J" in error_of("info", tmp_path / HOSTILE)
         assert r"\x1b[2J" in error_of("train", "a", "m", "--kernel", HOSTILE)
         told = run_here("info", tmp_path / "a\nbigsvm: done", code=2).stderr
         assert len(told.splitlines()) == 1
 
     @pytest.mark.fault("streams")
-    def test_of_sources_and_progress(self, data, tmp_path):
+    def test_sources_and_progress_are_escaped(self, data, tmp_path):
         source = tmp_path / HOSTILE
         source.write_bytes((data / "train.libsvm").read_bytes())
         ended = run_here("convert", source, tmp_path / "s.zarr")
@@ -124,7 +124,7 @@ class TestWhatIsShown:
         assert "\x1b" not in ended.stderr + ended.stdout
 
     @pytest.mark.fault("streams")
-    def test_of_labels(self, rows, data, tmp_path):
+    def test_labels_are_escaped(self, rows, data, tmp_path):
         X, y = rows
         fitted = bigsvm.SVC(gamma=0.3).fit(X, np.where(y > 0, HOSTILE, "b\nc"))
         fitted.model_.save(tmp_path / "m")
@@ -135,7 +135,7 @@ class TestWhatIsShown:
         lines = (tmp_path / "labels").read_text().splitlines()
         assert set(lines) == {shown(HOSTILE), r"b\nc"}
 
-    def test_of_warnings(self, capsys):
+    def test_warnings_are_escaped(self, capsys):
         with Display(quiet=True), warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.warn(f"text {HOSTILE}", UserWarning, stacklevel=1)
@@ -143,13 +143,13 @@ class TestWhatIsShown:
         assert line.startswith(r"bigsvm: warning: text \x1b[2J")
         assert line.isprintable()
 
-    def test_of_paths_that_are_not_text(self, data):
+    def test_paths_that_are_not_text_are_escaped(self, data):
         path = os.fsdecode(b"\xff\xfe")
         ended = run_here("info", path, code=2)
         assert r"\udcff\udcfe" in ended.stderr
 
     @pytest.mark.fault("streams")
-    def test_what_standard_output_cannot_encode_is_escaped(self, data, tmp_path):
+    def test_unencodable_output_is_escaped(self, data, tmp_path):
         source = tmp_path / "漢²"
         source.write_bytes((data / "test.libsvm").read_bytes())
         script = f'LC_ALL=C PYTHONUTF8=0 PYTHONIOENCODING=ascii {BIGSVM} convert "$1" "$2"'
@@ -190,7 +190,7 @@ def test_a_signal_at_any_moment_leaves_no_traceback(data, tmp_path):
 
 
 @pytest.mark.fault("surroundings")
-def test_what_fails_in_the_file_system_of_a_url_is_no_traceback(tmp_path):
+def test_errors_of_url_file_systems_have_no_traceback(tmp_path):
     """fsspec fails a second time when the incomplete file system is deleted."""
     ended = shell(f'{BIGSVM} convert ftp:// "$1"', tmp_path / "s", code=2)
     assert "bigsvm: error: ftp://: cannot be opened" in ended.stderr

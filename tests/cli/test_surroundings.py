@@ -45,7 +45,7 @@ FORMULATION = ("--formulation", "crammer-singer")
     ],
     ids=lambda words: " ".join(words).replace(LONG, "LONG"),
 )
-def test_a_name_that_is_too_long(data, tmp_path, monkeypatch, arguments):
+def test_too_long_a_file_name_is_reported(data, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     names = {"S": data / "test.zarr", "T": data / "test.libsvm", "M": data / "model"}
     told = error_of(*(names.get(word, word) for word in arguments))
@@ -54,7 +54,7 @@ def test_a_name_that_is_too_long(data, tmp_path, monkeypatch, arguments):
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "store", "model", "source"])
-def test_python_has_typed_errors_for_it(rows, tmp_path, monkeypatch, what):
+def test_too_long_a_path_raises_a_typed_error_in_python(rows, tmp_path, monkeypatch, what):
     monkeypatch.chdir(tmp_path)
     calls = {
         "checkpoint": lambda: bigsvm.SVC(checkpoint=LONG).fit(*rows),
@@ -96,7 +96,7 @@ def limited(blocks, words, *arguments):
         ('scale "$1" out -q', ("train.zarr",)),
     ],
 )
-def test_no_room_for_a_file(data, tmp_path, monkeypatch, words, names):
+def test_full_disk_is_reported(data, tmp_path, monkeypatch, words, names):
     """The limit of a file's size stands for a disk that is full."""
     pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)
@@ -118,7 +118,7 @@ def test_no_room_for_the_values_of_many_functions(data, tmp_path, monkeypatch):
 
 @pytest.mark.fault("surroundings")
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 16. GiB"), MemoryError()])
-def test_no_memory(data, tmp_path, monkeypatch, error):
+def test_out_of_memory_is_reported(data, tmp_path, monkeypatch, error):
     def fails(*_, **__):
         raise error
 
@@ -130,7 +130,7 @@ def test_no_memory(data, tmp_path, monkeypatch, error):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_that_is_no_more(data, tmp_path):
+def test_removed_current_folder_is_reported(data, tmp_path):
     """The current folder, removed by somebody else."""
     gone = tmp_path / "gone"
     gone.mkdir()

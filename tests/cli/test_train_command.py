@@ -73,7 +73,7 @@ class TestTrain:
         assert np.array_equal(direct.coefficients, from_text.coefficients)
         assert np.array_equal(direct.support_vectors, from_text.support_vectors)
 
-    def test_what_a_killed_process_left_is_removed(self, data, tmp_path):
+    def test_leftovers_of_a_killed_process_are_removed(self, data, tmp_path):
         left = tmp_path / "bigsvm-text-killed"
         left.mkdir()
         (left / "lock").touch()
@@ -116,7 +116,7 @@ class TestTrain:
         ended = run_here("train", data / "train.zarr", tmp_path / "m", option, "no", code=2)
         assert option in ended.stderr
 
-    def test_a_file_that_is_no_model_is_not_replaced(self, data):
+    def test_other_files_are_not_replaced_by_a_model(self, data):
         before = (data / "test.libsvm").read_bytes()
         assert "not a model" in error_of("train", data / "train.zarr", data / "test.libsvm")
         assert (data / "test.libsvm").read_bytes() == before
@@ -128,7 +128,7 @@ class TestTrain:
         )
         assert "is a folder" in error_of("train", data / "train.zarr", tmp_path)
 
-    def test_what_is_not_there(self, tmp_path):
+    def test_missing_paths_are_refused(self, tmp_path):
         assert "no such store or file" in error_of("train", tmp_path / "none", tmp_path / "m")
 
     @pytest.mark.parametrize(("memory", "given"), [("40MB", 40_000_000), ("10MB", 32 << 20)])
@@ -201,7 +201,7 @@ class TestCheckpoint:
             (b'{"format_version": 1, "bigsvm": "0.1", "nonsense": 1}', "is damaged"),
         ],
     )
-    def test_a_directory_that_is_no_run(self, tmp_path, content, words):
+    def test_resume_of_another_folder_is_refused(self, tmp_path, content, words):
         if content is not None:
             (tmp_path / "run.json").write_bytes(content)
         assert words in error_of("train", "--resume", tmp_path)
@@ -234,7 +234,7 @@ def test_a_run_saved_without_a_hash_is_read(tmp_path):
     (("1:2", "+1:3"), r"'\+1:3' gives the label 1 a second weight"),
     (("1:2", "one"), "'one' is not understood"),
 ])  # fmt: skip
-def test_class_weights_that_cannot_be(data, tmp_path, given, words):
+def test_invalid_class_weights_are_refused(data, tmp_path, given, words):
     options = [word for weight in given for word in ("--class-weight", weight)]
     found = error_of("train", data / "train.zarr", tmp_path / "m", *options)
     assert re.search(words, str(found))

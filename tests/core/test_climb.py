@@ -43,7 +43,7 @@ def go(gram, alpha, upper, gradient, *, tol=1e-9, work=ENDLESS):
 
 @pytest.mark.parametrize("gamma", [0.001, 0.1, 3.0])
 @pytest.mark.parametrize("work", [1, 20_000, ENDLESS])
-def test_it_goes_uphill_within_the_bounds(gamma, work):
+def test_climb_raises_the_objective_within_the_bounds(gamma, work):
     gram, alpha, upper, gradient, label = problem(gamma=gamma)
     before, started = objective(gram, alpha, label), alpha.copy()
     assert (started <= upper).all()
@@ -59,7 +59,7 @@ def test_it_goes_uphill_within_the_bounds(gamma, work):
     np.testing.assert_allclose(gradient, exact, atol=1e-9)
 
 
-def test_at_its_end_the_variables_with_room_have_one_gradient_in_a_row():
+def test_at_the_end_of_a_climb_free_variables_of_a_row_have_equal_gradients():
     """The largest objective among those that have not met their bounds."""
     gram, alpha, upper, gradient, _ = problem()
     go(gram, alpha, upper, gradient)
@@ -69,7 +69,7 @@ def test_at_its_end_the_variables_with_room_have_one_gradient_in_a_row():
     assert max(spread) < 1e-6
 
 
-def test_work_is_bounded():
+def test_climb_stays_within_the_work_it_is_given():
     """One search of little work is not that of much; and none at all changes nothing."""
     gram, alpha, upper, gradient, label = problem()
     found = []
@@ -81,7 +81,7 @@ def test_work_is_bounded():
     assert found[0] < found[1] < found[2]
 
 
-def test_directions_that_rounding_makes_fall_do_not_run_away():
+def test_descent_directions_made_by_rounding_do_not_diverge():
     """Rows that are all the same: K has one eigenvalue that is not 0."""
     gram, alpha, upper, _, label = problem()
     gram[:] = 1.0
@@ -93,7 +93,7 @@ def test_directions_that_rounding_makes_fall_do_not_run_away():
     assert objective(gram, alpha, label) > before
 
 
-def test_what_is_no_number_ends_it():
+def test_nan_in_the_gradient_ends_the_climb_without_a_step():
     gram, alpha, upper, gradient, _ = problem()
     gradient[0, 0] = np.nan
     before = alpha.copy()

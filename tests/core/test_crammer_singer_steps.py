@@ -258,7 +258,7 @@ def test_rows_are_solved_for_in_the_order_of_the_paper(order):
     np.testing.assert_allclose(state.alpha[:, :30].T, alpha, atol=1e-9)
 
 
-def test_of_rows_with_a_coefficient_first_others_wait_for_their_share_only():
+def test_rows_without_a_coefficient_get_their_share_of_steps():
     """In the package's own order; the worst of them."""
     K, label, bounds, gradient = problem()
     state = begin(K, label, bounds, gradient)
@@ -297,7 +297,7 @@ def test_the_level_falls_by_its_formula_and_is_halved():
             assert crammer_singer.level(state, crammer_singer.NO_COOLING, 1e-9) == 1e-9
 
 
-def test_rows_in_turn_that_cannot_move_any_more_are_said_after_a_pass():
+def test_sequential_order_is_stalled_after_a_pass_without_a_step():
     gradient = np.array([[1.0, 0.0], [1e-9, 0.0]])
     alpha = np.array([[0.0, 0.0], [-1e12, 1e12]])
     state = crammer_singer.make_state(
@@ -380,7 +380,7 @@ def test_a_state_made_again_goes_on_to_the_same_bits(method, order):
     assert state.counters[0] == whole.counters[0]
 
 
-def test_what_cannot_move_any_more_is_said():
+def test_row_that_float64_cannot_move_is_stalled():
     """A violation that float64 does not resolve beside the coefficients."""
     gradient = np.array([[1e-9, 0.0]])
     alpha = np.array([[-1e12, 1e12]])
@@ -478,7 +478,7 @@ def test_equal_violations_are_watched_in_order(large):
 
 
 @pytest.mark.parametrize("steps", [1, 47])
-def test_out_of_steps_among_watched_rows_all_are_looked_at(large, method, steps):
+def test_step_limit_among_watched_rows_leaves_a_current_state(large, method, steps):
     K, label, bounds, gradient = large
     state = begin(K, label, bounds, gradient)
     assert run(state, K, method=method, tol=1e-9, steps=steps) == (crammer_singer.STEPS_SPENT, -1)
@@ -533,7 +533,7 @@ def test_missing_rows_change_nothing_among_watched_rows(large):
     assert state.counters[0] == whole.counters[0]
 
 
-def test_what_cannot_move_among_watched_rows_is_said(large):
+def test_watched_row_that_float64_cannot_move_is_stalled(large):
     """One that float64 does not resolve beside its coefficients, after all others have moved."""
     size = len(large[0])
     gradient = np.tile([1.0, 0.0], (size, 1))

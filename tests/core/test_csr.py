@@ -97,7 +97,7 @@ def test_sparse_norms_do_not_lose_small_rows_after_large_ones():
 
 @pytest.mark.parametrize("dtype", CHUNKS)
 @pytest.mark.parametrize("beside", [-1, 0, 1, 5])
-def test_whole_chunks_and_what_is_left_have_the_bits_of_a_column_alone(beside, dtype):
+def test_bits_of_a_column_do_not_depend_on_the_chunk_it_is_in(beside, dtype):
     rng = np.random.default_rng(6)
     dense = rng.normal(size=(23, 2 * CHUNKS[dtype] + beside)).astype(dtype)
     indptr = np.array([0, 0, 1, 6, 23])

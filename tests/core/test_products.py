@@ -103,7 +103,7 @@ def test_additions_are_fused():
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_what_is_not_finite_stays_so(value):
+def test_nonfinite_values_stay_in_the_products(value):
     rows = np.ones((3, 2), np.float32)
     rows[1, 1] = value
     nr = width(np.float32)

@@ -88,7 +88,7 @@ class Problem:
 @pytest.mark.parametrize("n_slots", [12, 3])
 @pytest.mark.parametrize("solver", AWAY)
 @pytest.mark.parametrize("seed", range(3))
-def test_with_all_rows_as_a_sample_a_step_is_the_oracles(solver, seed, n_slots):
+def test_step_on_a_sample_of_all_rows_is_that_of_the_oracle(solver, seed, n_slots):
     problem = Problem(seed=seed, first=(2, 5), n_slots=n_slots)
     a, n_left = problem.weights(), 0
     for step in range(40):
@@ -124,7 +124,7 @@ def test_each_sample_of_a_block_gives_one_step():
     np.testing.assert_allclose(problem.weights(), a, atol=1e-12)
 
 
-def test_of_rows_equally_far_the_lowest_number_is_taken():
+def test_ties_between_farthest_rows_go_to_the_lowest_index():
     problem = Problem(n=6, first=(0,))
     for values in (problem.kernel, problem.K):
         values[4], values[:, 4] = values[2], values[:, 2]
@@ -157,7 +157,7 @@ def test_rows_that_may_not_be_points_are_never_taken():
     assert problem.counters[steps.POINTS] == 1
 
 
-def test_values_that_are_missing_are_asked_for_and_nothing_has_changed():
+def test_missing_kernel_values_are_requested_without_a_change_of_state():
     problem = Problem(first=(0, 1))
     samples = problem.block(np.arange(12), evaluated=False)
     before = [part.copy() for part in problem.points]
@@ -188,7 +188,7 @@ def test_the_next_rows_are_the_farthest_of_their_samples():
     assert found == len(farthest)
 
 
-def test_without_room_for_another_point_it_says_so():
+def test_full_core_set_is_reported():
     problem = Problem(first=(0, 1))
     problem.points = steps.Points(*(part[:2] for part in problem.points))
     assert problem.run(problem.block(np.arange(12)), 12)[0] == steps.FULL
@@ -201,7 +201,7 @@ def test_limits_of_steps():
     assert problem.counters[steps.STEPS] == 5
 
 
-def test_the_row_used_least_recently_makes_room():
+def test_least_recently_used_row_is_evicted():
     problem = Problem(first=(0, 1, 2), n_slots=2)
     for t in (0, 1, 2):
         problem.fetch(t)

@@ -137,7 +137,7 @@ def test_each_pair_of_nu_svc_has_the_optimum_of_its_dense_problem(nu, seed):
 
 @pytest.mark.parametrize("nu", [None, 0.3])
 @pytest.mark.parametrize("sizes", [[3, 1, 9, 14], [70, 1, 130, 100]])
-def test_classes_of_two_groups_are_solved_as_those_of_one(sizes, nu):
+def test_pairs_across_two_groups_have_the_bits_of_one_group(sizes, nu):
     gram, edges = classes(sizes, seed=1)
     bound = 3.0 * np.random.default_rng(0).choice([0.5, 1.0], edges[-1])
     middle = edges[2]
@@ -152,7 +152,7 @@ def test_classes_of_two_groups_are_solved_as_those_of_one(sizes, nu):
         assert one.tobytes() == other.tobytes()
 
 
-def test_where_more_rows_matter_than_are_polished_the_gap_is_within_the_tolerance():
+def test_pair_with_too_many_free_rows_to_polish_meets_the_tolerance():
     gram, edges = classes([300, 280], d=20)
     spans, C = all_pairs(edges), 10.0
     alpha, found, _, reached = solve(gram, np.full(edges[-1], C), spans)
@@ -172,7 +172,7 @@ def test_equal_rows_and_a_kernel_of_one_value_are_solved():
     np.testing.assert_allclose(alpha[0, :5], -2.0)
 
 
-def test_a_pair_depends_on_itself_alone():
+def test_bits_of_a_pair_do_not_depend_on_other_pairs():
     gram, edges = classes([9, 15, 4, 11])
     bound, spans = np.full(edges[-1], 5.0), all_pairs(edges)
     whole = solve(gram, bound, spans)
@@ -184,7 +184,7 @@ def test_a_pair_depends_on_itself_alone():
 
 
 @pytest.mark.parametrize("nu", [None, 0.3])
-def test_of_a_limit_of_steps_the_first_pairs_take_what_they_need(nu):
+def test_step_limit_is_spent_on_the_first_pairs(nu):
     gram, edges = classes([9, 15, 4, 11])
     bound, spans = np.full(edges[-1], 5.0), all_pairs(edges)
     whole = solve(gram, bound, spans, nu=nu)
@@ -199,7 +199,7 @@ def test_of_a_limit_of_steps_the_first_pairs_take_what_they_need(nu):
         assert alpha[:done].tobytes() == whole[0][:done].tobytes()
 
 
-def test_what_takes_too_many_steps_is_left_to_others():
+def test_pair_that_does_not_reach_the_tolerance_is_reported_unsolved():
     gram, edges = classes([20, 20], spread=0.1)
     # So many that float64 holds no tolerance: bounds of 1e12.
     *_, reached = solve(gram, np.full(40, 1e12), all_pairs(edges), tol=1e-14)
@@ -207,7 +207,7 @@ def test_what_takes_too_many_steps_is_left_to_others():
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # uncompiled, NumPy says so
-def test_what_is_not_finite_is_left_to_others():
+def test_pair_with_infinite_kernel_values_is_reported_unsolved():
     gram, edges = classes([20, 20])
     gram[3] = gram[:, 3] = np.inf
     *_, reached = solve(gram, np.full(40, 10.0), all_pairs(edges))

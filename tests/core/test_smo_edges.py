@@ -97,7 +97,7 @@ def test_huge_gradients(rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_boxes_of_no_width(rule):
+def test_variables_with_equal_bounds_stay(rule):
     problem = classifier(12, 6)
     K, linear, lower, upper = problem
     fixed = np.array([1, 4, 7])
@@ -112,7 +112,7 @@ def test_boxes_of_no_width(rule):
 
 @pytest.mark.parametrize("rule", [*RULES.values(), smo.GAIN])
 @pytest.mark.parametrize("at", ["all at the upper bound", "all at the lower bound", "no width"])
-def test_nothing_may_move(rule, at):
+def test_no_step_where_every_variable_is_at_its_bound(rule, at):
     K, linear, lower, upper = classifier(10, 1)
     linear = linear * 10
     if at == "no width":
@@ -224,7 +224,7 @@ def test_tiny_problems():
     st.integers(2, 25), st.integers(0, 10_000), st.floats(1e-3, 1e3), st.sampled_from(list(RULES))
 )
 @settings(max_examples=60 if JIT else 5)
-def test_converged_is_converged(n, seed, C, rule):
+def test_converged_state_is_within_the_tolerance(n, seed, C, rule):
     n = n if JIT else min(n, 8)
     problem = classifier(n, seed, C, gamma=1.0)
     state = start(problem)

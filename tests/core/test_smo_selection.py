@@ -171,7 +171,7 @@ def test_selection_over_many_blocks(seed):
     assert set(smo._gain_partner(state, rows, slots)) == set(best)
 
 
-def test_nobody_to_select():
+def test_selection_without_a_candidate():
     K = np.eye(3)
     full = K, np.ones(3), np.zeros(3), np.ones(3)
     assert smo._extremes(start(full, np.ones(3))) == (-1, 0)
@@ -212,7 +212,7 @@ def test_violations_are_distances_from_the_middle_of_the_extremes(n_segments, n_
 
 @given(n_segments=st.integers(1, 2), n_groups=st.integers(1, 2), seed=st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_settled_are_those_that_the_paper_leaves_out(n_segments, n_groups, seed):
+def test_shrinkable_variables_follow_the_paper(n_segments, n_groups, seed):
     """libsvm-2.2.txt, section 4, in each group and by its definition, variable by variable."""
     n_groups = min(n_groups, n_segments)
     rng = np.random.default_rng(seed)

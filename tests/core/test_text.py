@@ -123,7 +123,7 @@ def test_numbers_are_those_of_float(values, form):
 @example(9007199254740993, 22)
 @example(999999999999999999, -22)
 @example(123456789012345678, -17)
-def test_scaling_is_correctly_rounded_or_says_so(mantissa, exponent):
+def test_scaling_by_ten_is_correctly_rounded_or_reported_uncertain(mantissa, exponent):
     value, certain = core.scale_by_ten(mantissa, exponent)
     if certain:
         assert value == float(f"{mantissa}e{exponent}")

@@ -219,7 +219,7 @@ def test_chunks_and_lines_fit_the_memory(text, tmp_path, monkeypatch, threads):
     assert (threads + 2) * made["max_line_bytes"] <= 40e6 / 8
 
 
-def test_what_was_skipped_is_told(tmp_path):
+def test_skipped_lines_are_reported(tmp_path):
     (tmp_path / "x").write_text("1 qid:1 1:1\n\n# all\n2 1:3 # tail\n")
     told = []
     convert(tmp_path / "x", tmp_path / "s.zarr", on_parsed=told.append)

@@ -73,11 +73,11 @@ WRITERS = {
 }
 
 
-class TestWhatIsThere:
+class TestExistingFiles:
     """A pipe stands for all that is no file: a device that root renames a file to is gone."""
 
     @pytest.mark.parametrize("writer", ["file", "model"])
-    def test_is_not_replaced_if_it_is_no_file(self, writer, model, tmp_path):
+    def test_directories_and_pipes_are_not_replaced(self, writer, model, tmp_path):
         os.mkfifo(tmp_path / "pipe")
         (tmp_path / "link").symlink_to(tmp_path / "pipe")
         write, error = WRITERS[writer]
@@ -113,7 +113,7 @@ with part_of(Path(sys.argv[1])) as part:
 """
 
 
-class TestWhatIsLeft:
+class TestLeftovers:
     """Of a process that was killed while it wrote."""
 
     @pytest.fixture
@@ -137,7 +137,7 @@ class TestWhatIsLeft:
         WRITERS[writer][0](model, tmp_path / "model")
         assert sorted(os.listdir(tmp_path)) == ["model", "other"]
 
-    def test_nothing_else_is_removed(self, tmp_path):
+    def test_similar_names_are_not_removed(self, tmp_path):
         """Not even where it looks alike: a file, a link, another name."""
         (tmp_path / ".model.abcdefg1.part").touch()
         for name in ("own", ".model.abc.part", ".model.abcdefgh", ".model.range.abcdefgh.part"):
@@ -149,7 +149,7 @@ class TestWhatIsLeft:
         assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "model"])
 
     @pytest.mark.fault("leftovers")
-    def test_nothing_is_left_whenever_a_process_is_killed(self, tmp_path):
+    def test_killed_process_leaves_no_parts_behind(self, tmp_path):
         file = tmp_path / "model"
         file.write_bytes(b"old")
         seen = set()

@@ -70,7 +70,7 @@ def read_it_all(path):
 
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_array_is_believed(store, change):
+def test_forged_arrays_are_refused(store, change):
     layout = "dense" if store.attributes.layout == "dense" else "sparse"
     for name in ARRAYS[layout] + ARRAYS["both"]:
         values = read_array(store.path, name)
@@ -123,7 +123,7 @@ READERS = {
 @pytest.mark.parametrize("change", [equal_twice, descending, far, below])
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("original", ["sparse"], indirect=True)
-def test_columns_of_csr_rows(store, change, reader):
+def test_forged_csr_indices_are_refused(store, change, reader):
     indices, indptr = (read_array(store.path, f"X/{name}") for name in ("indices", "indptr"))
     change(indices, indptr)
     rewrite_array(store.path, "X/indices", indices)
@@ -148,7 +148,7 @@ def test_the_row_whose_columns_descend_is_named(store):
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_values_that_are_not_finite(store, reader, value):
+def test_nonfinite_values_are_refused(store, reader, value):
     name = "X" if store.attributes.layout == "dense" else "X/data"
     rewrite_array(store.path, name, with_value(value, at=99)(read_array(store.path, name)))
     with pytest.raises(DataCorruptionError, match=rf"array '{name}': chunk 0 holds {value}"):
@@ -156,7 +156,7 @@ def test_values_that_are_not_finite(store, reader, value):
 
 
 @pytest.mark.fault("forged-files")
-def test_rows_that_are_no_permutation(store):
+def test_row_numbers_that_are_no_permutation_are_refused(store):
     rows = read_array(store.path, "row")
     rows[3] = rows[4]
     rewrite_array(store.path, "row", rows)
@@ -168,7 +168,7 @@ def test_rows_that_are_no_permutation(store):
 
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("change", ["another label", "another count"])
-def test_labels_that_are_not_those_counted(store, change):
+def test_labels_other_than_those_counted_are_refused(store, change):
     labels = read_array(store.path, "y")
     labels[7] = 9 if change == "another label" else (labels[7] + 1) % 3
     rewrite_array(store.path, "y", labels)
@@ -191,7 +191,7 @@ def test_labels_that_are_not_those_counted(store, change):
         ("variance", lambda a: a / 2, r"its variance is \S+, but \S+ by the statistics"),
     ],
 )
-def test_statistics_that_no_rows_have(store, name, change, message):
+def test_impossible_statistics_are_refused(store, name, change, message):
     path = f"statistics/{name}"
     rewrite_array(store.path, path, change(read_array(store.path, path)))
     readers = [
@@ -205,7 +205,7 @@ def test_statistics_that_no_rows_have(store, name, change, message):
 
 
 @pytest.mark.parametrize("name", ["mean", "variance"])
-def test_sums_of_statistics_that_do_not_fit(store, name):
+def test_contradictory_mean_and_variance_are_refused(store, name):
     edit_attributes(store.path, **{name: getattr(store.attributes, name) * 1.001})
     with pytest.raises(DataCorruptionError, match=f"its {name} is"):
         open_store(store.path).rows.total_variance()
@@ -223,7 +223,7 @@ def test_statistics_that_overflow_are_those_of_large_values(tmp_path):
 @pytest.mark.parametrize("value", [0.1, -1e7 / 3, 1e-30, 0.0])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_statistics_of_constant_columns(tmp_path, small_chunks, value, dtype, layout):
+def test_statistics_of_constant_columns_are_accepted(tmp_path, small_chunks, value, dtype, layout):
     """Rounded, their mean may lie just beside the only value there is."""
     matrix = np.full((5000, 3), value, dtype)
     matrix[0, 0] = 1
@@ -266,7 +266,7 @@ LIST_CHANGES = {
 
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("change", LIST_CHANGES)
-def test_lists_of_columns_that_are_none(wide, change):
+def test_forged_column_lists_are_refused(wide, change):
     assert wide.attributes.listed_columns is not None
     columns = read_array(wide.path, "statistics/column")
     rewrite_array(wide.path, "statistics/column", LIST_CHANGES[change](columns))
@@ -277,7 +277,7 @@ def test_lists_of_columns_that_are_none(wide, change):
 
 
 @pytest.mark.fault("forged-files")
-def test_a_column_that_occurs_and_is_not_listed(wide):
+def test_unlisted_column_is_refused(wide):
     columns = read_array(wide.path, "statistics/column")
     columns[0] += columns[1] > columns[0] + 1
     rewrite_array(wide.path, "statistics/column", columns)
@@ -306,7 +306,7 @@ WRONG = [None, True, -1, 2**64, 2.5, float("inf"), float("nan"), 10**400, "7", "
         *("listed_columns", "scaler_columns"),
     ],
 )
-def test_no_attribute_is_believed(store, name):
+def test_forged_attributes_are_refused(store, name):
     before = everything(store)
     for value in WRONG:
         file = store.path / "zarr.json"
@@ -341,7 +341,7 @@ def test_no_attribute_is_believed(store, name):
         [0, N_ROWS],
     ],
 )
-def test_label_counts_that_are_none(store, counts):
+def test_forged_label_counts_are_refused(store, counts):
     edit_attributes(store.path, label_counts=counts)
     with pytest.raises(DataCorruptionError, match="label_counts"):
         open_store(store.path)
@@ -350,7 +350,7 @@ def test_label_counts_that_are_none(store, counts):
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("deep", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900])
 @pytest.mark.parametrize("name", ["manifest", "n_rows", "sources", "checksum"])
-def test_deep_attributes(store, deep, name):
+def test_deeply_nested_attributes_are_refused(store, deep, name):
     file = store.path / "zarr.json"
     content = json.loads(file.read_text())
     content["attributes"][schema.KEY][name] = "DEEP"

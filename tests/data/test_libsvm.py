@@ -62,7 +62,7 @@ def write(tmp_path):
         ("1 1:-.5 2:+5. 3:1e-400\n", 1, [(1, -0.5), (2, 5), (3, 0)]),
     ],
 )
-def test_taken(write, text, label, row):
+def test_valid_lines_are_read(write, text, label, row):
     labels, rows, _ = read(write(text))
     assert labels == [label]
     assert rows == [row]
@@ -99,7 +99,7 @@ def test_taken(write, text, label, row):
         ("1 1:" + "x" * 400, 5, r"value 'x{37}\.\.\.' is not a number"),
     ],
 )
-def test_refused_with_place_and_remedy(write, line, column, message):
+def test_invalid_lines_are_refused_with_place_and_remedy(write, line, column, message):
     path = write(f"1 1:2\n\n# note\n{line}\n1 1:2\n")
     with pytest.raises(ParseError, match=message) as caught:
         read(path)
@@ -164,7 +164,7 @@ def test_strict(write, text, message):
         read(path, strict=True)
 
 
-def test_index_zero_where_indices_start_at_one(write):
+def test_index_zero_is_refused_in_one_based_text(write):
     with pytest.raises(ParseError, match=r":1:3: index 0 in '0:1'.*zero_based='yes'"):
         read(write("1 0:1\n"), smallest_index=1)
 

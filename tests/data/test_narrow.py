@@ -83,7 +83,7 @@ def test_statistics_of_all_columns_where_most_occur():
         np.testing.assert_allclose(ours, theirs, rtol=1e-13)
 
 
-def test_far_columns_of_listed_ones():
+def test_far_columns_among_listed_columns():
     mean = np.array([0.1, 2000.0, 0.2])
     whole = np.zeros(100)
     whole[[5, 30, 70]] = mean
@@ -247,13 +247,13 @@ def wide_statistics(rows):
     ("columns", "width"),
     [([3, 1], 5), ([1, 1], 5), ([1, 5], 5), ([-1, 2], 5), ([1], 5), (None, 5), ([1, 2], None)],
 )
-def test_scalers_whose_columns_make_no_sense(columns, width):
+def test_invalid_scaler_columns_are_refused(columns, width):
     given = None if columns is None else np.array(columns)
     with pytest.raises(DataError, match="scaler"):
         Scaler("maxabs", np.zeros(2), np.ones(2), given, width)
 
 
-def test_columns_of_a_store_that_make_no_sense(tmp_path, monkeypatch):
+def test_invalid_store_columns_are_refused(tmp_path, monkeypatch):
     rows, narrow, _ = wide_rows()
     store = bigsvm.write_store(tmp_path / "x", rows, labels_for(narrow))
     array = store.rows._arrays["statistics/column"]

@@ -178,7 +178,7 @@ def test_blocks_without_weight_are_passed_over(kind, make, sources):
 
 @pytest.mark.fault("samples")
 @pytest.mark.parametrize("kind", ["dask", "store", "array"])
-def test_of_few_rows_all_are_drawn(kind, tmp_path):
+def test_all_of_few_rows_are_drawn(kind, tmp_path):
     X = np.arange(6, dtype=np.float32).reshape(3, 2)
     source = {
         "array": lambda: as_row_source(X),
@@ -204,7 +204,7 @@ def test_rows_are_those_of_their_indices(kind, room, make, sources):
 
 @pytest.mark.parametrize("room", [0, ROOM, 10**6])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_position_alone_decides_what_comes(kind, room, make):
+def test_position_decides_what_is_drawn(kind, room, make):
     """One that has got there agrees with one that begins there; in memory, draw by draw."""
     draws = (60, 60, 120, 480, 60, 480, 480)
     whole, _ = drawn(make(kind, room=room), *draws)
@@ -215,7 +215,7 @@ def test_the_position_alone_decides_what_comes(kind, room, make):
 
 
 @pytest.mark.parametrize("kind", BY_BLOCKS)
-def test_with_weights_too_the_position_alone_decides(kind, make):
+def test_position_decides_weighted_draws(kind, make):
     weights = np.random.default_rng(0).choice([0, 1, 1.5, 7], N_ROWS)
     whole, _ = drawn(make(kind, weights=weights), 60, 700, 1900)
     for position in (60, 760):
@@ -224,7 +224,7 @@ def test_with_weights_too_the_position_alone_decides(kind, make):
 
 
 @pytest.mark.parametrize("kind", STREAMED)
-def test_of_streamed_rows_it_does_not_matter_how_many_are_drawn_at_once(kind, make):
+def test_streamed_draws_do_not_depend_on_their_size(kind, make):
     one, _ = drawn(make(kind), 2300)
     many, _ = drawn(make(kind), *[1, 7, 61] * 33, 23)
     np.testing.assert_array_equal(one[: len(many)], many)
@@ -232,14 +232,14 @@ def test_of_streamed_rows_it_does_not_matter_how_many_are_drawn_at_once(kind, ma
 
 @pytest.mark.parametrize("kind", BY_BLOCKS)
 @pytest.mark.parametrize("block_bytes", [1, 1 << 14, 1 << 22])
-def test_by_blocks_each_row_comes_once_a_pass(kind, block_bytes, make):
+def test_block_draws_bring_each_row_once_a_pass(kind, block_bytes, make):
     indices, _ = drawn(make(kind, block_bytes=block_bytes), *[60] * 50)
     for start in range(0, 3000, N_ROWS):
         np.testing.assert_array_equal(np.sort(indices[start : start + N_ROWS]), np.arange(N_ROWS))
 
 
 @pytest.mark.parametrize("kind", BY_BLOCKS)
-def test_by_blocks_neither_blocks_nor_their_rows_are_in_order(kind, make, sources):
+def test_block_draws_shuffle_blocks_and_their_rows(kind, make, sources):
     indices, _ = drawn(make(kind), 2 * N_ROWS)
     assert not np.array_equal(indices[:N_ROWS], indices[N_ROWS:])
     assert np.abs(np.diff(indices)).mean() > 20
@@ -329,7 +329,7 @@ def test_a_pass_brings_as_many_rows_as_there_is_room_for(kind, make, read):
 
 
 @pytest.mark.parametrize("kind", BY_PASSES)
-def test_where_there_is_room_for_all_rows_they_are_read_once(kind, make, read):
+def test_all_rows_are_read_once_where_they_fit(kind, make, read):
     spans = read(kind)
     drawn(make(kind, room=N_ROWS), *[60] * 100)
     assert sum(stop - start for start, stop, _ in spans) == N_ROWS
@@ -357,7 +357,7 @@ def test_only_blocks_with_rows_that_were_drawn_are_read(kind, make, sources, rea
     assert len(spans) == 2
 
 
-def test_the_room_is_what_bytes_are_enough_for(sources):
+def test_room_is_computed_from_bytes(sources):
     for kind in ("unshuffled store", "unshuffled sparse store"):
         source = sources[kind]
         room = room_for(source, 10**6)
@@ -366,7 +366,7 @@ def test_the_room_is_what_bytes_are_enough_for(sources):
 
 
 @pytest.mark.parametrize("kind", STREAMED)
-def test_closed_it_has_no_thread_left(kind, make):
+def test_close_ends_the_thread(kind, make):
     rows = make(kind)
     list(rows.draw(10))
     rows.close()
@@ -374,7 +374,7 @@ def test_closed_it_has_no_thread_left(kind, make):
     assert not [t for t in threading.enumerate() if t.name.startswith("bigsvm-read")]
 
 
-def test_in_memory_there_is_nothing_to_close(make):
+def test_close_does_nothing_for_rows_in_memory(make):
     rows = make("array")
     list(rows.draw(10))
     rows.close()
@@ -424,7 +424,7 @@ def test_a_pass_can_be_given_up(kind, make):
 
 @pytest.mark.fault("samples")
 @pytest.mark.parametrize("kind", KINDS)
-def test_chosen_at_once_every_row_is_as_likely_as_any_other(kind, sources):
+def test_sample_indices_are_uniform(kind, sources):
     chosen = [sources[kind].sample_indices(50, seed=seed) for seed in range(400)]
     assert all((np.diff(rows) > 0).all() and len(rows) == 50 for rows in chosen)
     counts = np.bincount(np.concatenate(chosen), minlength=N_ROWS).reshape(20, -1).sum(axis=1)
@@ -435,7 +435,7 @@ def test_chosen_at_once_every_row_is_as_likely_as_any_other(kind, sources):
 
 @pytest.mark.fault("samples")
 @pytest.mark.parametrize("kind", KINDS)
-def test_chosen_at_once_rows_are_among_the_candidates(kind, sources):
+def test_sample_indices_are_among_the_candidates(kind, sources):
     candidates = np.arange(100, 900, 7)
     for seed in range(50):
         chosen = sources[kind].sample_indices(30, seed=seed, candidates=candidates)

@@ -95,7 +95,7 @@ def test_the_fingerprint_is_that_of_rows_and_scaler():
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "csr"])
-def test_what_float32_cannot_hold_is_refused_by_row_and_column(form):
+def test_scaled_values_beyond_float32_are_refused_by_row_and_column(form):
     matrix = np.ones((50, 2), np.float32)
     matrix[31, 1] = 1e30
     source = ScaledRows(ArrayRows(form(matrix)), Scaler("maxabs", np.zeros(2), np.full(2, 1e20)))

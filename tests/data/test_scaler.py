@@ -116,7 +116,7 @@ def test_extreme_columns_become_finite_or_are_refused_by_name(method, column, ab
     np.testing.assert_array_less(np.abs(scaled), 2.1)
 
 
-def test_what_extremes_minmax_can_do():
+def test_minmax_of_extreme_values():
     """Not everything unusual is refused."""
     for limit in (1e300, 1e-300):
         rows = np.array([[-limit], [0], [limit]])
@@ -153,7 +153,7 @@ def test_minmax_reaches_its_limits(seed, lower, width, exponents):
         ("minmax", {"lower": -1e308, "upper": 1e308}, "both finite"),
     ],
 )
-def test_parameters_without_meaning(method, options, message):
+def test_invalid_parameters_are_refused(method, options, message):
     with pytest.raises(ParameterError, match=message):
         choose_scaler(statistics_of(np.eye(2)), method, **options)
 
@@ -170,7 +170,7 @@ def test_parameters_without_meaning(method, options, message):
         ("minmax", [0.0, 0.0], [1.0], "2 offsets and 1 factors"),
     ],
 )
-def test_what_is_no_scaler(method, offset, factor, message):
+def test_invalid_scaler_is_refused(method, offset, factor, message):
     with pytest.raises(DataError, match=message):
         Scaler(method, np.array(offset), np.array(factor))
 

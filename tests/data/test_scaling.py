@@ -93,7 +93,7 @@ def test_like_another_store(tmp_path, kind):
     np.testing.assert_array_equal(other.rows.read(0, 100), expected)
 
 
-def test_what_like_cannot_be(tmp_path, text):
+def test_invalid_like_is_refused(tmp_path, text):
     store = convert(text(), tmp_path / "one", layout="dense")
     scaled = scale_store(store, tmp_path / "scaled")
     with pytest.raises(DataError, match="is not scaled; give a scaled store"):

@@ -227,7 +227,7 @@ KINDS = {"pipe": put_pipe, "socket": put_socket, "link": put_link}
 @pytest.mark.fault("links-and-pipes")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["y/c/0", "y/zarr.json", "X/c/0/more", "zarr.json"])
-def test_what_is_no_file_is_refused_when_a_store_is_opened(store, monkeypatch, kind, name):
+def test_directories_pipes_and_sockets_are_refused_when_opening(store, monkeypatch, kind, name):
     place = store.path / name
     place.unlink(missing_ok=True)
     # Names of sockets are short.
@@ -240,7 +240,7 @@ def test_what_is_no_file_is_refused_when_a_store_is_opened(store, monkeypatch, k
 
 @pytest.mark.fault("links-and-pipes")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_file_any_more_is_refused_when_it_is_read(store, labels, monkeypatch, kind):
+def test_directories_pipes_and_sockets_are_refused_when_reading(store, labels, monkeypatch, kind):
     labels.unlink()
     monkeypatch.chdir(labels.parent)
     KINDS[kind](Path(labels.name))

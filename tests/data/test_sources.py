@@ -262,12 +262,12 @@ def test_store_is_taken(tmp_path):
         (da.ones(3), "1 dimensions"),
     ],
 )
-def test_what_is_no_table_is_refused(given, message):
+def test_invalid_X_is_refused(given, message):
     with pytest.raises(DataError, match=message):
         as_row_source(given)
 
 
-def test_path_that_is_no_store(tmp_path):
+def test_path_that_is_not_a_store_is_refused(tmp_path):
     with pytest.raises(StoreError, match="not a store"):
         as_row_source(str(tmp_path))
 

@@ -194,7 +194,7 @@ def test_metadata_bytes(store):
         file.write_bytes(content)
 
 
-def test_what_is_no_store(tmp_path):
+def test_folders_that_are_not_stores_are_refused(tmp_path):
     with pytest.raises(StoreError, match=r"not a store \(no zarr\.json\); make one with"):
         open_store(tmp_path)
     zarr.create_group(tmp_path / "group.zarr")
@@ -327,7 +327,7 @@ def test_links_are_refused(store, tmp_path, name):
         open_store(store.path)
 
 
-def test_rows_of_csr_that_make_no_sense(tmp_path, monkeypatch):
+def test_invalid_csr_rows_are_refused(tmp_path, monkeypatch):
     matrix = sp.csr_array(make_matrix(50))
     store = write_store(tmp_path / "s.zarr", matrix, np.zeros(50), layout="sparse")
     array = zarr.open_array(store.path / "X/indptr", mode="r+")

@@ -42,7 +42,7 @@ class TableContract(RowSourceContract):
         assert isinstance(source, TableRows)
         assert source.row_alignment <= 150
 
-    def test_nothing_is_read_before_it_is_asked_for(self, source):
+    def test_opening_reads_nothing(self, source):
         assert source.bytes_read == 0
 
 
@@ -112,7 +112,7 @@ class TestCsrDataset(TableContract):
         lambda m: m.astype(np.float16),
     ],
 )
-def test_what_would_be_copied_is_read_in_slices(given, tmp_path):
+def test_tables_that_would_be_copied_are_streamed(given, tmp_path):
     X = given(make_matrix())
     assert copied_bytes(X)
     assert is_streamed(X, MEMORY)
@@ -126,7 +126,7 @@ def test_what_would_be_copied_is_read_in_slices(given, tmp_path):
 
 
 @pytest.mark.parametrize("given", [np.asarray, sp.csr_array])
-def test_what_is_not_copied_is_taken_whole(given):
+def test_tables_that_are_not_copied_are_taken_whole(given):
     X = given(make_matrix())
     assert copied_bytes(X) == 0
     assert isinstance(as_row_source(X, memory=1000), ArrayRows)
@@ -216,7 +216,7 @@ class TestChunksOfManyRows:
 
     @pytest.mark.fault("containers")
     @pytest.mark.parametrize("once", [True, False])
-    def test_one_chunk(self, tmp_path, once):
+    def test_array_of_one_chunk_needs_memory_for_it(self, tmp_path, once):
         array = self.array(tmp_path / "x.zarr", (1000, 23))
         with pytest.raises(
             MemoryBudgetError, match=r"decoded whole \(92 kB\).*at least memory=368000"
@@ -282,7 +282,7 @@ class TestCsr:
 
     @pytest.mark.parametrize("shape", [[1000, "x"], [1000], 1000, [1000, float("inf")], None])
     @pytest.mark.fault("containers")
-    def test_a_shape_that_is_none(self, tmp_path, shape):
+    def test_invalid_shape_is_refused(self, tmp_path, shape):
         group = self.group(tmp_path / "g.zarr")
         group.attrs["shape"] = shape
         with pytest.raises(DataError, match="lacks one of data, indices, indptr and shape"):

@@ -47,7 +47,7 @@ FOREIGN = '{"zarr_format": 3, "node_type": "group", "attributes": {"made_by": "b
 
 @pytest.mark.parametrize("name", [None, "notes.txt", "zarr.json"])
 @pytest.mark.parametrize("content", [FOREIGN, '{"bigsvm"'])
-def test_what_is_no_store_is_never_overwritten(text, tmp_path, name, content):
+def test_other_folders_are_not_overwritten(text, tmp_path, name, content):
     target = tmp_path / "folder"
     target.mkdir()
     if name:

@@ -134,7 +134,7 @@ class TestFrontDoors:
         assert not (tmp_path / "s.zarr").exists()
 
     @pytest.mark.parametrize("wrap", [lambda array: array, da.from_zarr])
-    def test_missing_chunks_are_taken_where_that_is_said(self, array, wrap, tmp_path):
+    def test_allow_missing_fills_missing_chunks(self, array, wrap, tmp_path):
         store = write_store(
             tmp_path / "s.zarr", wrap(array), self.Y, shuffle=False, allow_missing=True
         )

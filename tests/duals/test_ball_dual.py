@@ -122,7 +122,7 @@ def test_at_the_optimum_both_gaps_close(problem):
     assert problem.dual.goal(1e-6, at) > 0
 
 
-def test_of_listed_rows_it_is_the_same(problem):
+def test_optimality_does_not_depend_on_the_order_of_rows(problem):
     a = problem.somewhere()
     alpha = problem.signed(a)
     outputs, whole = problem.K @ alpha, problem.at(a)
@@ -180,7 +180,7 @@ def doubtful(problem, alpha, *, tol, error):
 
 
 @pytest.mark.parametrize("error", [1e-6, 1e-4, 1e-2])
-def test_what_is_certain_holds_whatever_the_outputs_are(problem, error):
+def test_gap_without_doubtful_rows_holds_for_any_output_errors(problem, error):
     alpha = problem.signed(near(problem, 1e-5))
     outputs, rng = problem.K @ alpha, np.random.default_rng(1)
     tol = 1e-2
@@ -195,7 +195,7 @@ def test_what_is_certain_holds_whatever_the_outputs_are(problem, error):
         assert problem.dual.optimality(alpha, outputs + wrong).gap <= tol
 
 
-def test_far_from_the_optimum_nothing_is_certain(problem):
+def test_rows_are_doubtful_far_from_the_optimum(problem):
     alpha = problem.signed(problem.somewhere())
     gap = problem.at(problem.somewhere()).gap
     assert doubtful(problem, alpha, tol=0.99 * gap, error=0.0)
@@ -204,7 +204,7 @@ def test_far_from_the_optimum_nothing_is_certain(problem):
     assert doubtful(problem, np.zeros(len(alpha)), tol=0.99, error=0.0)
 
 
-def test_of_some_rows_it_is_their_own_and_not_that_of_a_ray(problem):
+def test_gap_of_some_rows_is_that_of_their_sub_problem(problem):
     """The others being fixed, no two of them may be as wrong as one another."""
     a = 0.5 * naive.l2_svc(problem.tilde)
     alpha = problem.signed(a)
@@ -251,14 +251,14 @@ def test_doubtful_are_rows_with_alpha_or_that_might_be_outside(problem):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_at_zero_nothing_is_near(problem):
+def test_gap_and_objective_at_zero(problem):
     at = problem.at(np.zeros(len(problem.rows)))
     assert at.gap == 1.0
     assert at.objective == 0.0
     assert problem.dual.goal(1e-3, at) == 0.0
 
 
-def test_of_a_largest_value_that_was_of_a_sample_no_radius_is_negative(problem):
+def test_squared_radius_is_never_negative(problem):
     dual = BallDual(problem.formulation, largest=1e-3)
     assert dual.squared_radius(1.0) == 0.0
     assert dual.goal_on_simplex(0.1, 1.0) == 0.0
@@ -274,14 +274,14 @@ def test_rounding_leaves_the_energy_that_the_ridge_has(problem):
         problem.dual.energy(0.4 * least, is_exact=True)
 
 
-def test_of_a_definite_kernel_no_energy_is_refused(problem):
+def test_energy_of_a_definite_kernel_is_accepted(problem):
     a = np.array(problem.C[problem.rows])  # all weight in the ridge
     a /= a.sum()
     R = a @ problem.tilde @ a
     assert problem.dual.energy(R, is_exact=True) == R
 
 
-def test_a_weight_whose_ridge_is_infinite_is_none():
+def test_weight_with_an_infinite_ridge_counts_as_zero():
     sign = np.array([1, -1, 1, 1], np.int8)
     weights = np.array([1e-39, 1.0, 0.0, 2.0])
     formulation = L2Classification(sign=sign, C=1.0, sample_weight=weights)
@@ -295,6 +295,6 @@ def test_a_weight_whose_ridge_is_infinite_is_none():
 
 
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan, np.inf])
-def test_a_penalty_that_is_none_is_refused(C):
+def test_invalid_C_is_refused(C):
     with pytest.raises(ParameterError, match=r"C is .*finite number > 0"):
         L2Classification(sign=np.array([1, -1], np.int8), C=C)

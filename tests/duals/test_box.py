@@ -187,7 +187,7 @@ def test_a_crowd_of_violators_leaves_the_free_rows_their_places():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_a_crowd_the_neighbours_of_one_row_on_either_side_are_chosen(seed):
+def test_working_set_of_many_violators_is_the_neighbours_of_a_row(seed):
     _, K, formulation, alpha = make_problem(80, seed)
     dual = BoxDual(formulation)
     outputs = K @ alpha
@@ -336,7 +336,7 @@ def tiles():
 
 @pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_everything_as_a_working_set_is_the_problem(rule, sparse, tiles):
+def test_working_set_of_all_rows_solves_the_problem(rule, sparse, tiles):
     X, K, formulation, alpha = make_problem(30, 1, C=5.0, weighted=True)
     problem = sub_problem(X, K, formulation, alpha, tiles, rule=rule, sparse=sparse)
     assert problem.gap == pytest.approx(naive.kkt_gap(K, *formulation.box(slice(None)), alpha))
@@ -350,7 +350,7 @@ def test_everything_as_a_working_set_is_the_problem(rule, sparse, tiles):
     assert 0 < problem.cache.n_misses <= 30
 
 
-def test_part_as_a_working_set_leaves_the_rest(tiles):
+def test_working_set_leaves_other_rows_unchanged(tiles):
     X, K, formulation, alpha = make_problem(40, 2)
     chosen = np.array([1, 5, 6, 9, 20, 21, 22, 30])
     problem = sub_problem(X, K, formulation, alpha, tiles, chosen=chosen)
@@ -365,7 +365,7 @@ def test_part_as_a_working_set_leaves_the_rest(tiles):
 
 @pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
 @pytest.mark.parametrize("slots", [4, 5, 8, 13, 40])
-def test_few_slots_give_the_same_bits(rule, slots, tiles):
+def test_bits_do_not_depend_on_the_number_of_cache_slots(rule, slots, tiles):
     X, K, formulation, _ = make_problem(60, 3, C=10.0)
     alpha = np.zeros(60)
     whole = sub_problem(X, K, formulation, alpha, tiles, rule=rule)
@@ -439,7 +439,7 @@ def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles, monkeypatc
     assert problem._most_wanted(17, 0.0)[0].tolist() == [17]
 
 
-def test_where_few_rows_violate_and_there_is_room_the_nearest_are_wanted_too(tiles):
+def test_nearest_rows_fill_a_batch_with_few_violators(tiles):
     X, K, formulation, alpha = make_problem(50, 7)
     box = formulation.box(slice(None))
     gradient = box.linear - K @ alpha

@@ -155,7 +155,7 @@ def test_there_are_as_many_lanes_as_there_is_room_for(room, lanes):
         assert problems.slices == (1 if lanes == 1 else SLICES * lanes)
 
 
-def test_one_that_cannot_move_does_not_keep_the_others(monkeypatch):
+def test_stalled_function_does_not_stop_the_others(monkeypatch):
     columns, advance = Columns(), SubProblem.advance
 
     def stuck(self, **given):

@@ -335,7 +335,7 @@ def test_the_next_most_violating_rows_are_fetched_together(point, tiles):
 
 
 @pytest.mark.parametrize("order", ["sequential", "random"])
-def test_of_rows_in_turn_the_next_are_fetched_together(point, tiles, order):
+def test_next_rows_of_a_fixed_order_are_fetched_together(point, tiles, order):
     work = sub_problem(point, tiles, order=order, slots=40, steps=N - 3)
     psi, _ = scores_of(point[0], point[3], point[4])
     turn = np.arange(N)
@@ -389,7 +389,7 @@ def test_an_order_of_the_paper_ends_at_the_optimum_without_climbs(
 # -- names and refusals --------------------------------------------------------------------------
 
 
-def test_names_have_the_core_s_numbers():
+def test_names_have_the_codes_of_the_core():
     assert {s.name: int(s) for s in RowSolver} == {
         "EXACT": crammer_singer.EXACT, "FIXED_POINT": crammer_singer.FIXED_POINT,
     }  # fmt: skip
@@ -401,7 +401,7 @@ def test_names_have_the_core_s_numbers():
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
-def test_a_c_that_is_none_is_refused(value):
+def test_invalid_C_is_refused(value):
     with pytest.raises(ParameterError, match="C is"):
         CrammerSinger(label=np.array([0, 1], np.int32), n_classes=2, C=value)
 
@@ -414,7 +414,7 @@ def test_one_class_is_refused():
             CrammerSinger(label=part, n_classes=3, C=1.0, sample_weight=weights)
 
 
-def test_its_shapes():
+def test_shapes_of_the_formulation():
     problem = formulation(fit_intercept=True)
     assert problem.zeros(7).shape == (7, K_CLASSES)
     assert (problem.n_outputs, problem.offset, len(problem)) == (K_CLASSES, 1.0, N)

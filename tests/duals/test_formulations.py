@@ -45,7 +45,7 @@ def test_movable_by_class():
 
 
 @pytest.mark.parametrize("C", [0.0, -1.0, math.nan, math.inf])
-def test_C_without_meaning(C):
+def test_invalid_C_is_refused(C):
     with pytest.raises(ParameterError, match=r"C is .*; it must be a finite number > 0"):
         CSVC(sign=SIGN, C=C)
 
@@ -53,7 +53,7 @@ def test_C_without_meaning(C):
 @pytest.mark.parametrize(("weights", "label"), [
     ((-1.0, 1.0), "negative"), ((1.0, math.nan), "positive"), ((math.inf, 1.0), "negative"),
 ])  # fmt: skip
-def test_class_weight_without_meaning(weights, label):
+def test_invalid_class_weight_is_refused(weights, label):
     with pytest.raises(ParameterError, match=f"the {label} class has weight"):
         CSVC(sign=SIGN, C=1.0, class_weight=weights)
 
@@ -64,6 +64,6 @@ def test_class_weight_without_meaning(weights, label):
     ({"sign": SIGN, "class_weight": (0.0, 1.0)}, "negative"),
     ({"sign": SIGN, "sample_weight": np.array([0.0, 1, 1, 0, 1])}, "positive"),
 ])  # fmt: skip
-def test_one_class_is_no_problem_to_solve(given, label):
+def test_classification_without_one_of_its_classes_is_refused(given, label):
     with pytest.raises(DataError, match=f"no row of the {label} class"):
         CSVC(C=1.0, **given)

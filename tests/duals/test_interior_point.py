@@ -96,7 +96,7 @@ def test_features_may_be_of_any_size(scale, segments, groups):
     assert free.sum() <= 6 + segments
 
 
-def test_what_has_no_room_stays():
+def test_variables_with_equal_bounds_stay():
     L, v = problem(12, 3, 0, kinds=("fixed",))
     assert interior_point(L, v, tol=1e-3) is None
     L, v = problem(12, 3, 0, kinds=("box", "fixed"))
@@ -116,14 +116,14 @@ def test_a_kernel_matrix_of_zeros(width):
 
 @pytest.mark.parametrize("scale", [1e6, 1e12, 1e19])
 @pytest.mark.parametrize("seed", range(4))
-def test_numbers_out_of_hand_leave_a_feasible_point_or_none(scale, seed):
+def test_extreme_scales_give_a_feasible_point_or_none(scale, seed):
     L, v = problem(30, 3, seed, kinds=ALL_KINDS)
     found = interior_point(scale * L, v, tol=1e-3)
     if found is not None:
         assert_feasible(v, found)
 
 
-def test_whoever_looks_may_end_it():
+def test_interrupt_ends_the_interior_point_method():
     def look():
         raise KeyboardInterrupt
 
@@ -132,6 +132,6 @@ def test_whoever_looks_may_end_it():
         interior_point(L, v, tol=1e-3, look=look)
 
 
-def test_what_is_needed_grows_with_the_factor():
+def test_memory_needed_grows_with_the_factor():
     assert needed_bytes(1000, 2000, 10) < needed_bytes(1000, 2000, 900)
     assert needed_bytes(10**5, 10**5, 100) < 4 * 8 * 10**5 * 100

@@ -61,7 +61,7 @@ class Work:
         return progress
 
 
-def test_what_steps_do_not_reach_a_leap_does():
+def test_leap_converges_where_steps_do_not():
     X, sign = rows_of()
     dual = BoxDual(CSVC(sign=sign, C=1.0))
     stepping = Work(dual, X, spare=0)
@@ -93,7 +93,7 @@ FORMULATIONS = {
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", FORMULATIONS)
-def test_of_every_formulation(kind, sparse, monkeypatch):
+def test_leap_converges_for_every_formulation(kind, sparse, monkeypatch):
     monkeypatch.setattr("bigsvm.duals.subproblem.FIRST_LEAP", 2048)
     X, sign = rows_of()
     dual = BoxDual(FORMULATIONS[kind](X, sign))
@@ -111,7 +111,7 @@ def test_of_every_formulation(kind, sparse, monkeypatch):
     assert sums[0] == pytest.approx(sums[1], abs=1e-9)
 
 
-def test_of_a_polynomial_kernel():
+def test_leap_converges_with_a_polynomial_kernel():
     X, sign = rows_of(scale=1.0)
     dual = BoxDual(CSVC(sign=sign, C=1e4))
     work = Work(dual, X, kernel=Polynomial(gamma=1.0, coef0=1.0, degree=2))
@@ -119,7 +119,7 @@ def test_of_a_polynomial_kernel():
     assert work.steps < FIRST_LEAP + 5000
 
 
-def test_of_several_functions_each_leaps():
+def test_every_function_leaps():
     X, _ = rows_of()
     noise = np.random.default_rng(1).normal(size=len(X))
     label = np.digitize(X[:, 1] / 300 + noise, [-0.5, 0.5]).astype(np.int32)
@@ -134,7 +134,7 @@ def test_of_several_functions_each_leaps():
 
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=1e-6), Linear()])
-def test_without_a_way_steps_are_all_there_is(kernel):
+def test_no_leap_without_a_narrow_factor(kernel):
     X, sign = rows_of(n=60, d=80 if isinstance(kernel, Linear) else 4)
     dual = BoxDual(CSVC(sign=sign, C=1e6))
     with_room, without = Work(dual, X, kernel=kernel), Work(dual, X, kernel=kernel, spare=0)
@@ -144,7 +144,7 @@ def test_without_a_way_steps_are_all_there_is(kernel):
     assert with_room.steps == without.steps
 
 
-def test_a_leap_hangs_on_the_steps_alone():
+def test_bits_of_leaps_do_not_depend_on_slices():
     """In whatever slices, and taken up again after any of them, the bits are the same."""
     X, sign = rows_of()
     dual = BoxDual(CSVC(sign=sign, C=1.0))
@@ -161,7 +161,7 @@ def test_a_leap_hangs_on_the_steps_alone():
         np.testing.assert_array_equal(parts.gradient, whole.gradient)
 
 
-def test_ended_in_a_leap_nothing_has_changed():
+def test_interrupted_leap_changes_nothing():
     class Ended(Exception):
         pass
 
@@ -194,7 +194,7 @@ def test_a_leap_to_where_less_is_gained_is_not_taken(monkeypatch):
     np.testing.assert_allclose(work.gradient, linear - K @ work.alpha, atol=1e-3)
 
 
-def test_its_kernel_values_are_counted():
+def test_kernel_evaluations_of_a_leap_are_counted():
     X, sign = rows_of()
     work = Work(BoxDual(CSVC(sign=sign, C=1.0)), X)
     work.advance(FIRST_LEAP)

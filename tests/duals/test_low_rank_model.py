@@ -52,7 +52,7 @@ def one_by_one(model, given, rounds=4000):
 
 @pytest.mark.parametrize("boxed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_that_of_going_one_variable_at_a_time(seed, boxed):
+def test_box_optimum_agrees_with_coordinate_descent(seed, boxed):
     model, given_ = problem(seed, 30, 4, boxed=boxed)
     found = box_optimum(model, **given_)
     np.testing.assert_allclose(found, one_by_one(model, given_), atol=1e-8)
@@ -61,7 +61,7 @@ def test_it_is_that_of_going_one_variable_at_a_time(seed, boxed):
 @given(st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 10),
        st.sampled_from([0.1, 1.0, 30.0]), st.booleans())  # fmt: skip
 @settings(max_examples=80, deadline=None)
-def test_no_variable_can_do_better(seed, m, r, scale, boxed):
+def test_box_optimum_is_optimal_in_every_variable(seed, m, r, scale, boxed):
     model, given_ = problem(seed, m, r, scale=scale, boxed=boxed)
     found = box_optimum(model, **given_)
     assert (found >= given_["lower"]).all()
@@ -87,7 +87,7 @@ def test_variables_without_room_stay_where_their_bounds_are():
     np.testing.assert_allclose(found[~stays], rest, atol=1e-9)
 
 
-def test_a_matrix_that_rounding_has_spoilt_leaves_what_is_known():
+def test_model_spoilt_by_rounding_falls_back_to_its_diagonal():
     class Spoilt(Plain):
         def squared(self, places, weights):
             return -1e9 * len(places) * np.eye(self.rank)
@@ -99,7 +99,7 @@ def test_a_matrix_that_rounding_has_spoilt_leaves_what_is_known():
     np.testing.assert_allclose(found, np.clip(alone, given_["lower"], given_["upper"]))
 
 
-def test_at_the_optimum_nothing_moves():
+def test_box_optimum_stays_at_the_optimum():
     model, given_ = problem(1, 40, 5)
     found = box_optimum(model, **given_)
     change = found - given_["alpha"]

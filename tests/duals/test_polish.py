@@ -98,7 +98,7 @@ def test_contradictory_duplicates_end_at_their_bounds():
     np.testing.assert_array_equal(polish(K, box, np.zeros(2)), [1, -1])
 
 
-def test_nothing_that_may_move():
+def test_polish_without_a_free_variable_changes_nothing():
     K, box, _ = problem(6, 0)
     fixed = Box(box.linear, np.zeros(6), np.zeros(6))
     np.testing.assert_array_equal(polish(K, fixed, np.zeros(6)), 0)
@@ -107,14 +107,14 @@ def test_nothing_that_may_move():
     np.testing.assert_array_equal(polish(K, full, np.zeros(6)), 0)
 
 
-def test_the_sum_need_not_be_zero():
+def test_polish_keeps_a_sum_other_than_zero():
     K, box, alpha = problem(12, 5, total=0.25)
     found = polish(K, box, alpha)
     assert_improved(K, box, alpha, found)
     assert naive.kkt_gap(K, *box, found) <= 1e-9
 
 
-def test_an_indefinite_kernel_leaves_the_box_to_nobody():
+def test_polish_of_an_indefinite_kernel_stays_in_the_box():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(10, 10))
     _, box, alpha = problem(10, 2)

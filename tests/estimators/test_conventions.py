@@ -113,7 +113,9 @@ def test_a_pickled_estimator_says_the_same(estimator, target, form):
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_one_fitted_on_a_store_is_pickled_without_it(estimator, target, layout, tmp_path):
+def test_estimator_fitted_on_a_store_is_pickled_without_the_store(
+    estimator, target, layout, tmp_path
+):
     path = tmp_path / "rows.zarr"
     bigsvm.write_store(path, MOONS, target, layout=layout, dtype="float64")
     fitted = estimator.fit(path)
@@ -126,7 +128,7 @@ def test_one_fitted_on_a_store_is_pickled_without_it(estimator, target, layout, 
     np.testing.assert_allclose(values_of(again, rows), expected, atol=1e-12)
 
 
-def test_what_each_is_scikit_learn_knows(kind, estimator):
+def test_scikit_learn_knows_the_kind_of_each_estimator(kind, estimator):
     kinds = [check(estimator) for check in (is_classifier, is_regressor, is_outlier_detector)]
     expected = {**dict.fromkeys(ONE_CLASS, 2), "eps-svr": 1, "nu-svr": 1}.get(kind, 0)
     assert [index for index, is_one in enumerate(kinds) if is_one] == [expected]
@@ -137,7 +139,7 @@ FAR = 1_600_000_000
 
 
 @pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, da.from_array])
-def test_whole_numbers_are_not_rounded(estimator, target, form):
+def test_integers_beyond_float32_are_not_rounded(estimator, target, form):
     """Nor are those that are predicted for."""
     near = np.round(MOONS * 50)
     far = near.astype(np.int64) + FAR
@@ -152,7 +154,7 @@ def test_whole_numbers_of_sparse_rows_are_float64(estimator, target):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16, np.float32])
-def test_small_types_take_no_more_than_float32(estimator, target, dtype):
+def test_small_integer_types_become_float32(estimator, target, dtype):
     fitted = estimator.fit((MOONS * 50 + 100).astype(dtype), target)
     assert fitted.support_vectors_.dtype == np.float32
 

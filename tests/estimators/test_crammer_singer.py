@@ -210,7 +210,7 @@ def test_a_balanced_class_weight_is_a_weight_of_its_rows():
     np.testing.assert_allclose(dense(balanced, 150), dense(weighted, 150), atol=1e-4)
 
 
-def test_a_weight_is_so_many_rows():
+def test_integer_weights_are_repetitions():
     X, y = clouds(150)
     weights = np.random.default_rng(0).integers(0, 4, len(X))
     options = {"C": 2.0, "gamma": GAMMA, "tol": 1e-7}
@@ -263,7 +263,7 @@ def test_rows_in_random_order_keep_their_numbers(form):
         {"n_jobs": 1, "random_state": 5},
     ],
 )
-def test_how_it_is_trained_changes_nothing(options, tmp_path):
+def test_options_of_training_do_not_change_the_model(options, tmp_path):
     X, y = clouds(300)
     shape = {"C": 2.0, "gamma": GAMMA, "tol": 1e-6, "fit_intercept": "fit_intercept" in options}
     expected = CrammerSingerSVC(**shape).fit(X, y)
@@ -341,7 +341,7 @@ def test_a_checkpoint_is_gone_on_from_and_one_of_another_problem_refused(tmp_pat
     assert resumed.objective_ == pytest.approx(whole.objective_, rel=1e-4)
 
 
-def test_a_run_in_an_order_of_the_paper_goes_on_in_the_same_one(tmp_path):
+def test_run_is_resumed_in_its_order_of_rows_only(tmp_path):
     X, y = clouds(300)
     shape = {"C": 2.0, "gamma": GAMMA, "working_set": "all"}
     given = {"order": "random", "random_state": 4}
@@ -393,7 +393,7 @@ def test_a_saved_model_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("bounds", [-1.0, 0.0, np.nan])
-def test_a_file_with_bounds_that_are_none_is_refused(bounds, tmp_path):
+def test_model_file_with_invalid_bounds_is_refused(bounds, tmp_path):
     from dataclasses import replace
 
     X, y = clouds(150)
@@ -449,7 +449,7 @@ def test_the_plan_counts_what_a_sweep_adds_up_for_all_functions():
         ({"class_weight": {1: -1.0}}, "class 1 has weight -1.0"),
     ],
 )
-def test_parameters_that_mean_nothing_are_refused(options, message):
+def test_invalid_parameters_are_refused(options, message):
     X, y = clouds(150)
     with pytest.raises(ParameterError, match=message):
         CrammerSingerSVC(**options).fit(X, y)
@@ -465,7 +465,7 @@ def test_a_class_without_weight_is_refused_by_name():
         CrammerSingerSVC().fit(X, np.zeros(len(X)))
 
 
-def test_whole_numbers_on_both_sides_of_the_largest_int64_stay_what_they_are(tmp_path):
+def test_labels_beyond_int64_are_kept(tmp_path):
     names = np.array([3, 2**63 + 5, 2**64 - 1], np.uint64)
     X = np.repeat(np.eye(3), 4, axis=0)
     model = CrammerSingerSVC().fit(X, np.repeat(names, 4))
@@ -475,7 +475,7 @@ def test_whole_numbers_on_both_sides_of_the_largest_int64_stay_what_they_are(tmp
     assert bigsvm.KernelExpansion.load(tmp_path / "m").classes == names.tolist()
 
 
-def test_bounds_next_to_which_every_step_is_nothing_overflow_unseen():
+def test_extreme_C_does_not_overflow():
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     X = rng.normal(size=(90, 3)) + y[:, None]

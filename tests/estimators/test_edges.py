@@ -156,7 +156,7 @@ def test_awkward_data_ends_at_the_optimum(kind, what, form):
     [np.full((60, 3), 2.0), np.repeat(np.eye(2), 30, axis=0), np.repeat(MOONS[:30], 2, axis=0)],
     ids=["constant", "two points", "every row with both labels"],
 )
-def test_without_a_margin_nu_svc_decides_nothing_and_says_so(X):
+def test_nu_svc_without_a_margin_warns(X):
     y = np.arange(60) % 2
     with pytest.warns(ConvergenceWarning, match="raise nu"):
         model = fitted("nu-svc", X, y, None, gamma=1.0)
@@ -208,7 +208,7 @@ def test_extreme_gamma(kind, gamma):
     is_the_optimum(kind, model, MOONS, LABELS, TARGETS)
 
 
-def test_nu_svc_with_a_gamma_of_next_to_nothing_is_the_linear_one():
+def test_nu_svc_with_tiny_gamma_is_the_linear_kernel():
     """The margin is in units of gamma, LIBSVM's tolerance is not: it finds none."""
     with pytest.warns(ConvergenceWarning, match="raise nu"):
         fitted("nu-svc", MOONS, LABELS, None, gamma=0.0)
@@ -228,7 +228,7 @@ def test_gamma_beyond_float32_is_refused_with_the_remedy(kind):
 
 @pytest.mark.parametrize("nu", [1e-6, 1e-3])
 @pytest.mark.parametrize("kind", ["one-class", "nu-svr"])
-def test_nu_of_less_than_a_row(kind, nu):
+def test_nu_smaller_than_one_row(kind, nu):
     model = fitted(kind, MOONS, LABELS, TARGETS, nu=nu, gamma=1.0)
     is_the_optimum(kind, model, MOONS, LABELS, TARGETS, atol=1e-3, rtol=1e-4)
 
@@ -265,7 +265,7 @@ def test_an_infeasible_nu_counts_rows_by_their_weight(weights):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_far_from_the_origin_distances_keep_their_digits(kind):
+def test_rbf_far_from_the_origin_keeps_its_precision(kind):
     """Subtracting the mean first is what does it; the data themselves are off by 1e-10."""
     far = MOONS + 1e6
     model = fitted(kind, far, LABELS, TARGETS, gamma=1.0)
@@ -274,7 +274,7 @@ def test_far_from_the_origin_distances_keep_their_digits(kind):
     assert model.objective_ == pytest.approx(near.objective_, rel=1e-4)
 
 
-def test_far_from_the_origin_nu_svc_is_solved_in_float64():
+def test_nu_svc_far_from_the_origin_is_solved_in_float64():
     """At 1e5 kernel values are 2e10, where float32 has steps of 2000 and float64 of 4e-6."""
     far = fitted("nu-svc", MOONS + 1e5, LABELS, TARGETS, kernel="linear")
     near = fitted("nu-svc", MOONS, LABELS, TARGETS, kernel="linear")
@@ -285,19 +285,19 @@ def test_far_from_the_origin_nu_svc_is_solved_in_float64():
 
 
 @pytest.mark.parametrize("kind", ["hinge", "eps-svr", "nu-svr"])
-def test_far_from_the_origin_products_lose_them_and_it_says_so(kind):
+def test_linear_kernel_far_from_the_origin_warns(kind):
     """At 1e6 some gaps end at 0.4 to 0.8 of the tolerance, as rounding has it: here at 35 times."""
     with pytest.warns(ConvergenceWarning, match="scale the columns"):
         model = fitted(kind, MOONS + 3e6, LABELS, TARGETS, kernel="linear")
     assert not model.converged_
 
 
-def test_far_from_the_origin_products_that_diverge_are_an_error():
+def test_squared_hinge_far_from_the_origin_that_diverges_is_refused():
     with pytest.raises(DataError, match="scale the features, or lower C"):
         fitted("squared hinge", MOONS + 1e6, LABELS, TARGETS, kernel="linear")
 
 
-def test_far_from_the_origin_one_class_is_as_good_as_its_products():
+def test_one_class_far_from_the_origin_agrees_with_libsvm():
     model = fitted("one-class", MOONS + 1e6, LABELS, TARGETS, kernel="linear")
     far = MOONS + 1e6
     expected, values = by_libsvm("one-class", model, kernel_of(model, far), None)
@@ -327,7 +327,7 @@ def test_features_whose_gamma_float32_cannot_hold_are_refused_with_the_remedy(ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_absolute_distances_of_1e30_are_a_matter_of_gamma(kind):
+def test_laplacian_of_features_of_1e30_with_a_tiny_gamma(kind):
     options = {"kernel": "laplacian"}
     model = fitted(kind, MOONS * 1e30, LABELS, TARGETS, gamma=1e-30, **options)
     near = fitted(kind, MOONS, LABELS, TARGETS, gamma=1.0, **options)
@@ -347,7 +347,7 @@ def test_rows_of_1e30_are_predicted_or_refused(kind):
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("kind", ["one-class", *REGRESSIONS])
-def test_one_row(kind, kernel):
+def test_fit_on_one_row(kind, kernel):
     X, z = np.array([[3.0, -1.0]]), np.array([2.5])
     model = fitted(kind, X, None, z, kernel=kernel, gamma=1.0)
     assert model.converged_
@@ -360,7 +360,7 @@ def test_one_row(kind, kernel):
 
 @pytest.mark.parametrize("X", [MOONS[:1], MOONS], ids=["one row", "many"])
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_one_class_is_no_classification(kind, X):
+def test_classification_of_one_class_is_refused(kind, X):
     with pytest.raises(DataError, match=r"one class only .* two are needed, or more"):
         fitted(kind, X, np.ones(len(X)), None)
 
@@ -373,7 +373,7 @@ def test_targets_that_are_all_the_same_are_predicted(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_refused(kind):
+def test_empty_X_is_refused(kind):
     for X in (MOONS[:0], MOONS[:, :0]):
         with pytest.raises(ValueError, match="minimum of 1 is required"):
             fitted(kind, X, LABELS[: len(X)], TARGETS[: len(X)])
@@ -429,7 +429,7 @@ def test_a_parameter_of_the_wrong_kind_is_named_with_its_value(kind, name, value
 
 
 @pytest.mark.parametrize("C", [np.float32(2), np.int64(2), np.float64(2), True])
-def test_numbers_of_any_kind_are_numbers(C):
+def test_numeric_parameters_of_any_type_are_taken(C):
     model = fitted("hinge", MOONS, LABELS, None, C=C, max_iter=np.int64(10**6))
     assert model.converged_
 
@@ -473,7 +473,7 @@ def test_class_weights_without_classes_are_refused(formulation):
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("nu-svc", 1e-6), ("one-class", 1e-5)])
-def test_a_tolerance_as_large_as_the_margin_is_said(kind, scale):
+def test_tolerance_as_large_as_rho_warns(kind, scale):
     """Of more rows than Newton's method takes: weights this small leave nothing above tol."""
     X, y = make_moons(800, noise=0.3, random_state=0)
     estimator = {"nu-svc": bigsvm.NuSVC(nu=0.4), "one-class": bigsvm.OneClassSVM(nu=0.2)}[kind]
@@ -487,7 +487,7 @@ def test_a_tolerance_as_large_as_the_margin_is_said(kind, scale):
         fine.fit(X, y, sample_weight=weights)
 
 
-def test_an_indefinite_kernel_is_said():
+def test_certificate_reports_an_indefinite_kernel():
     model = fitted("hinge", MOONS, LABELS, TARGETS, kernel="sigmoid", gamma=3.0, coef0=-1.0)
     assert model.certificate_["kernel_is_definite"] is False
     assert fitted("hinge", MOONS, LABELS, TARGETS).certificate_["kernel_is_definite"] is True
@@ -495,7 +495,7 @@ def test_an_indefinite_kernel_is_said():
     assert "stationary point" in lines["note"]
 
 
-def test_pairs_of_a_wide_margin_and_without_a_gap_are_told_of_without_a_warning():
+def test_pairs_without_a_gap_are_reported_without_a_warning():
     X = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
     model = bigsvm.NuSVC(nu=0.5, kernel="linear").fit(X, [0, 1, 2])
     assert model.certificate_["gap"] == 0
@@ -514,7 +514,7 @@ def test_a_generator_seeds_as_the_number_it_gives():
     np.testing.assert_array_equal(one.dual_coef_, other.dual_coef_)
 
 
-def test_rows_that_are_not_numbers_are_called_that_when_predicting():
+def test_prediction_refuses_nan():
     X, y = make_classification(60, 5, random_state=0)
     model = bigsvm.SVC().fit(X, y)
     lazy = da.full((4, 5), np.nan, chunks=2)

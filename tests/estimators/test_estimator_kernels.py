@@ -77,7 +77,7 @@ def test_many_rows_and_duplicates(options, formula, form):
     assert g[rises].max() - g[falls].min() <= 2e-3
 
 
-def test_a_model_with_a_kernel_of_ones_own_is_saved_and_loaded(rows, tmp_path, monkeypatch):
+def test_custom_kernel_is_saved_and_loaded(rows, tmp_path, monkeypatch):
     X, y = rows
     fitted = bigsvm.SVC(kernel=Cauchy(width=0.7)).fit(X, y)
     fitted.model_.save(tmp_path / "m.safetensors")
@@ -88,7 +88,7 @@ def test_a_model_with_a_kernel_of_ones_own_is_saved_and_loaded(rows, tmp_path, m
         KernelExpansion.load(tmp_path / "m.safetensors")
 
 
-def test_a_name_alone_does_not_give_the_parameters_of_ones_own(rows):
+def test_custom_kernel_by_name_is_refused_without_its_parameters(rows):
     with pytest.raises(ParameterError, match=r"'cauchy' has the parameter width.*kernel=Cauchy\("):
         bigsvm.SVC(kernel="cauchy").fit(*rows)
 
@@ -120,7 +120,7 @@ def test_a_formula_that_gives_something_else_is_named(rows, returned, words, for
 @pytest.mark.parametrize(
     "formulation", [bigsvm.SVR, bigsvm.NuSVR, bigsvm.OneClassSVM, bigsvm.NuSVC]
 )
-def test_every_formulation_has_them(rows, formulation):
+def test_every_formulation_takes_custom_kernels(rows, formulation):
     X, y = rows
     for options, _ in CASES:
         assert formulation(**options).fit(X, y).converged_
@@ -170,7 +170,7 @@ def test_a_kernel_that_depends_on_more_than_its_fields_is_refused(rows, estimato
 
 
 @pytest.mark.usefixtures("_registry")
-def test_what_fields_determine_may_be_kept(rows):
+def test_kernel_may_keep_values_derived_from_its_fields(rows):
     @dataclass(frozen=True, kw_only=True)
     class Derived(Cauchy):
         name = "derived"

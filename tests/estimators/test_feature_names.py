@@ -133,7 +133,7 @@ def test_scaled_and_copied_stores_keep_names(named, tmp_path):
     assert copy.feature_names == NAMES
 
 
-def test_names_are_all_text_or_none(matrix, y, tmp_path):
+def test_feature_names_of_mixed_types_are_refused(matrix, y, tmp_path):
     pandas = pytest.importorskip("pandas")
     numbered = write_store(tmp_path / "s.zarr", pandas.DataFrame(matrix), y)
     assert numbered.feature_names is None

@@ -35,7 +35,7 @@ def target_of(name):
 @pytest.mark.fault("folds")
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("n_present", [2, 3])
-def test_a_class_that_is_not_there_may_have_a_weight(kind, n_present):
+def test_class_weight_of_an_absent_class_is_taken(kind, n_present):
     there = n_present > Y
     weights = {0: 1.0, 1: 2.0, 2: 0.5, 9: 4.0}
     estimator = clone(CLASSIFIERS[kind])
@@ -83,7 +83,7 @@ def test_folds_slice_both_axes_of_a_kernel_matrix(name, kernel):
 @pytest.mark.fault("folds")
 @pytest.mark.parametrize("name", [*SHARED, "L2SVC", "CrammerSingerSVC", "L2OneClassSVM"])
 @pytest.mark.parametrize("kernel", [rbf_kernel, lambda a, b: a @ b.T, make_kernel, Precomputed])
-def test_a_kernel_that_is_a_function_names_the_way_out(name, kernel):
+def test_callable_kernel_is_refused_with_the_remedy(name, kernel):
     with pytest.raises(ParameterError, match=r"kernel is .*; it must be .* kernel='precomputed'"):
         getattr(bigsvm, name)(kernel=kernel).fit(X, target_of(name))
 

@@ -198,7 +198,7 @@ def test_many_rows_grow_from_a_sample(n):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_equal_rows_share_their_alpha(loss):
+def test_duplicate_rows_share_their_alpha(loss):
     """Rows that are merged while training get what they would have got alone, up to the optimum."""
     X, y = make_moons(9000, noise=0.3, random_state=1)
     X = np.round(X, 1)
@@ -248,7 +248,7 @@ def test_weights_are_scikit_learns(kind, moons, waves):
     np.testing.assert_allclose(getattr(ours, name)(X), expected, atol=1e-3 * np.abs(expected).max())
 
 
-def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():
+def test_too_small_nu_of_inseparable_rows_warns():
     X = np.repeat(np.arange(10.0)[:, None], 2, axis=0)
     y = np.tile([0, 1], 10)
     with pytest.warns(ConvergenceWarning, match="raise nu"):
@@ -257,7 +257,7 @@ def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():
     assert np.abs(model.decision_function(X)).max() < 1e-9
 
 
-def test_a_weight_too_small_for_float64_is_none():
+def test_weight_too_small_for_float64_counts_as_zero():
     X, y = make_moons(60, noise=0.3, random_state=0)
     weights = np.r_[1e-310, np.ones(59)]
     tiny = bigsvm.SVC(loss="squared_hinge").fit(X, y, sample_weight=weights)
@@ -278,18 +278,18 @@ class TestARidgeTooLargeForFloat32:
     X, _ = make_moons(60, noise=0.3, random_state=0)
     y = np.arange(60) % 3
 
-    def test_of_all_rows_is_refused(self, kind):
+    def test_C_too_small_for_the_ridge_is_refused(self, kind):
         with pytest.raises(ParameterError, match=r"C is 1e-39; with squared losses .* at least"):
             clone(SQUARED[kind]).set_params(C=1e-39).fit(self.X, self.y)
 
-    def test_of_one_row_leaves_it_out(self, kind):
+    def test_row_with_too_small_a_weight_is_left_out(self, kind):
         tiny = clone(SQUARED[kind]).fit(self.X, self.y, sample_weight=np.r_[1e-39, np.ones(59)])
         without = clone(SQUARED[kind]).fit(self.X, self.y, sample_weight=np.r_[0.0, np.ones(59)])
         np.testing.assert_allclose(
             tiny.decision_function(self.X), without.decision_function(self.X), atol=1e-6
         )
 
-    def test_that_just_fits_is_trained_with(self, kind):
+    def test_largest_finite_ridge_is_trained(self, kind):
         model = clone(SQUARED[kind]).set_params(C=3e-38).fit(self.X, self.y)
         assert model.converged_
         assert np.isfinite(model.decision_function(self.X)).all()

@@ -41,7 +41,7 @@ def values(estimator, matrix):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_as_scikit_learn(matrices, name, dtype):
+def test_precomputed_kernel_agrees_with_scikit_learn(matrices, name, dtype):
     K, y, others, _ = matrices
     options = {"kernel": "precomputed", "tol": 1e-5, **ESTIMATORS[name]}
     ours = getattr(bigsvm, name)(**options).fit(K.astype(dtype), y)
@@ -54,7 +54,7 @@ def test_as_scikit_learn(matrices, name, dtype):
 
 
 @pytest.mark.parametrize("kind", ["store", "streamed store", "unshuffled store", "dask", "zarr"])
-def test_wherever_the_matrix_is(matrices, kind, tmp_path):
+def test_kernel_matrix_of_any_container(matrices, kind, tmp_path):
     """Columns are in the order of the input, in which a store's rows are not."""
     K, y, others, _ = matrices
     options = {"kernel": "precomputed", "C": 10.0, "tol": 1e-6}
@@ -143,7 +143,7 @@ def test_text_of_libsvm_and_its_models(matrices, tmp_path):
         (lambda K: np.where(np.eye(900), 1e300, K), "scale"),
     ],
 )
-def test_what_is_no_kernel_matrix_is_refused(matrices, change, words):
+def test_invalid_kernel_matrix_is_refused(matrices, change, words):
     K, y, _, _ = matrices
     given = change(K)
     with pytest.raises(DataError, match=words):
@@ -191,7 +191,7 @@ def test_rows_are_never_all_copied(matrices):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_models_of_others(matrices, name, tmp_path):
+def test_precomputed_models_are_exported(matrices, name, tmp_path):
     """A shuffled store's rows are named by the numbers that they had in the matrix."""
     K, y, others, _ = matrices
     store = bigsvm.write_store(tmp_path / "K", K, y)

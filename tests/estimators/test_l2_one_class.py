@@ -40,14 +40,14 @@ def moons():
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_certified_it_is_the_optimum(moons, solver, kernel, form):
+def test_certified_model_is_the_optimum(moons, solver, kernel, form):
     model = bigsvm.L2OneClassSVM(C=10.0, solver=solver, ball_tol=FINE, **KERNELS[kernel])
     is_the_optimum_of_its_ball(model.fit(form(moons)), moons)
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_of_any_C(moons, solver, C):
+def test_optimum_for_any_C(moons, solver, C):
     model = bigsvm.L2OneClassSVM(C=C, solver=solver, ball_tol=FINE, gamma=1.0).fit(moons)
     is_the_optimum_of_its_ball(model, moons)
     values = model.decision_function(moons)
@@ -57,7 +57,7 @@ def test_of_any_C(moons, solver, C):
 
 
 @pytest.mark.parametrize("C", [0.5, 20.0])
-def test_it_is_libsvms_on_a_kernel_with_the_ridge(moons, C):
+def test_agrees_with_libsvm_on_the_kernel_with_the_ridge(moons, C):
     """With nu of one row the sum of its multipliers is 1, and no bound is below that."""
     K = rbf_kernel(moons, gamma=1.0)
     peer = peers.OneClassSVM(kernel="precomputed", nu=1 / 300, tol=1e-9)
@@ -69,7 +69,7 @@ def test_it_is_libsvms_on_a_kernel_with_the_ridge(moons, C):
     assert model.objective_ == pytest.approx(0.5 / rho, rel=1e-5)
 
 
-def test_of_a_constant_diagonal_it_is_data_description(moons):
+def test_agrees_with_data_description_for_a_constant_diagonal(moons):
     """Primal and dual of ``r² + C/4 Σ ξ²`` are one at its centre, and inside is within r of it."""
     C = 20.0
     model = bigsvm.L2OneClassSVM(C=C, gamma=1.0, ball_tol=FINE).fit(moons)
@@ -139,7 +139,7 @@ def test_the_ball_of_distinct_points(points, how, ball_tol):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_of_next_to_no_rows(n):
+def test_fit_on_two_to_four_rows(n):
     """The variable that takes up the rest has a kernel row as well."""
     X = 0.5 * np.array([[0, 0], [0, 1], [1, 0], [3, 1]])[:n]
     model = bigsvm.L2OneClassSVM(C=1e7, gamma=1.0, ball_tol=1e-6).fit(X)
@@ -150,7 +150,7 @@ def test_of_next_to_no_rows(n):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_weight_is_the_row_so_many_times(moons, solver):
+def test_weight_is_the_number_of_repetitions(moons, solver):
     weights = np.random.default_rng(0).integers(0, 3, len(moons))
     options = {"C": 5.0, "gamma": 1.0, "ball_tol": FINE, "solver": solver}
     weighted = bigsvm.L2OneClassSVM(**options).fit(moons, sample_weight=weights)
@@ -163,7 +163,7 @@ def test_a_weight_is_the_row_so_many_times(moons, solver):
     assert (weights[weighted.support_] > 0).all()
 
 
-def test_weights_whose_ridge_is_infinite_are_none(moons):
+def test_weights_with_an_infinite_ridge_count_as_zero(moons):
     with pytest.raises(DataError, match="no row has a positive weight"):
         bigsvm.L2OneClassSVM().fit(moons, sample_weight=np.full(len(moons), 1e-320))
 
@@ -196,7 +196,7 @@ def test_rows_that_are_all_the_same_are_all_outside():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("sampling", [1, 60, "all"])
-def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling, tmp_path):
+def test_uncertified_fit_does_not_warn(moons, solver, sampling, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = bigsvm.L2OneClassSVM(
@@ -221,7 +221,7 @@ def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling, tmp
 
 
 @pytest.mark.parametrize("certify", [True, False])
-def test_points_of_no_ball_are_refused(moons, certify):
+def test_infeasible_ball_is_refused(moons, certify):
     options = {"kernel": "sigmoid", "gamma": 1.0, "coef0": -5.0, "certify": certify}
     with pytest.raises(ParameterError, match=r"not positive semidefinite.*take another kernel"):
         bigsvm.L2OneClassSVM(**options).fit(moons)
@@ -230,7 +230,7 @@ def test_points_of_no_ball_are_refused(moons, certify):
     assert bigsvm.L2OneClassSVM(**options).fit(moons).stop_reason_ != "stalled"
 
 
-def test_an_optimum_beyond_what_the_ridge_allows_is_none(moons):
+def test_unbounded_problem_of_an_indefinite_kernel_is_refused(moons):
     """The search finds an energy above 0, and sweeps that it is unbounded."""
     with pytest.raises(ParameterError, match=r"not positive semidefinite.*smaller C"):
         bigsvm.L2OneClassSVM(kernel="sigmoid", gamma=1.0, coef0=-0.5).fit(moons)
@@ -271,7 +271,7 @@ def test_a_store_has_the_optimum_of_its_rows(store, cloud, best, solver):
     assert inside.mean() == pytest.approx(1 - len(model.support_) / 4000, abs=0.01)
 
 
-def test_out_of_steps_again_and_again_it_ends_at_the_same_model(store, tmp_path):
+def test_resumed_after_max_iter_it_ends_at_the_same_model(store, tmp_path):
     whole = bigsvm.L2OneClassSVM(**LITTLE).fit(store)
     for max_iter in (20, whole.n_iter_ // 2, -1):
         model = bigsvm.L2OneClassSVM(**LITTLE, checkpoint=tmp_path / "run", max_iter=max_iter)

@@ -51,7 +51,7 @@ def wide():
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_certified_it_is_the_optimum(moons, solver, kernel, form):
+def test_certified_model_is_the_optimum(moons, solver, kernel, form):
     X, y = moons
     model = bigsvm.L2SVC(C=10.0, solver=solver, ball_tol=FINE, **KERNELS[kernel])
     is_the_optimum_of_its_ball(model.fit(form(X), y), X, y)
@@ -59,7 +59,7 @@ def test_certified_it_is_the_optimum(moons, solver, kernel, form):
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_of_any_C(moons, solver, C):
+def test_optimum_for_any_C(moons, solver, C):
     X, y = moons
     is_the_optimum_of_its_ball(
         bigsvm.L2SVC(C=C, solver=solver, ball_tol=FINE, gamma=1.0).fit(X, y), X, y
@@ -68,7 +68,7 @@ def test_of_any_C(moons, solver, C):
 
 @pytest.mark.parametrize("C", [0.02, 2.0])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_of_the_linear_kernel_it_is_liblinears(wide, solver, C):
+def test_linear_kernel_agrees_with_liblinear(wide, solver, C):
     """Its C is half of ours, and its bias has the same penalty."""
     X, y = wide
     model = bigsvm.L2SVC(C=C, solver=solver, kernel="linear", ball_tol=FINE).fit(X, y)
@@ -120,7 +120,7 @@ def test_class_weights_are_weights_of_their_rows(moons):
     is_the_optimum_of_its_ball(balanced, X, y_rare, weights=weights)
 
 
-def test_a_class_of_one_row(moons):
+def test_fit_with_a_class_of_one_row(moons):
     X, _ = moons
     y = np.zeros(300, int)
     y[123] = 1
@@ -132,7 +132,7 @@ def test_a_class_of_one_row(moons):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("sampling", [1, 60, 0.3, "all"])
-def test_not_certified_it_says_so_without_a_warning(moons, solver, sampling):
+def test_uncertified_fit_does_not_warn(moons, solver, sampling):
     X, y = moons
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -170,7 +170,7 @@ def test_an_uncertified_model_is_saved_and_loaded(moons, tmp_path):
     assert json.dumps(loaded.certificate)
 
 
-def test_seeds_are_other_samples_and_the_same_one_the_same(moons):
+def test_random_state_decides_the_samples(moons):
     X, y = moons
     fitted = [
         bigsvm.L2SVC(gamma=1.0, certify=False, random_state=seed).fit(X, y) for seed in (0, 0, 1)
@@ -199,7 +199,7 @@ def test_a_full_core_set_is_no_model(certify):
 
 
 @pytest.mark.fault("half-models")
-def test_of_noisy_labels_a_sampled_ball_in_little_memory_is_as_good_as_a_certified_one():
+def test_uncertified_score_on_noisy_labels_in_little_memory():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 8)).astype(np.float32)
     y = np.sign(X[:, 0] * X[:, 1] + X[:, 2])
@@ -212,7 +212,7 @@ def test_of_noisy_labels_a_sampled_ball_in_little_memory_is_as_good_as_a_certifi
 
 
 @pytest.mark.fault("half-models")
-def test_of_many_noisy_labels_training_ends_without_a_certificate():
+def test_uncertified_training_ends_when_the_core_set_is_full():
     """Where the core set is full before a search ends."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((25_000, 6)).astype(np.float32)
@@ -230,7 +230,7 @@ def test_of_many_noisy_labels_training_ends_without_a_certificate():
 
 
 @pytest.mark.fault("half-models")
-def test_a_full_core_set_of_one_class_is_no_model():
+def test_full_core_set_of_one_class_is_certified():
     X, _ = make_moons(1200, noise=0.4, random_state=0)
     options = {"C": 0.5, "gamma": 1.0, "n_jobs": 1, "certify": False}
     model = bigsvm.L2OneClassSVM(memory="2MB", **options).fit(X)
@@ -283,7 +283,7 @@ def test_a_run_that_a_duality_gap_ended_says_so_and_its_eps_is_larger(monkeypatc
     assert "duality gap" in ended
 
 
-def test_without_a_sweep_nothing_is_said_of_the_ball(moons):
+def test_uncertified_certificate_has_no_ball(moons):
     X, y = moons
     model = bigsvm.L2SVC(C=2.0, gamma=1.0, certify=False).fit(X, y)
     assert model.certificate_["ball"] is None
@@ -311,13 +311,13 @@ def test_without_a_sweep_nothing_is_said_of_the_ball(moons):
         ("gamma", "mean", "gamma is 'mean'; it must be 'scale', 'auto', 'mean-distance' or"),
     ],
 )
-def test_parameters_that_mean_nothing_are_refused(moons, name, value, message):
+def test_invalid_parameters_are_refused(moons, name, value, message):
     with pytest.raises(ParameterError, match=message):
         bigsvm.L2SVC(**{name: value}).fit(*moons)
 
 
 @pytest.mark.parametrize("sampling", [1, 1.0, 60, 60.0, np.int64(5), np.float32(0.5), 10**9, "all"])
-def test_samplings_that_mean_something(sampling):
+def test_valid_values_of_sampling(sampling):
     TrainingParameters(formulation="l2-svc", sampling=sampling).check()
 
 
@@ -349,7 +349,7 @@ def test_the_mean_distance_of_many_rows_is_that_of_a_sample(tmp_path):
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-def test_rows_that_are_all_the_same_have_no_distance(form):
+def test_mean_distance_of_equal_rows_gives_gamma_1(form):
     X, y = np.full((20, 3), 0.1), np.arange(20) % 2
     model = bigsvm.L2SVC(gamma="mean-distance").fit(form(X), y)
     assert model.model_.kernel.gamma == 1.0
@@ -366,7 +366,7 @@ def test_a_path_has_the_models_that_each_C_alone_has(moons):
         is_the_optimum_of_its_ball(model, X, y)
 
 
-def test_a_warm_start_searches_no_more(moons):
+def test_warm_start_skips_the_search(moons):
     X, y = moons
     model = bigsvm.L2SVC(gamma=1.0, warm_start=True, ball_tol=FINE).fit(X, y)
     assert model.certificate_["drift"] is not None
@@ -375,7 +375,7 @@ def test_a_warm_start_searches_no_more(moons):
     is_the_optimum_of_its_ball(model, X, y)
 
 
-def test_from_a_model_that_is_not_certified(moons):
+def test_warm_start_from_an_uncertified_model(moons):
     X, y = moons
     model = bigsvm.L2SVC(gamma=1.0, certify=False, warm_start=True, ball_tol=FINE).fit(X, y)
     model.set_params(certify=True).fit(X, y)
@@ -427,7 +427,7 @@ def assert_same_model(model, other):
         assert model.certificate_[name] == other.certificate_[name], name
 
 
-def test_out_of_steps_again_and_again_it_ends_at_the_same_model(store, of_store, tmp_path):
+def test_resumed_after_max_iter_it_ends_at_the_same_model(store, of_store, tmp_path):
     """In its search, and in the sweeps after it."""
     run, stops = tmp_path / "run", []
     for max_iter in (40, 300, of_store.n_iter_ // 2, -1):
@@ -442,7 +442,7 @@ def test_out_of_steps_again_and_again_it_ends_at_the_same_model(store, of_store,
 
 
 @pytest.mark.parametrize("name", ["L2SVC", "L2OneClassSVM"])
-def test_killed_again_and_again_it_ends_at_the_same_model(store, name, tmp_path):
+def test_killed_several_times_it_ends_at_the_same_model(store, name, tmp_path):
     """`kill -9` of a real process, each time after it has saved once more."""
     code = textwrap.dedent(
         """
@@ -531,7 +531,7 @@ def test_a_kernel_matrix(moons, solver):
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 @pytest.mark.parametrize("certify", [False, True])
-def test_probabilities(moons, method, certify):
+def test_calibrated_probabilities(moons, method, certify):
     X, y = moons
     model = bigsvm.L2SVC(gamma=1.0, C=5, calibration=method, certify=certify).fit(X, y)
     probability = model.predict_proba(X)

@@ -33,7 +33,7 @@ NAMES = {
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("k", [2, 3])
-def test_they_are_refused_before_training(kind, names, k):
+def test_ambiguous_labels_are_refused_before_training(kind, names, k):
     labels, words = NAMES[names]
     X = da.from_array(np.eye(6), chunks=3)
     if kind == "held out" and k == 3:
@@ -44,7 +44,7 @@ def test_they_are_refused_before_training(kind, names, k):
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 @pytest.mark.parametrize("other", [1, None, 2.5])
-def test_without_an_order_they_are_refused_in_arrays_too(kind, other):
+def test_labels_without_an_order_are_refused(kind, other):
     with pytest.raises(DataError, match="have no order"):
         clone(CLASSIFIERS[kind]).fit(np.eye(6), np.array(["a", other] * 3, object))
 
@@ -63,7 +63,7 @@ def test_without_an_order_they_are_refused_in_arrays_too(kind, other):
     ],
     ids=str,
 )
-def test_others_stay_what_they_are_in_a_file(kind, names, tmp_path):
+def test_labels_are_saved_with_their_types(kind, names, tmp_path):
     X = np.repeat(np.eye(2), 20, axis=0)
     estimator = clone(CLASSIFIERS[kind]).fit(da.from_array(X, chunks=10), np.repeat(names, 20))
     assert estimator.predict(np.eye(2)).tolist() == names.tolist()
@@ -100,7 +100,7 @@ def test_targets_of_a_regression_are_refused(kind, source, n_values, tmp_path):
 @pytest.mark.fault("labels")
 @pytest.mark.parametrize("kind", ["pairs", "each against the rest", "balls", "crammer-singer"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_labels_of_which_most_differ_cause_one_warning(kind, source, tmp_path):
+def test_many_distinct_labels_warn_once(kind, source, tmp_path):
     X = np.random.default_rng(0).normal(size=(24, 2))
     y = np.arange(24) % 13  # 13 classes of 24 rows, one more than half as many
     with pytest.warns(UserWarning, match="13 classes in 24 rows; .* SVR") as warned:
@@ -109,7 +109,7 @@ def test_labels_of_which_most_differ_cause_one_warning(kind, source, tmp_path):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_whole_numbers_stored_as_floats_are_classes(source, tmp_path):
+def test_float_labels_that_are_integers_are_classes(source, tmp_path):
     X = np.random.default_rng(0).normal(size=(24, 2))
     y = (np.arange(24) % 12).astype(np.float64)  # 12 classes, half of the rows
     fitted = fit_from(source, bigsvm.SVC(), X, y, tmp_path)

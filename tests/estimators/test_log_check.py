@@ -106,7 +106,7 @@ def test_an_estimator_logs_and_keeps_how_many_results_are_taken_as_recorded(
 
 
 @pytest.mark.fault("forged-files")
-def test_any_entry_may_be_recomputed(tmp_path, monkeypatch):
+def test_every_entry_of_the_log_can_be_recomputed(tmp_path, monkeypatch):
     """Which one it is depends on the system's random numbers, not on those of the run."""
     checks = []
     choose = log_check.LogCheck.choose
@@ -130,7 +130,7 @@ def test_any_entry_may_be_recomputed(tmp_path, monkeypatch):
 
 
 @pytest.mark.fault("forged-files")
-def test_a_forged_last_entry_is_found_where_there_is_time_for_one(tmp_path, monkeypatch, caplog):
+def test_forged_last_entry_of_the_log_is_found(tmp_path, monkeypatch, caplog):
     X, y = clouds(n=240, k=3)
     train(X, y, checkpoint=str(tmp_path))
     forge_entry(tmp_path, lambda record, rows, values: (rows, 0.5 * values), place=-1)

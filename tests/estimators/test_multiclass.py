@@ -52,7 +52,7 @@ def both(kernel="rbf", form=np.asarray, *, k=4, **options):
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_learnt_has_scikit_learns_names_shapes_and_orders(kernel, form):
+def test_fitted_attributes_agree_with_scikit_learn(kernel, form):
     ours, peer, X, _ = both(kernel, form)
     np.testing.assert_array_equal(ours.support_, peer.support_)
     np.testing.assert_array_equal(ours.n_support_, peer.n_support_)
@@ -76,7 +76,7 @@ def test_what_is_learnt_has_scikit_learns_names_shapes_and_orders(kernel, form):
 
 @pytest.mark.parametrize("k", [3, 4, 7])
 @pytest.mark.parametrize("form", FORMS[:2])
-def test_values_and_labels_are_scikit_learns_in_both_shapes(k, form):
+def test_decision_function_shapes_agree_with_scikit_learn(k, form):
     ours, peer, _, X = both(form=form, k=k)
     of_pairs = peer.set_params(decision_function_shape="ovo").decision_function(form(X))
     # Values nearer to 0 may have either sign, and so another label.
@@ -110,7 +110,7 @@ def test_ties_are_broken_as_scikit_learn_breaks_them():
     np.testing.assert_array_equal(broken.set_params(break_ties=False).predict(rows), without)
 
 
-def test_the_graph_is_asked_from_both_ends():
+def test_decision_graph_follows_its_definition():
     X, y = clouds(k=5)
     graph = bigsvm.SVC(C=5.0, gamma=0.3, multiclass="ddag", decision_function_shape="ovo")
     graph.fit(X, y)
@@ -280,7 +280,7 @@ class TestConventions:
         assert search.best_score_ > 0.6
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_a_pickled_or_cloned_one_says_the_same(self, estimator, form):
+    def test_pickled_and_cloned_estimators_predict_the_same(self, estimator, form):
         X, y = clouds(n=150, k=3)
         fitted = estimator.set_params(multiclass="ddag").fit(form(X), y)
         for again in (pickle.loads(pickle.dumps(fitted)), clone(fitted).fit(form(X), y)):
@@ -328,7 +328,7 @@ class TestConventions:
         ({"warm_start": True}, "warm_start is True, which is for two classes"),
         ({"calibration": "sigmoid"}, "'sigmoid', which is for two classes .* not for 3"),
     ])  # fmt: skip
-    def test_what_means_nothing_is_refused(self, estimator, parameters, words):
+    def test_parameters_without_an_effect_are_refused(self, estimator, parameters, words):
         with pytest.raises(ParameterError, match=words):
             estimator.set_params(**parameters).fit(*clouds(n=90, k=3))
 
@@ -338,7 +338,7 @@ class TestConventions:
         with pytest.raises(ParameterError, match="break_ties must be False when"):
             fitted.predict(clouds()[0])
 
-    def test_two_classes_do_not_start_from_many(self):
+    def test_warm_start_from_other_numbers_of_classes_is_refused(self):
         X, y = clouds(n=90, k=3)
         fitted = bigsvm.SVC().fit(X, y).set_params(warm_start=True)
         with pytest.raises(ParameterError, match="one of many classes"):
@@ -346,7 +346,7 @@ class TestConventions:
         with pytest.raises(ParameterError, match="warm_start is True, which is for two"):
             bigsvm.C_path(bigsvm.SVC(), X, y, C=[1.0, 2.0])
 
-    def test_a_margin_of_nothing_is_doubted_by_name(self):
+    def test_pair_without_a_margin_is_named_in_a_warning(self):
         rng = np.random.default_rng(0)
         X, y = rng.standard_normal((90, 2)), rng.integers(0, 3, 90)
         with pytest.warns(match=r"classes 'a' and '[bc]': nu is less than the share of errors"):
@@ -354,7 +354,7 @@ class TestConventions:
 
 
 class TestOneAgainstTheRest:
-    def test_it_is_scikit_learns(self):
+    def test_one_vs_rest_agrees_with_scikit_learn(self):
         X, y = make_blobs(240, centers=4, n_features=3, cluster_std=2.5, random_state=0)
         y = np.array(["d", "b", "a", "c"])[y]
         model = bigsvm.SVC(C=2, gamma=0.1, tol=1e-5, multiclass="ovr").fit(X, y)
@@ -381,7 +381,7 @@ class TestOneAgainstTheRest:
         found = np.sort(y[model.support_])
         np.testing.assert_array_equal(y[model.support_], found)
 
-    def test_of_the_linear_kernel_columns_have_coefficients(self):
+    def test_one_vs_rest_linear_kernel_has_coef(self):
         X, y = make_blobs(150, centers=3, n_features=4, cluster_std=3.0, random_state=1)
         model = bigsvm.SVC(kernel="linear", multiclass="ovr").fit(X, y)
         values = X @ model.coef_.T + model.intercept_

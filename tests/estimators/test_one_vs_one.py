@@ -142,7 +142,7 @@ def test_labels_true_and_false_are_one_pair():
     (np.array(["a", 1, "b", 2, 3, 4], object), "have no order"),
     (np.arange(5), "y has shape"),
 ])  # fmt: skip
-def test_labels_that_are_refused(labels, words):
+def test_invalid_labels_are_refused(labels, words):
     with pytest.raises(DataError, match=words):
         train(np.eye(6), labels)
 
@@ -182,7 +182,7 @@ def test_a_nu_that_two_classes_make_infeasible_is_refused_with_their_names():
     ({"formulation": "one-class"}, "one-class has no classes"),
     ({"calibration": "sigmoid"}, "which is for two classes"),
 ])  # fmt: skip
-def test_what_means_nothing_here_is_refused(options, words):
+def test_parameters_without_an_effect_on_pairs_are_refused(options, words):
     with pytest.raises(ParameterError, match=words):
         train(*clouds(n=40), **options)
 
@@ -248,7 +248,7 @@ class TestOutOfCore:
 
     @pytest.mark.usefixtures("pairs_by_runs")
     @pytest.mark.parametrize("kind", KINDS)
-    def test_rows_are_let_go_of_with_their_pair(self, kind, monkeypatch):
+    def test_memory_of_a_pair_is_freed_with_it(self, kind, monkeypatch):
         """Not with the next garbage: rows of many batches would be in memory by then."""
         left = []
         pair_of = HeldClasses.pair
@@ -322,7 +322,7 @@ def test_events_tell_which_pair_of_how_many():
 
 
 @pytest.mark.usefixtures("pairs_by_runs")
-def test_what_happens_in_a_pair_is_told_once_it_takes_long(monkeypatch):
+def test_events_within_a_pair_are_reported_once_it_takes_long(monkeypatch):
     monkeypatch.setattr("bigsvm.training.multiclass.TOLD_AFTER", 0.0)
     seen = []
     train(*clouds(k=3), hooks=Hooks(listener=seen.append))

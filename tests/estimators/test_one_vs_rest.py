@@ -138,7 +138,7 @@ def test_a_kernel_matrix_may_be_given():
      "class 0 against the rest: nu is 0.9"),
     (np.arange(6) % 3, {"formulation": "l2-svc", "certify": False}, ParameterError, "certify"),
 ])  # fmt: skip
-def test_what_is_refused(labels, options, error, words):
+def test_invalid_labels_and_parameters_are_refused(labels, options, error, words):
     with pytest.raises(error, match=words):
         train(np.eye(6), labels, **options)
 
@@ -152,7 +152,7 @@ def store(tmp_path_factory):
         return write_store(path, X.astype(np.float32), y)
 
 
-def test_a_store_larger_than_memory_is_as_its_rows(store):
+def test_store_larger_than_memory_gives_the_model_of_its_rows(store):
     memory, X = 7_000_000, store.rows.read(0, store.rows.n_rows)
     assert X.nbytes > memory
     y, options = store.labels(), {"C": 2.0, "gamma": 0.002, "tol": 1e-3}
@@ -229,13 +229,13 @@ with open(sys.argv[2], "wb") as file:
 """
 
 
-def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
+def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` each time after it has saved once more."""
     whole = assert_killed_to_the_same_bits(PROGRAM, tmp_path, pause=0.0)
     assert whole.certificate.converged
 
 
-def test_a_nu_below_the_errors_that_cannot_be_avoided_is_said():
+def test_too_small_nu_of_inseparable_rows_warns():
     """As of two classes, and of pairs: the values of such a function are all 0."""
     with pytest.warns(ConvergenceWarning, match=r"class 0 against the rest: nu is .* raise nu"):
         model = bigsvm.NuSVC(nu=0.1, multiclass="ovr").fit(np.ones((40, 3)), np.arange(40) % 4)

@@ -47,7 +47,7 @@ def seen(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("threads", [2, 3, 8])
-def test_they_have_the_same_bits(kind, threads, seen):
+def test_lanes_do_not_change_the_bits(kind, threads, seen):
     X, y = clouds(k=6, n=600)
     found = train(X, y, threads=threads, **KINDS[kind]).functions
     in_lanes = len({thread for _, thread, _ in seen})
@@ -90,7 +90,7 @@ def test_a_pair_that_is_most_of_the_work_has_all_threads(seen):
     assert {threads for *_, threads in seen[1:]} == {1}
 
 
-def test_with_a_limit_of_steps_there_is_one_and_the_order_is_libsvms(seen):
+def test_max_iter_trains_pairs_in_one_lane_in_libsvms_order(seen):
     X, y = clouds(k=5, n=300)
     found = train(X, y, C=5.0, threads=2, max_iter=10**6).functions
     assert [pair for pair, *_ in seen] == [(a, b) for a in range(5) for b in range(a + 1, 5)]
@@ -98,7 +98,7 @@ def test_with_a_limit_of_steps_there_is_one_and_the_order_is_libsvms(seen):
     assert_same_bits(found, train(X, y, C=5.0).functions)
 
 
-class TestHowMany:
+class TestNumberOfLanes:
     @pytest.fixture
     def lanes(self):
         X, y = clouds(k=4, n=4000, d=20)
@@ -113,25 +113,23 @@ class TestHowMany:
 
         return count
 
-    def test_as_many_as_threads_where_there_is_memory(self, lanes):
+    def test_as_many_lanes_as_threads_where_memory_allows(self, lanes):
         assert [lanes(threads=threads) for threads in (1, 2, 4, 16)] == [1, 2, 4, 16]
 
-    def test_fewer_where_each_could_not_hold_its_kernel_rows(self, lanes):
+    def test_fewer_lanes_where_kernel_rows_do_not_fit(self, lanes):
         found = [lanes(memory=memory * 10**6) for memory in (40, 70, 100, 200)]
         assert found[0] == 1
         assert found == sorted(found)
         assert 1 < found[1] < 4 or 1 < found[2] < 4
         assert found[-1] == 4
 
-    def test_one_of_rows_that_are_read_in_blocks_and_of_whole_working_sets(self, lanes):
+    def test_one_lane_for_streamed_rows_and_whole_working_sets(self, lanes):
         assert lanes(alignment=1000) == 1
         assert lanes(working_set="all") == 1
 
 
-class TestEnds:
-    def test_an_error_in_one_ends_all_and_what_was_saved_is_gone_on_with(
-        self, tmp_path, monkeypatch
-    ):
+class TestInterruptedLanes:
+    def test_error_in_one_lane_ends_all_and_the_run_is_resumed(self, tmp_path, monkeypatch):
         X, y = clouds(k=6, n=900)
         whole = train(X, y, C=5.0).functions
         given = {"C": 5.0, "threads": 2, "checkpoint": str(tmp_path), "checkpoint_every": 1e-9}
@@ -155,7 +153,7 @@ class TestEnds:
         assert done[0] > 0
         assert_same_bits(found, whole)
 
-    def test_what_stops_one_stops_all(self, tmp_path):
+    def test_interrupt_in_one_lane_stops_all(self, tmp_path):
         X, y = clouds(k=8, n=900)
         hooks = Hooks(interrupted=StopAt(20))
         stopped = train(X, y, hooks=hooks, threads=3, checkpoint=str(tmp_path)).functions
@@ -164,11 +162,11 @@ class TestEnds:
         found = train(X, y, threads=3, checkpoint=str(tmp_path)).functions
         assert_same_bits(found, train(X, y).functions)
 
-    def test_time_is_of_all(self):
+    def test_time_limit_holds_for_all_lanes(self):
         found = train(*clouds(k=8), max_seconds=1e-9, threads=2).functions
         assert found.certificate.stop_reason is StopReason.TIME_LIMIT
 
-    def test_one_that_is_interrupted_while_it_waits_has_the_others_end(self, monkeypatch):
+    def test_interrupt_while_waiting_ends_the_other_lanes(self, monkeypatch):
         ended, at_work, me = threading.Event(), threading.Barrier(2), threading.get_ident()
         left = [KeyboardInterrupt]
 
@@ -195,7 +193,7 @@ class TestEnds:
             team.close()
 
 
-def test_only_one_is_heard_of_and_nobody_is_told_two_things_at_once(monkeypatch):
+def test_events_of_lanes_are_reported_one_at_a_time(monkeypatch):
     monkeypatch.setattr("bigsvm.training.multiclass.TOLD_AFTER", 0.0)
     told, at_once = [], threading.Lock()
 

@@ -131,7 +131,7 @@ class TestLog:
     def resumed(self, folder):
         return train(*clouds(k=5), checkpoint=str(folder)).functions
 
-    def test_only_grows(self, half):
+    def test_log_is_only_appended_to(self, half):
         before = (half / NAME).read_bytes()
         assert_same_bits(self.resumed(half), self.whole())
         after = (half / NAME).read_bytes()
@@ -139,21 +139,21 @@ class TestLog:
         assert len(after) > len(before)
 
     @pytest.mark.parametrize("cut", [1, 9, 40])
-    def test_half_an_entry_is_trained_again(self, half, cut):
+    def test_truncated_entry_of_the_log_is_trained_again(self, half, cut):
         log = half / NAME
         log.write_bytes(log.read_bytes()[:-cut])
         assert_same_bits(self.resumed(half), self.whole())
         assert_same_bits(self.resumed(half), self.whole())
 
     @pytest.mark.parametrize("place", [3, 20, 300])
-    def test_damage_costs_what_follows_it_and_not_the_result(self, half, place):
+    def test_damaged_log_does_not_change_the_result(self, half, place):
         log = half / NAME
         data = bytearray(log.read_bytes())
         data[place] ^= 4
         log.write_bytes(data)
         assert_same_bits(self.resumed(half), self.whole())
 
-    def test_nothing_of_another_runs_is_taken(self, half, tmp_path):
+    def test_log_of_another_run_is_not_used(self, half, tmp_path):
         """Not even of the same rows, labels and pairs; of the same run it is, wherever it lies."""
         other = tmp_path / "other"
         train(*clouds(k=5), C=0.01, checkpoint=str(other))
@@ -162,7 +162,7 @@ class TestLog:
         again = train(*clouds(k=5), checkpoint=str(half), max_iter=0).functions
         assert again.certificate.converged
 
-    def test_without_a_generation_it_is_of_another_run(self, half):
+    def test_log_without_a_generation_is_not_used(self, half):
         for path in half.glob("generation-*/*"):
             path.unlink()
         for path in half.glob("generation-*"):
@@ -199,7 +199,7 @@ with open(sys.argv[2], "wb") as file:
 
 
 @pytest.mark.parametrize(("pairs", "threads"), [("by runs", 1), ("by runs", 2), ("together", 1)])
-def test_killed_again_and_again_it_gives_the_same_bits(tmp_path, pairs, threads):
+def test_killed_several_times_it_gives_the_same_bits(tmp_path, pairs, threads):
     """A real process, `kill -9` at random moments, each after it has got on a little."""
     whole = assert_killed_to_the_same_bits(PROGRAM, tmp_path, arguments=(pairs, threads))
     assert whole.certificate.converged

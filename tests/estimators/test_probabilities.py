@@ -100,7 +100,7 @@ class TestHeldOut:
         assert np.array_equal(rows, np.unique(rows))
         np.testing.assert_array_equal(rows, rows_held_out(X, y))
 
-    def test_weights_of_the_rest_stay(self, clouds):
+    def test_weights_of_rows_not_held_out_stay(self, clouds):
         X, y = clouds
         given = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
         held, weights = hold_out(as_row_source(X), y, given)
@@ -112,7 +112,7 @@ class TestHeldOut:
         np.testing.assert_array_equal(weights[rest], given[rest])
         assert len(held.rows) == pytest.approx(HELD_OUT * np.count_nonzero(given), abs=2)
 
-    def test_of_shuffled_rows_read_in_blocks_whole_blocks(self, store):
+    def test_whole_blocks_of_a_shuffled_store_are_held_out(self, store):
         size = store.rows.row_alignment
         n_blocks = -(-store.rows.n_rows // size)
         assert n_blocks >= FEWEST_BLOCKS
@@ -123,7 +123,7 @@ class TestHeldOut:
         np.testing.assert_array_equal(rows, np.concatenate(list(expected)))
         assert blocks[0] > 0
 
-    def test_rows_that_are_not_shuffled_are_chosen_one_by_one(self, make_store, clouds):
+    def test_rows_of_an_unshuffled_store_are_held_out_one_by_one(self, make_store, clouds):
         y = np.sort(clouds[1])
         rows = rows_held_out(make_store(y, shuffle=False), y)
         np.testing.assert_array_equal(rows, rows_held_out(*clouds[:1], y))
@@ -368,7 +368,7 @@ class TestEstimator:
         assert expected == pytest.approx(np.mean(named == search.classes_[1]), abs=0.05)
 
     @pytest.mark.parametrize("method", METHODS)
-    def test_classes_that_separate(self, method):
+    def test_probabilities_of_separable_classes(self, method):
         rng = np.random.default_rng(0)
         y = np.arange(400) % 2
         X = rng.normal(size=(400, 3)) + 100 * y[:, None]
@@ -377,14 +377,14 @@ class TestEstimator:
         assert ((found > 0.9) == (y == 1)).all()
         assert ((found < 0.1) == (y == 0)).all()
 
-    def test_features_that_say_nothing(self):
+    def test_probabilities_of_uninformative_features(self):
         X, y = np.zeros((100, 2)), np.arange(100) % 4 == 0
         model = bigsvm.SVC(calibration="isotonic").fit(X, y)
         found = model.predict_proba(X)
         assert np.ptp(found[:, 1]) == 0
         assert 0.1 < found[0, 1] < 0.4
 
-    def test_a_saved_model_has_them(self, moons, tmp_path):
+    def test_saved_model_has_probabilities(self, moons, tmp_path):
         X, y = moons
         model = bigsvm.SVC(calibration="isotonic").fit(X, y)
         model.model_.save(tmp_path / "m")

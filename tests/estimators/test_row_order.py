@@ -125,7 +125,7 @@ def test_wrong_lengths_and_orders_are_refused(stores):
         store.row_values(Y, order="file")
 
 
-def test_they_are_arrays_to_numpy(stores):
+def test_row_values_convert_to_numpy_arrays(stores):
     values = stores["shuffled"].row_values(Y, order="store")
     assert isinstance(values, RowValues)
     assert len(values) == 120

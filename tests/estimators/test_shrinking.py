@@ -84,7 +84,7 @@ def test_a_run_with_shrinking_is_not_resumed_without(tmp_path):
         bigsvm.SVC(shrinking=False, **options).fit(X, y)
 
 
-def test_by_default_rows_leave_where_few_kernel_rows_fit(monkeypatch):
+def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch):
     """Below a tenth of them, not above, and not beside rows that are kept on disk."""
     made = []
 

@@ -62,7 +62,7 @@ def assert_same_functions(found, expected):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("own", [{"C": 3.0}, NU], ids=["c-svc", "nu-svc"])
-def test_they_are_what_runs_of_their_own_find(solved, kernel, weighted, threads, own):
+def test_small_pairs_agree_with_runs_of_their_own(solved, kernel, weighted, threads, own):
     X, y = clouds(n=150, k=6, d=10, seed=3)
     weights = np.random.default_rng(0).choice([0.0, 0.5, 2.0], len(y)) if weighted else None
     given = {**own, "kernel": kernel, "threads": threads, "class_weight": "balanced"}
@@ -92,14 +92,14 @@ def test_larger_classes_are_trained_by_themselves(monkeypatch, solved):
     {"loss": "squared_hinge"}, {"selection": "hmg"}, {"working_set": "all"},
     {**NU, "selection": "hmg"},
 ])  # fmt: skip
-def test_what_has_no_bounds_or_other_steps_is_trained_as_ever(solved, given):
+def test_unsupported_problems_are_not_solved_together(solved, given):
     X, y = clouds(n=100, k=4)
     assert train(X, y, **given).functions.certificate.converged
     assert not solved
 
 
 @pytest.mark.usefixtures("of_few")
-def test_what_is_left_unsolved_is_trained_by_itself(monkeypatch):
+def test_unsolved_pairs_are_trained_by_themselves(monkeypatch):
     X, y = clouds(n=120, k=5)
     expected = alone(X, y, C=5.0)
     of_class = SmallPairs.solve
@@ -154,7 +154,7 @@ def test_the_limit_of_steps_is_of_all_pairs_and_a_run_goes_on_from_it(tmp_path, 
 
 
 @pytest.mark.usefixtures("of_few")
-def test_of_a_store_they_are_those_of_its_rows_in_memory(tmp_path, solved):
+def test_small_pairs_of_a_store_agree_with_its_rows_in_memory(tmp_path, solved):
     X, y = clouds(n=150, k=6)
     store = write_store(tmp_path / "s.zarr", X.astype(np.float32), y.astype(float))
     given = TrainingParameters(tol=1e-6, threads=1, C=5.0)

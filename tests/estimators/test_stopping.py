@@ -85,7 +85,7 @@ def data():
     return rng.standard_normal((60, 2)), rng.integers(0, 2, 60)
 
 
-def test_who_handles_signals_already_goes_on_doing_so(tmp_path):
+def test_existing_signal_handlers_are_kept(tmp_path):
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         ours = signal.getsignal(signal.SIGINT)
@@ -95,7 +95,7 @@ def test_who_handles_signals_already_goes_on_doing_so(tmp_path):
         signal.signal(signal.SIGINT, before)
 
 
-def test_in_another_thread_signals_are_left_alone(tmp_path):
+def test_signals_are_not_handled_outside_the_main_thread(tmp_path):
     fitted = []
     thread = threading.Thread(
         target=lambda: fitted.append(bigsvm.SVC(checkpoint=str(tmp_path)).fit(*data()))

@@ -203,12 +203,12 @@ def test_a_checkpointed_fit_resumes_and_refuses_another_problem(moons, tmp_path)
         ({"checkpoint_every": 0}, "checkpoint_every is 0"),
     ],
 )
-def test_parameters_without_meaning_are_refused(moons, parameters, message):
+def test_invalid_parameters_are_refused(moons, parameters, message):
     with pytest.raises(ParameterError, match=message):
         bigsvm.SVC(**parameters).fit(*moons)
 
 
-def test_data_no_model_can_be_made_of_is_refused(moons):
+def test_invalid_data_are_refused(moons):
     X, y = moons
     with pytest.raises(DataError, match="one class"):
         bigsvm.SVC().fit(X, np.zeros(len(y)))

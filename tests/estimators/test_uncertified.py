@@ -54,7 +54,7 @@ def kind(request, two, three):
     }[request.param]
 
 
-def test_it_ends_early_and_says_how_good_it_is(kind):
+def test_uncertified_training_ends_early_with_an_error_estimate(kind):
     estimator, (x, y, xt, yt) = kind
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,7 +127,7 @@ def test_a_store_that_is_shuffled_is_not_read_to_its_end(tmp_path):
     assert model.certificate_["n_sweeps"] == 0
 
 
-def test_what_cannot_be_is_refused(two):
+def test_incompatible_options_are_refused(two):
     x, y, _, _ = two
     with pytest.raises(ParameterError, match="working_set='all' on all of them"):
         bigsvm.SVC(certify=False, working_set="all").fit(x, y)
@@ -191,7 +191,7 @@ def test_events_tell_the_estimates(two):
     assert tested[-1].trained + tested[-1].fresh == model.certificate["rows_used"]
 
 
-def test_the_model_keeps_what_it_says(two, tmp_path):
+def test_saved_model_keeps_its_certificate(two, tmp_path):
     x, y, _, _ = two
     model = bigsvm.SVC(C=2, gamma=1.0, certify=False).fit(x, y).model_
     model.save(tmp_path / "m")
@@ -240,7 +240,7 @@ def test_sorted_rows_that_are_streamed_are_drawn_at_random(kind, two, tmp_path):
     np.testing.assert_array_equal(vectors[:, :3], x[order][model.support_])
 
 
-def test_of_drawn_rows_all_support_vectors_are_spread_over_all(two, tmp_path):
+def test_support_vectors_of_drawn_rows_come_from_everywhere(two, tmp_path):
     x, y, _, _ = two
     X, labels, _ = streamed("Dask", x, y, tmp_path)
     model = bigsvm.SVC(C=2, gamma=1.0, certify=False, memory="100MB").fit(X, labels)

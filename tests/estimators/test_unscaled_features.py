@@ -26,7 +26,7 @@ def hinge_objective(model, X, y, C):
 
 
 @pytest.mark.parametrize("C", [1e-2, 1.0, 100.0])
-def test_classes(C):
+def test_classification_of_unscaled_features(C):
     X, y = rows_of()
     model = SVC(C=C, kernel="linear", max_iter=MOST_STEPS).fit(X, y)
     certificate = model.certificate_
@@ -37,7 +37,7 @@ def test_classes(C):
     assert model.score(X, y) > 0.75
 
 
-def test_a_store_of_them(tmp_path):
+def test_store_of_unscaled_features(tmp_path):
     X, y = rows_of(3000)
     in_memory = SVC(kernel="linear", max_iter=MOST_STEPS).fit(X, y)
     from bigsvm import write_store
@@ -59,7 +59,7 @@ def test_a_store_of_them(tmp_path):
     lambda: OneClassSVM(nu=0.2, kernel="linear", max_iter=MOST_STEPS),
     lambda: SVC(C=1e4, kernel="poly", gamma="scale", coef0=1.0, degree=2, max_iter=MOST_STEPS),
 ])  # fmt: skip
-def test_other_problems(make):
+def test_other_formulations_on_unscaled_features(make):
     X, y = rows_of()
     model = make()
     if isinstance(model, (SVR, NuSVR)):

@@ -85,7 +85,7 @@ def test_a_variable_of_one_row_keeps_its_bits(repeated):
     assert np.isin(coefficients, [0.1, -0.1]).all()
 
 
-def test_few_rows_and_those_not_to_be_merged_stay_as_they_are(repeated, monkeypatch):
+def test_rows_are_not_merged_when_few_or_when_not_asked_for(repeated, monkeypatch):
     source, _, y = repeated
     formulation = CSVC(sign=y, C=1.0)
     assert make_variables(source, formulation, merge=False) == (source, formulation, None)

@@ -21,7 +21,7 @@ def rows(n=500, d=5, *, density=0.5, seed=0):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("block_bytes", [300, 1 << 20])
-def test_weights_are_repetitions(form, density, block_bytes):
+def test_variance_with_weights_is_that_of_repeated_rows(form, density, block_bytes):
     X = rows(density=density)
     weights = np.random.default_rng(1).integers(0, 4, len(X))
     weights[:200] = 0  # whole blocks of nothing, the first among them
@@ -42,14 +42,14 @@ def test_weights_that_are_no_whole_numbers(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_far_from_the_origin_no_digits_cancel(form):
+def test_variance_far_from_the_origin_is_accurate(form):
     X = rows(density=1.0) + 1e7
     value = weighted_variance(as_row_source(form(X)), np.full(len(X), 2.0), block_bytes=4000)
     assert value == pytest.approx(X.var(), rel=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_outlier_without_weight_is_not_there(form):
+def test_rows_without_weight_do_not_count(form):
     X = rows(density=1.0)
     X[7] = 1e100
     weights = np.ones(len(X))
@@ -70,7 +70,7 @@ def test_wide_sparse_rows_are_never_dense():
     assert peak < 20 * 8 * 100_000  # a few numbers a column; dense 1600 MB
 
 
-def test_it_can_be_interrupted():
+def test_variance_can_be_interrupted():
     with pytest.raises(KeyboardInterrupt):
         weighted_variance(
             as_row_source(rows()), np.ones(500), block_bytes=1 << 20, interrupted=lambda: True

@@ -26,7 +26,7 @@ def moons():
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("estimator", KINDS, ids=str)
-def test_what_is_written_is_read_to_the_same_values(estimator, form, moons, tmp_path):
+def test_written_model_is_read_to_the_same_values(estimator, form, moons, tmp_path):
     X, y = moons
     fitted = estimator.fit(form(X), y)
     path = tmp_path / "libsvm.model"
@@ -119,7 +119,7 @@ def test_a_model_that_ends_earlier_is_refused(size, tmp_path):
 
 
 @pytest.mark.fault("truncation")
-def test_the_end_is_told(tmp_path):
+def test_missing_newline_at_the_end_is_refused(tmp_path):
     with pytest.raises(ModelError, match="no newline at the end; the file may be cut off"):
         read_libsvm_model(written(tmp_path, WHOLE[:-1]))
     assert len(read_libsvm_model(written(tmp_path, WHOLE + "\n")).support) == 2
@@ -271,7 +271,7 @@ def test_a_sigmoid_calibration_comes_back(moons, tmp_path):
     assert "sigmoid, fitted elsewhere" in run_here("info", tmp_path / "again").stdout
 
 
-def test_an_isotonic_one_is_left_out(moons, tmp_path):
+def test_isotonic_calibration_is_left_out(moons, tmp_path):
     fitted = bigsvm.SVC(calibration="isotonic").fit(*moons)
     write_libsvm_model(fitted.model_, tmp_path / "m")
     assert "prob" not in (tmp_path / "m").read_text()
@@ -296,7 +296,7 @@ def test_libsvm_itself_has_our_probabilities(labels, moons, tmp_path):
     np.testing.assert_allclose(found, fitted.predict_proba(X)[:, order], atol=1e-6)
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path):
+def test_other_files_are_refused(tmp_path):
     for content in (b"", b"\x00" * 1000, b"svm_type c_svc\n" * 100, b"svm_type " + b"x" * 10**6):
         path = tmp_path / "no.model"
         path.write_bytes(content)
@@ -353,7 +353,7 @@ def test_float32_rows_far_from_the_origin_keep_their_values(moons, tmp_path):
     np.testing.assert_allclose(values, fitted.decision_function(X), atol=1e-3)
 
 
-def test_a_model_without_support_vectors_is_one(moons, tmp_path):
+def test_model_without_support_vectors_is_exported(moons, tmp_path):
     X, _ = moons
     fitted = bigsvm.SVR(epsilon=9).fit(X, X[:, 0])
     write_libsvm_model(fitted.model_, tmp_path / "m")

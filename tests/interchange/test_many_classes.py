@@ -16,7 +16,7 @@ from bigsvm.interchange.sklearn_estimator import to_scikit_learn
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("k", [3, 7])
-def test_what_is_written_is_read_to_the_same_values(k, sparse, tmp_path):
+def test_written_model_is_read_to_the_same_values(k, sparse, tmp_path):
     _, model, rows = fitted_on(k, sparse=sparse)
     names = [7, -3, 0, 2, 11, 5, 6][:k]
     write_libsvm_model(replace(model, classes=names), tmp_path / "m")
@@ -78,7 +78,7 @@ def test_a_model_of_libsvm_is_read_by_its_definition(at_once, tmp_path, monkeypa
     np.testing.assert_array_equal(model.decide(as_row_source(rows)), [0, 1, 2, 1])
 
 
-def test_of_equal_votes_the_first_label_of_the_file_wins(tmp_path):
+def test_ties_go_to_the_first_label_of_the_file(tmp_path):
     model = read_libsvm_model(written(tmp_path, THREE.replace("rho 0.5 -0.25 1", "rho -1 1 -1")))
     # 5 beats 3, 9 beats 5, 3 beats 9.
     [code] = model.decide(as_row_source(np.zeros((1, 3))))
@@ -115,7 +115,7 @@ def test_damage_is_named(old, new, message, tmp_path):
         read_libsvm_model(written(tmp_path, THREE.replace(old, new, 1)))
 
 
-def test_a_header_without_an_end_is_not_read_for_ever(tmp_path, monkeypatch):
+def test_too_long_a_header_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("bigsvm.interchange.libsvm_header.MOST_BYTES", 100)
     with pytest.raises(ModelError, match=":3: not a line of the header"):
         read_libsvm_model(written(tmp_path, THREE.replace("nr_class", "nr_class" + 100 * " ")))

@@ -90,19 +90,19 @@ def assert_is_the_model(model, fitted):
 
 
 @pytest.mark.fault("model-forms")
-def test_saved(fitted, tmp_path):
+def test_models_are_saved_and_loaded_in_every_form(fitted, tmp_path):
     fitted[0].model_.save(tmp_path / "m")
     assert_is_the_model(KernelExpansion.load(tmp_path / "m"), fitted)
 
 
 @pytest.mark.fault("model-forms")
-def test_libsvm(form, fitted, tmp_path):
+def test_models_are_exported_to_libsvm_in_every_form(form, fitted, tmp_path):
     write_libsvm_model(form, tmp_path / "m")
     assert_is_the_model(read_libsvm_model(tmp_path / "m", n_features=N_COLUMNS), fitted)
 
 
 @pytest.mark.fault("model-forms")
-def test_scikit_learn(form, fitted):
+def test_models_are_exported_to_scikit_learn_in_every_form(form, fitted):
     estimator, rows = fitted
     exported = to_scikit_learn(form)
     np.testing.assert_array_equal(exported.predict(rows), estimator.predict(rows))
@@ -114,7 +114,7 @@ def test_scikit_learn(form, fitted):
 
 
 @pytest.mark.fault("model-forms")
-def test_onnx(form, fitted):
+def test_models_are_exported_to_onnx_in_every_form(form, fitted):
     reference = pytest.importorskip("onnx.reference")
     estimator, rows = fitted
     graph = reference.ReferenceEvaluator(to_onnx(form))
@@ -161,7 +161,7 @@ def test_scikit_learn_knows_the_names_of_columns(scaled, tmp_path):
 
 @pytest.mark.parametrize("export", [to_onnx, to_scikit_learn, lambda m: write_libsvm_model(m, "m")])
 @pytest.mark.fault("model-forms")
-def test_what_has_no_model_is_refused(export):
+def test_unfitted_estimators_are_refused(export):
     with pytest.raises(NotFittedError):
         export(bigsvm.SVC())
     with pytest.raises(ParameterError, match=r"model is a str; it must be a fitted estimator"):

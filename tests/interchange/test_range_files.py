@@ -22,7 +22,7 @@ def written(tmp_path, text, name="r"):
     return tmp_path / name
 
 
-def test_what_a_file_says(tmp_path):
+def test_range_file_is_read(tmp_path):
     found = read_range(written(tmp_path, TEXT))
     assert (found.lower, found.upper) == (-1, 1)
     assert found.indices.tolist() == [1, 3]
@@ -78,7 +78,7 @@ def test_other_contents_are_refused(text, message, tmp_path):
         read_range(written(tmp_path, text))
 
 
-def test_limits_that_no_scaler_has(tmp_path):
+def test_invalid_limits_are_refused(tmp_path):
     found = read_range(written(tmp_path, "x\n-1 1\n1 0 5e-324\n"))
     with pytest.raises(DataError, match=r"r: column 0 .* cannot scale in double precision"):
         found.scaler(1, 1)
@@ -237,7 +237,7 @@ def test_predictions_do_not_replace_the_range(scaled, tmp_path):
     assert (tmp_path / "m.range").read_bytes() == before
 
 
-def test_libsvm_reads_the_mark_over(scaled):
+def test_libsvm_ignores_the_scaling_mark_in_a_model(scaled):
     svmutil = pytest.importorskip("libsvm.svmutil")
     theirs = svmutil.svm_load_model(str(scaled[1] / "m"))
     assert theirs.get_nr_sv() == len(scaled[0].support)

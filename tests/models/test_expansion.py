@@ -112,7 +112,7 @@ def test_saving_holds_no_second_copy_of_the_support_vectors(tmp_path):
     assert peak < vectors.nbytes / 4
 
 
-def test_whoever_may_read_other_files_may_read_a_model(model, tmp_path):
+def test_model_file_has_the_usual_permissions(model, tmp_path):
     (tmp_path / "other").touch()
     model.save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_mode == (tmp_path / "other").stat().st_mode
@@ -168,7 +168,7 @@ def test_other_files_are_refused_by_name(tmp_path):
     ("sparse", "digest"),
     [(False, "84f4d86c35563daaa94d0111492e9189"), (True, "8925762640d9ecf951b617f185efca64")],
 )
-def test_what_is_written_is_what_the_first_version_wrote(sparse, digest, tmp_path):
+def test_model_file_format_is_unchanged(sparse, digest, tmp_path):
     """Text and tensors, of which it is a hash; safetensors itself orders metadata as it likes."""
     expansion(sparse=sparse).save(tmp_path / "m")
     with safetensors.safe_open(str(tmp_path / "m"), "numpy") as file:

@@ -186,7 +186,7 @@ def with_value(header, path, value):
 
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("kind", KINDS)
-def test_tensors(kind, models, tmp_path):
+def test_forged_tensors_are_refused(kind, models, tmp_path):
     header, tensors, rows = models[kind]
     refused = 0
     for name, tensor in tensors.items():
@@ -211,7 +211,7 @@ def check_fields(kind, models, folder, wanted):
 
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("kind", KINDS)
-def test_fields(kind, models, tmp_path):
+def test_forged_fields_are_refused(kind, models, tmp_path):
     def is_the_models_own(place):
         return place[:1] not in (("certificate",), ("provenance",)) or len(place) == 1
 
@@ -221,7 +221,7 @@ def test_fields(kind, models, tmp_path):
 @pytest.mark.slow
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("kind", ["names", "ovo", "ovr", "crammer-singer"])
-def test_fields_of_certificate_and_provenance(kind, models, tmp_path):
+def test_forged_fields_of_certificate_and_provenance_are_refused(kind, models, tmp_path):
     def is_of_them(place):
         return place[:1] in (("certificate",), ("provenance",)) and (
             place[1:2] != ("parameters",) or len(place) == 2
@@ -233,7 +233,7 @@ def test_fields_of_certificate_and_provenance(kind, models, tmp_path):
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("depth", [20, 400, 5000])
 @pytest.mark.parametrize("field", ["certificate", "provenance", "kernel", "classes"])
-def test_deep_json(field, depth, models, tmp_path):
+def test_deeply_nested_json_is_refused(field, depth, models, tmp_path):
     header, tensors, rows = models["dense"]
     deep = '{"a": ' * depth + "[]" + "}" * depth
     text = json.dumps({**header, field: "here"}).replace('"here"', deep)
@@ -301,7 +301,7 @@ def test_types_that_are_not_written(dtype, tmp_path):
 
 
 @pytest.mark.fault("bombs")
-def test_a_header_larger_than_any_is_not_parsed(models, tmp_path, monkeypatch):
+def test_oversized_header_is_not_parsed(models, tmp_path, monkeypatch):
     header, tensors, _ = models["dense"]
     write(tmp_path / "m", header, tensors)
     monkeypatch.setattr("bigsvm.models.files.MOST_HEADER_BYTES", 100)
@@ -350,9 +350,7 @@ BALL = {"test": "radius", "eps": 1e-7, "farthest_gap": 0.0, "losses_gap": None}
         ("ball", BALL | {"more": 1.0}),
     ],
 )
-def test_what_is_known_without_a_certificate_and_of_a_ball_is_checked(
-    models, tmp_path, field, value
-):
+def test_fields_of_uncertified_runs_and_balls_are_checked(models, tmp_path, field, value):
     header, tensors, rows = models["ball"]
     certificate = {**header["certificate"], field: value}
     path = write(tmp_path / "m", {**header, "certificate": certificate}, tensors)

@@ -57,7 +57,7 @@ def test_the_graph_of_pairs_gives_the_class_that_beats_all_others():
 
 
 @pytest.mark.parametrize("rule", ["ovr", "crammer-singer"])
-def test_one_function_for_each_class(rule):
+def test_ovr_takes_the_class_of_the_largest_value(rule):
     rng = np.random.default_rng(0)
     vectors, rows = rng.standard_normal((30, 4)), rng.standard_normal((50, 4))
     coefficients = sp.random_array((30, 3), density=0.5, rng=rng, format="csr")
@@ -79,7 +79,7 @@ def test_one_function_for_each_class(rule):
     np.testing.assert_array_equal(model.decide(source), expected.argmax(axis=1))
 
 
-def test_classes_are_told_without_holding_all_values():
+def test_classes_are_predicted_without_holding_all_values():
     k, n = 120, 3000
     n_functions = k * (k - 1) // 2
     rng = np.random.default_rng(0)
@@ -135,7 +135,7 @@ def test_a_thousand_classes_have_half_a_million_functions():
         np.testing.assert_array_equal(model.decide(as_row_source(rows), rule=rule), chosen)
 
 
-def test_values_can_be_kept_while_classes_are_told(monkeypatch):
+def test_decision_values_can_be_kept_while_classes_are_predicted(monkeypatch):
     _, model, rows = fitted_on(4)
     source = as_row_source(rows)
     expected = model.decision_function(source)
@@ -151,7 +151,7 @@ def test_values_can_be_kept_while_classes_are_told(monkeypatch):
     assert places == [(0, 50), (50, 100), (100, 150), (150, 200), (200, 240)]
 
 
-def test_two_classes_are_told_by_the_sign():
+def test_two_classes_are_predicted_by_the_sign():
     _, model, rows = fitted_on(3)
     pair = replace(
         model,
@@ -186,7 +186,7 @@ def test_two_classes_are_told_by_the_sign():
     ],
     ids=str,
 )
-def test_what_contradicts_itself_is_no_model(change):
+def test_contradictory_model_is_refused(change):
     _, model, _ = fitted_on(4)
     with pytest.raises(ParameterError, match=r"rule|calibration of many classes"):
         replace(model, **change)

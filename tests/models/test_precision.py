@@ -33,7 +33,7 @@ def dtypes_used(monkeypatch):
 @pytest.mark.parametrize(("kernel", "C", "scale"), [
     ("rbf", 1e6, 1.0), ("linear", 1.0, 3000.0), ("poly", 100.0, 3.0),
 ])  # fmt: skip
-def test_where_float32_is_too_little_values_are_those_of_float64(kernel, C, scale, sparse):
+def test_decision_values_use_float64_where_float32_is_too_little(kernel, C, scale, sparse):
     X, y = rows_of(scale=scale)
     kind = sp.csr_array if sparse else np.asarray
     model = SVC(C=C, kernel=kernel, gamma=0.3, coef0=1.0).fit(kind(X), y)
@@ -43,7 +43,7 @@ def test_where_float32_is_too_little_values_are_those_of_float64(kernel, C, scal
     assert model.score(kind(X), y) == model.score(kind(X.astype(np.float64)), y)
 
 
-def test_where_it_is_enough_it_is_used(monkeypatch):
+def test_float32_is_used_where_it_is_enough(monkeypatch):
     X, y = rows_of()
     model = SVC(C=1.0, gamma=0.3).fit(X, y)
     found = dtypes_used(monkeypatch)
@@ -52,7 +52,7 @@ def test_where_it_is_enough_it_is_used(monkeypatch):
     assert 0 < np.abs(single - double).max() < ENOUGH
 
 
-def test_where_it_is_not_it_is_left(monkeypatch):
+def test_float64_is_used_where_float32_is_not_enough(monkeypatch):
     X, y = rows_of()
     model = SVC(C=1e6, gamma=0.3).fit(X, y)
     found = dtypes_used(monkeypatch)
@@ -62,7 +62,7 @@ def test_where_it_is_not_it_is_left(monkeypatch):
 
 @pytest.mark.parametrize("of_several", [False, True])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
-def test_the_estimate_is_about_what_is_seen(kernel, of_several):
+def test_estimated_rounding_is_close_to_measured_rounding(kernel, of_several):
     rng = np.random.default_rng(0)
     X, y = rows_of(400, scale=1.0 if kernel == "rbf" else 100.0)
     fitted = SVC(kernel=kernel, gamma=0.3).fit(X, y).model_

@@ -162,7 +162,7 @@ def fingerprint(formulation, folder, **given):
     return newest_manifest(folder)["fingerprint"]
 
 
-def test_another_value_of_every_parameter_is_known():
+def test_every_parameter_has_another_value_in_this_test():
     assert OTHERS.keys() | {"formulation", "checkpoint"} == FIELDS.keys()
 
 

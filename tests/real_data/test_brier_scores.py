@@ -20,7 +20,7 @@ import bigsvm
         ("a1a", "isotonic"),
     ],
 )
-def test_they_are_better_than_the_sigmoid_of_the_decision_value(real, name, method):
+def test_calibrated_brier_scores_beat_the_sigmoid_of_the_decision_value(real, name, method):
     X, y = load_svmlight_file(str(real(name)))
     X = X.toarray()
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)

@@ -18,7 +18,7 @@ MOST_ROWS = 2000
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_functions_are_those_of_their_class_alone_and_labels_are_scikit_learns(real, name):
+def test_one_vs_rest_agrees_with_single_fits_and_scikit_learn(real, name):
     C, gamma = SETS[name]
     X, y = load_svmlight_file(str(real(name)))
     chosen = np.random.default_rng(0).permutation(len(y))

@@ -54,7 +54,7 @@ def test_all_solvers_end_at_the_optimum(rows, name):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_of_the_linear_kernel_it_is_liblinears(rows, name):
+def test_linear_kernel_agrees_with_liblinear(rows, name):
     X, y = rows(name)
     peer = LinearSVC(
         loss="squared_hinge", dual=True, fit_intercept=True, intercept_scaling=1, C=C / 2,

@@ -135,7 +135,7 @@ def test_rows_progress(clock):
     assert display.moves == [("predicting", note, 500, 1000)]
 
 
-def test_what_moves_becomes_a_line_now_and_then(clock, capsys):
+def test_progress_without_a_terminal_is_a_line_now_and_then(clock, capsys):
     with Display(quiet=False) as display:
         for _ in range(25):
             clock[0] += 1

@@ -64,7 +64,7 @@ def test_a_duration_is_read(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "s", "-5", "0", "5 weeks", "1e3", "5m5", "nan", "inf"])
-def test_no_duration(text):
+def test_invalid_durations_are_refused(text):
     with pytest.raises(ParameterError, match="--x"):
         parse_seconds(text, "--x")
 

@@ -49,21 +49,21 @@ def test_zeros_and_ones_are_bytes():
 
 
 @needs_words
-def test_whole_numbers_up_to_255_are_words():
+def test_integers_up_to_255_are_words():
     assert chosen(whole_rows(255)) == np.uint32
     assert chosen(whole_rows(2), kernel=Linear(), dtype=np.float64) == np.uint32
 
 
 @pytest.mark.parametrize("value", [0.5, -1.0, 256.0])
 @pytest.mark.parametrize("largest", [1, 255])
-def test_one_other_value_makes_floats_of_all(largest, value):
+def test_one_other_value_makes_float_tiles(largest, value):
     rows = whole_rows(largest)
     rows[N - 1, D - 1] = value
     assert chosen(rows) == np.float32
     assert chosen(rows, places=slice(N - 1)) != np.float32
 
 
-def test_what_has_no_products_of_whole_numbers_stays_in_floats():
+def test_kernels_and_centres_without_integer_products_use_floats():
     rows = whole_rows(1)
     assert chosen(rows, kernel=Laplacian(gamma=0.1)) == np.float32
     centre = np.zeros(D)

@@ -42,7 +42,7 @@ def test_the_product_is_the_kernel_matrix(kernel, width, offset, sparse):
 @given(st.integers(2, 40), st.integers(1, 5), st.integers(0, 10**6), st.integers(1, 3),
        st.sampled_from([1e-3, 1.0, 1e3]))  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_of_any_polynomial(m, d, seed, degree, scale):
+def test_factor_of_any_polynomial(m, d, seed, degree, scale):
     rows = rows_at(m, d, seed, scale=scale)
     with KernelTiles(Polynomial(gamma=1.0, coef0=1.0, degree=degree), dtype=np.float64) as tiles:
         if factor_width(tiles, rows) == math.inf:
@@ -52,7 +52,7 @@ def test_of_any_polynomial(m, d, seed, degree, scale):
     np.testing.assert_allclose(found @ found.T, gram, atol=1e-10 * np.abs(gram).max())
 
 
-def test_rows_that_repeat_make_it_narrower():
+def test_repeated_rows_make_the_factor_narrower():
     X = np.repeat(np.arange(1.0, 5.0, dtype=np.float32)[:, None], 10, axis=0)
     rows = RowsAt(X, np.arange(40))
     with KernelTiles(Polynomial(gamma=1.0, coef0=1.0, degree=5), dtype=np.float64) as tiles:
@@ -61,18 +61,18 @@ def test_rows_that_repeat_make_it_narrower():
 
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=1.0), Laplacian(gamma=1.0), Sigmoid(gamma=1.0)])
-def test_others_have_none_that_is_narrow(kernel):
+def test_other_kernels_have_no_narrow_factor(kernel):
     with KernelTiles(kernel, dtype=np.float64) as tiles:
         assert factor_width(tiles, rows_at(1000, 2)) == math.inf
 
 
 @pytest.mark.parametrize(("m", "width"), [(3, math.inf), (4, 3)])
-def test_none_is_wider_than_long(m, width):
+def test_factor_is_never_wider_than_its_rows(m, width):
     with KernelTiles(Linear(), dtype=np.float64) as tiles:
         assert factor_width(tiles, rows_at(m, 3)) == width
 
 
-def test_whoever_looks_may_end_it():
+def test_interrupt_ends_the_factorisation():
     def look():
         raise KeyboardInterrupt
 

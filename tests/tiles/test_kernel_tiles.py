@@ -170,7 +170,7 @@ def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
         np.testing.assert_array_equal(tiles.values.diagonal(packed), 1)
 
 
-def test_far_from_the_origin_centring_keeps_distances():
+def test_centring_keeps_distances_far_from_the_origin():
     near = make_rows(40, 6, density=1.0, dtype=np.float64)
     far = near + 1e6
     exact = naive.kernel_matrix(near, near, "rbf", gamma=0.2)
@@ -230,7 +230,7 @@ def test_wide_indices_and_values_of_the_other_dtype(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_rows_are_used_where_they_are(sparse, dtype):
+def test_places_of_rows_give_the_bits_of_a_copy(sparse, dtype):
     """The same bits as of a copy of them, whatever their order and however often one is named."""
     rows = make_rows(400, 9, dtype=dtype)
     matrix = sp.csr_array(rows) if sparse else rows

@@ -28,7 +28,7 @@ def model_of(kernel, rows, landmarks, *, offset=1.0, threads=1):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("offset", [0.0, 1.0])
-def test_it_is_nystroms_and_exact_on_the_diagonal(offset, sparse):
+def test_low_rank_model_is_nystroems_and_exact_on_the_diagonal(offset, sparse):
     rows, landmarks = rows_at(200, 4, sparse=sparse), np.arange(0, 200, 8)
     model, G = model_of(RBF(gamma=0.2), rows, landmarks, offset=offset)
     K = gram_of(RBF(gamma=0.2), rows, offset)
@@ -80,7 +80,7 @@ def lack_of(tiles, rows, rank, tried):
     return model.rest[tried:].mean()
 
 
-def test_what_it_lacks_is_nothing_where_the_kernel_has_no_more_dimensions():
+def test_lack_falls_to_zero_at_the_rank_of_the_kernel():
     rows = rows_at(80, 3)
     with KernelTiles(Linear()) as tiles:
         assert lack(tiles, rows, 20)[-1] < 1e-4
@@ -92,7 +92,7 @@ def test_what_it_lacks_is_nothing_where_the_kernel_has_no_more_dimensions():
             np.testing.assert_allclose(found[rank - 1], lack_of(tiles, rows, rank, 20), rtol=1e-3)
 
 
-def test_rows_close_together_have_one():
+def test_rows_close_together_have_a_low_rank_model():
     rng = np.random.default_rng(0)
     rows = RowsAt(rng.normal(size=(900, 2)).astype(np.float32), np.arange(900))
     for gamma in (1e-4, 0.02, 0.5):
@@ -100,7 +100,7 @@ def test_rows_close_together_have_one():
             assert lack(tiles, rows, 700)[-1] < 1e-3
 
 
-def test_an_indefinite_kernel_has_none():
+def test_indefinite_kernel_has_no_low_rank_model():
     rows = rows_at(60, 3)
     with KernelTiles(Sigmoid(gamma=2.0, coef0=-1.0)) as tiles:
         assert (lack(tiles, rows, 30) == math.inf).all()
@@ -108,7 +108,7 @@ def test_an_indefinite_kernel_has_none():
             LowRank(tiles, rows, np.arange(30), np.empty((60, 30), np.float32))
 
 
-def test_whoever_looks_may_end_it():
+def test_interrupt_ends_the_low_rank_model():
     def look():
         raise KeyboardInterrupt
 

@@ -125,7 +125,7 @@ def test_rows_taken_from_a_block_and_weights_prepared_for_many():
 
 
 @pytest.mark.parametrize("k", [0, 3])
-def test_nothing_changes_nothing(k):
+def test_empty_rows_and_columns_change_nothing(k):
     rows = make_rows(5, 3)
     with KernelTiles(make_kernel("rbf", **PARAMETERS)) as tiles:
         out = np.ones((5, k))

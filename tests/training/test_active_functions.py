@@ -106,7 +106,7 @@ def test_interrupted_while_sets_are_chosen_it_gives_the_same_bits(tmp_path):
 
 @pytest.mark.usefixtures("by_columns")
 @pytest.mark.parametrize("phase", ["solve", "sweep"])
-def test_with_memory_for_active_rows_a_saved_run_goes_on_as_well(tmp_path, phase):
+def test_saved_run_is_resumed_with_memory_for_active_rows(tmp_path, phase):
     X, label = classes_of_blobs(500, 3, overlap=0.4)
 
     def look():
@@ -126,7 +126,7 @@ def test_with_memory_for_active_rows_a_saved_run_goes_on_as_well(tmp_path, phase
 
 @pytest.mark.parametrize(("n", "k"), [(30, 3), (50, COLUMNS_AT_ONCE), (10, 37)])
 @pytest.mark.parametrize("copied", [0, 1000])
-def test_columns_come_in_turn(monkeypatch, n, k, copied):
+def test_columns_in_turn_are_contiguous_copies_or_views(monkeypatch, n, k, copied):
     monkeypatch.setattr("bigsvm.duals.columns_in_turn.COPIED_ROWS", copied)
     one, other = np.random.default_rng(0).standard_normal((2, n, k))
     found = list(columns_in_turn(one, other))
@@ -138,7 +138,7 @@ def test_columns_come_in_turn(monkeypatch, n, k, copied):
 
 
 @pytest.mark.usefixtures("by_columns")
-def test_from_the_optimum_nothing_is_left_to_do():
+def test_start_at_the_optimum_takes_few_steps():
     X, label = classes_of_blobs(600, 4, overlap=0.5)
     cold = columns(X, label, **SETTINGS).run()
     warm = columns(X, label, start=dense_alpha(cold, 600), **SETTINGS).run()

@@ -132,7 +132,7 @@ def test_a_row_that_errors_may_hide_a_violation_on_is_recomputed(solved):
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("error", "enough"), [(1e-7, True), (1e-2, False)])
-def test_of_a_gap_that_is_certain_some_support_rows_are_enough(monkeypatch, error, enough):
+def test_few_support_rows_are_recomputed_for_a_certain_gap(monkeypatch, error, enough):
     monkeypatch.setattr("bigsvm.training.certify.TRIED", 50)
     X, y = blobs(600, overlap=0.7)
     K = gram(X) + 1

@@ -65,7 +65,7 @@ def test_outputs_that_hide_violations_do_not_certify_a_point(tmp_path):
     assert gap < 2e-3
 
 
-def test_without_a_look_at_them_they_would(tmp_path, monkeypatch):
+def test_unconfirmed_outputs_would_certify_a_wrong_point(tmp_path, monkeypatch):
     """The test above can fail."""
     generation = stopped(tmp_path / "run")
     forge(

@@ -106,7 +106,7 @@ def test_steps_lower_the_energy_to_that_of_the_optimum():
     np.testing.assert_allclose(core.weights, best * least, atol=1e-4)
 
 
-def test_it_holds_its_points_and_no_others():
+def test_core_set_holds_its_points_only():
     grown = Grown()
     held = grown.core.holds(np.arange(300))
     np.testing.assert_array_equal(np.flatnonzero(held), np.sort(grown.core.indices))
@@ -135,7 +135,7 @@ def test_points_without_weight_are_let_go_and_the_rest_is_kept():
     np.testing.assert_allclose(core.gradient, -K @ core.weights, atol=2e-6 * np.abs(K).max())
 
 
-def test_few_points_without_weight_stay():
+def test_few_points_without_weight_are_kept():
     grown = Grown()
     core = grown.core
     core.advance(tol=1e-7, max_steps=10**5)
@@ -173,7 +173,7 @@ def test_restored_it_goes_on_to_the_same_bits(kernel, sparse, spared):
     np.testing.assert_array_equal(core.gradient, other.core.gradient)
 
 
-def test_nothing_restored_is_nothing():
+def test_restoring_an_empty_core_set():
     grown = Grown()
     empty = np.empty(0)
     core = grown.make()

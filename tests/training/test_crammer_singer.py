@@ -252,7 +252,7 @@ def test_resumed_in_an_order_of_the_paper_it_gives_the_same_bits(
 
 
 @pytest.mark.usefixtures("watched")
-def test_few_slots_and_blocks_do_not_change_the_bits():
+def test_bits_do_not_depend_on_cache_slots_or_blocks():
     X, label = classes_of_blobs(700, 4)
     settings = {"C": 5.0, "working_set": 300, "active_rows": 400}
     reference = multiclass(X, label, **settings).run()

@@ -244,7 +244,7 @@ def test_a_manifest_with_other_kinds_of_entries_is_refused(stopped, entry, value
 @pytest.mark.parametrize(
     "text", [b"[" * 10**5, b"[]", b'{"values": ' + b'{"a":' * 10**5, b"\xff\xfe", b"1e999"]
 )
-def test_a_manifest_that_is_no_object_is_refused(stopped, text):
+def test_manifest_that_is_not_a_json_object_is_refused(stopped, text):
     folder = stopped("c-svc")
     write_manifest(newest(folder), text)
     assert newest_manifest(folder) is None
@@ -272,7 +272,7 @@ def test_sizes_that_a_manifest_promises_are_checked_before_they_are_read(stopped
 
 
 @pytest.mark.fault("damaged-checkpoints")
-def test_a_file_of_holes_is_not_read(stopped):
+def test_sparse_file_in_a_checkpoint_is_not_read(stopped):
     """A terabyte that takes no room on the disk, and would not fit into memory."""
     folder = stopped("c-svc")
     manifest = manifest_of(newest(folder))
@@ -316,9 +316,7 @@ ENTRIES = {
 
 @pytest.mark.fault("forged-files")
 @pytest.mark.parametrize("change", ENTRIES)
-def test_an_entry_of_the_log_of_pairs_is_not_believed_for_its_hash(
-    stopped, undamaged, change, caplog
-):
+def test_log_entry_with_a_valid_hash_is_still_checked(stopped, undamaged, change, caplog):
     folder = stopped("pairs")
     assert entries_of(folder / "pairs.log", seed_of(folder))
     forge_entry(folder, ENTRIES[change])
@@ -381,7 +379,7 @@ def test_a_generation_that_is_a_link_is_not_followed(stopped, tmp_path):
 
 
 @pytest.mark.fault("links-and-pipes")
-def test_what_a_link_leads_to_is_not_swept_with_it(tmp_path):
+def test_targets_of_links_are_not_removed(tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("kept")

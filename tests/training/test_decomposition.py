@@ -83,7 +83,7 @@ def test_blocks_do_not_change_the_bits(problem, reference):
     assert_same_bits(decomposition(*problem, block_bytes=1 << 20).run(), reference)
 
 
-def test_few_slots_do_not_change_the_bits(problem, reference):
+def test_bits_do_not_depend_on_the_number_of_cache_slots(problem, reference):
     scarce = decomposition(*problem, slots=40).run()
     assert_same_bits(scarce, reference)
     assert scarce.certificate.row_misses > reference.certificate.row_misses
@@ -191,7 +191,7 @@ with open(sys.argv[2], "wb") as file:
 
 
 @pytest.mark.slow  # what tests/cli/test_processes.py does to the command
-def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
+def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has got on a little."""
     assert_killed_to_the_same_bits(KILLED, tmp_path, times=4, at_least=2)
 
@@ -264,7 +264,7 @@ def test_interrupted_in_the_first_sweep_the_model_is_that_of_the_sample(monkeypa
     assert abs(result.thresholds[0]) > 0.05
 
 
-def test_interrupted_later_the_last_sweep_says_where_it_stands():
+def test_interrupted_later_the_gap_is_that_of_the_last_sweep():
     X, y = blobs(1200, overlap=1.5)
     until = Until(lambda event: isinstance(event, events.Swept) and event.sweep == 2)
     result = decomposition(
@@ -360,7 +360,7 @@ def test_a_rare_class_enters_the_first_sample():
     assert 12_345 in result.support
 
 
-def test_events_tell_the_story(problem):
+def test_events_of_a_run_come_in_order(problem):
     seen = []
     decomposition(*problem, listener=seen.append).run()
     kinds = [type(event) for event in seen]
@@ -450,7 +450,7 @@ def test_rows_on_disk_change_no_bit_and_serve_another_c(problem, tmp_path, monke
     assert len(disk.tiers) == 2
 
 
-def test_where_rows_are_not_kept_none_is_written(problem, tmp_path, monkeypatch):
+def test_disk_tier_that_does_not_keep_rows_writes_none(problem, tmp_path, monkeypatch):
     X, y = problem
     kept = whole(X, y, slots=60, disk=Disk(tmp_path, monkeypatch, keep=False)).run()
     assert kept.certificate.row_reads == 0
@@ -475,7 +475,7 @@ def test_interrupted_it_resumes_with_the_rows_it_had(problem, tmp_path, monkeypa
     assert disk.tiers[-1].n_hits > 60
 
 
-def test_stopped_between_two_sweeps_it_tells_the_gap_of_the_last_one():
+def test_stopped_between_sweeps_the_last_gap_is_reported():
     X, y = blobs()
     swept, solved = [], []
 

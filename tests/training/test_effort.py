@@ -21,7 +21,7 @@ class Streamed(ArrayRows):
 @pytest.mark.parametrize(
     ("overlap", "C", "floors"), [(0.4, 10.0, FEW), (1.0, 0.1, MANY), (1.0, 1.0, MANY)]
 )
-def test_few_sweeps_and_few_floors(overlap, C, floors, wrap):
+def test_sweeps_and_kernel_evaluations_are_few(overlap, C, floors, wrap):
     X, y = blobs(24_000, overlap=overlap)
     source = wrap(X)
     source.is_shuffled = True  # blobs come in random order

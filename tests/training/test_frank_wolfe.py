@@ -50,7 +50,7 @@ def optimum(problem):
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_certified_it_is_the_optimum(problem, optimum, solver, sampling):
+def test_certified_ball_is_the_optimum(problem, optimum, solver, sampling):
     X, y = problem
     result = Ball(X, y, solver=solver, sampling=sampling, ball_tol=1e-9).train()
     certificate = result.certificate
@@ -68,7 +68,7 @@ def test_certified_it_is_the_optimum(problem, optimum, solver, sampling):
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_of_samples_of_all_rows_it_ends_within_the_tolerance(problem, solver, form):
+def test_samples_of_all_rows_end_within_the_tolerance(problem, solver, form):
     """No sweep has said so; the definition does, of the rows outside the core set."""
     X, y = problem
     tol = 1e-6 if solver in ("pairwise", "cvm") else 1e-2  # single steps are many
@@ -188,7 +188,7 @@ def test_every_round_lowers_the_energy_and_tells(problem):
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_of_one_class_certified_it_is_the_optimum(problem, solver, sampling):
+def test_certified_ball_of_one_class_is_the_optimum(problem, solver, sampling):
     X, _ = problem
     result = Ball(X, None, C=50.0, solver=solver, sampling=sampling, ball_tol=1e-9).train()
     K = gram(X) + np.eye(600) / 50
@@ -201,7 +201,7 @@ def test_of_one_class_certified_it_is_the_optimum(problem, solver, sampling):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_of_one_class_rows_without_weight_never_join(problem, solver):
+def test_rows_of_one_class_without_weight_never_join(problem, solver):
     X, _ = problem
     weights = np.random.default_rng(3).choice([0.0, 0.0, 1.0, 2.0, 1e-310], 600)
     ball = Ball(X, None, solver=solver, sample_weight=weights, sampling="all", ball_tol=1e-6)
@@ -260,7 +260,7 @@ def test_search_and_sweeps_have_one_time_limit(problem, monkeypatch):
     assert result.certificate.stop_reason is StopReason.TIME_LIMIT
 
 
-def test_what_it_costs_is_counted_once(problem, monkeypatch):
+def test_costs_of_search_and_sweeps_are_counted_once(problem, monkeypatch):
     ball = Ball(*problem)
     search = ball.search()
     search.run()
@@ -313,7 +313,7 @@ def test_after_a_full_core_set_training_goes_on_as_certified(problem, optimum, c
 
 
 @pytest.mark.fault("half-models")
-def test_what_goes_on_after_a_full_core_set_is_resumed_to_the_same_bits(problem, tmp_path):
+def test_run_after_a_full_core_set_is_resumed_to_the_same_bits(problem, tmp_path):
     X, y = problem
     ball = Ball(X, y, capacity=40)
     watch = StopAt()

@@ -59,7 +59,7 @@ def test_threads_do_not_change_the_bits(run):
     assert_same_bits(run(threads=3), run())
 
 
-def test_without_memory_for_it_there_is_none(run, monkeypatch):
+def test_no_leap_without_memory_for_its_factor(run, monkeypatch):
     leaps = leaps_of(monkeypatch)
     run(block_bytes=1 << 14, limits=Limits(max_iter=10**4))
     assert not leaps

@@ -79,13 +79,13 @@ def test_errors_that_still_fall_go_on_and_level_ones_end():
     assert curve_of(falling).gain(18_756, 1_000_000) > 2.0 * (18_756**-0.5 - 1e-3) > WORTH
 
 
-def test_few_rows_say_too_little():
+def test_few_rows_do_not_settle_the_curve():
     uncertain = [(2000, 0.02, 0.02), (3500, 0.02, 0.015)]
     assert not curve_of(uncertain).is_settled(6125, 10**6)
     assert not curve_of([(2000, 0.0, 1e-4)]).is_settled(3500, 10**6)
 
 
-def test_all_rows_have_nothing_to_gain():
+def test_curve_of_all_rows_is_settled():
     assert curve_of([(2000, 0.3, 0.01), (3500, 0.1, 0.01)]).is_settled(6125, 6125)
 
 

@@ -102,7 +102,7 @@ def test_a_step_that_is_interrupted_changes_nothing():
 
 @pytest.mark.parametrize("one_class", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_run_by_them_ends_at_the_optimum(steps, sparse, one_class):
+def test_run_of_model_steps_ends_at_the_optimum(steps, sparse, one_class):
     X, y = blobs(600, overlap=1.5)
     source = sp.csr_array(X) if sparse else X
     found = Ball(source, None if one_class else y, lack=little, sampling=40).train()
@@ -136,7 +136,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, steps, kind, m
     )
 
 
-def test_each_is_told_and_counted(steps):
+def test_model_steps_are_reported_and_counted(steps):
     X, y = blobs(600, overlap=1.5)
     told = []
     Ball(X, y, lack=little, sampling=40).train(listener=told.append)
@@ -157,14 +157,14 @@ def test_no_step_is_taken_beyond_max_iter(steps):
     assert found.certificate.stop_reason is StopReason.MAX_ITER
 
 
-def test_a_gain_of_nothing_ends_them(steps, monkeypatch):
+def test_model_steps_end_without_a_gain(steps, monkeypatch):
     monkeypatch.setattr(decomposition, "LEAST_GAIN", np.inf)
     X, y = blobs(600, overlap=1.5)
     assert Ball(X, y, lack=little, sampling=40).train().certificate.converged
 
 
 @pytest.mark.parametrize("lack", [None, lambda: np.ones(768)])
-def test_without_a_good_model_there_are_none(steps, lack):
+def test_no_model_steps_without_a_good_model(steps, lack):
     X, y = blobs(600, overlap=1.5)
     assert Ball(X, y, sampling=40, lack=lack).train().certificate.converged
     assert not steps

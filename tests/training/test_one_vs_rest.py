@@ -180,9 +180,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
 
 @pytest.mark.usefixtures("many_phases")
 @pytest.mark.parametrize("kind", KINDS)
-def test_functions_solved_at_once_are_what_they_are_one_after_the_other(
-    tmp_path, kind, monkeypatch
-):
+def test_functions_solved_in_parallel_have_the_same_bits(tmp_path, kind, monkeypatch):
     """And so they are if they are stopped meanwhile, wherever each of them is."""
     lanes = []
     monkeypatch.setattr(
@@ -208,7 +206,7 @@ def test_functions_solved_at_once_are_what_they_are_one_after_the_other(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_slots_and_blocks_do_not_change_the_bits(kind):
+def test_bits_do_not_depend_on_cache_slots_or_blocks(kind):
     X, label = classes_of_blobs(700, 4)
     settings = {"working_set": 300, "active_rows": 400, "kind": kind}
     reference = columns(X, label, **settings).run()

@@ -58,7 +58,7 @@ def begun(log, number, **options):
     ),
     order=st.randoms(use_true_random=False),
 )
-def test_joined_as_a_dense_table_says(columns, order):
+def test_joined_pairs_agree_with_a_dense_table(columns, order):
     log = PairLog(None, len(columns), SOURCE, room=1e9)
     table = np.zeros((50, len(columns)))
     numbers = list(range(len(columns)))
@@ -79,7 +79,7 @@ def test_joined_as_a_dense_table_says(columns, order):
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
-def test_pairs_have_libsvms_numbers(k):
+def test_pairs_are_numbered_as_in_libsvm(k):
     first, second = pair_classes(k)
     expected = [(a, b) for a in range(k) for b in range(a + 1, k)]
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == expected
@@ -87,7 +87,7 @@ def test_pairs_have_libsvms_numbers(k):
     np.testing.assert_array_equal(numbers, np.arange(len(expected)))
 
 
-def test_what_is_finished_is_read_back(tmp_path):
+def test_finished_pairs_are_read_back(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
         finish(log, 2, [3, 7], [1.5, -2.5])
@@ -206,7 +206,7 @@ def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(t
         assert again.in_progress == (2,)
 
 
-def test_a_log_that_knows_more_than_the_generation_is_believed(tmp_path):
+def test_log_newer_than_the_generation_is_used(tmp_path):
     """Killed after the one was written and before the other."""
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
@@ -221,7 +221,7 @@ def test_a_log_that_knows_more_than_the_generation_is_believed(tmp_path):
         assert begun(again, 1).latest() is None
 
 
-def test_what_is_left_unfinished_is_in_the_result_and_not_in_the_log(tmp_path):
+def test_unfinished_pairs_are_in_the_result_and_not_in_the_log(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         log = PairLog(checkpoint, 4, SOURCE, room=1e9)
         slot = begun(log, 1)
@@ -243,7 +243,7 @@ def test_a_checkpoint_of_one_pair_at_a_time_is_refused(tmp_path):
             PairLog(checkpoint, 4, SOURCE, room=1e9)
 
 
-def test_coefficients_have_room_for_so_many():
+def test_coefficients_beyond_the_room_are_refused():
     log = PairLog(None, 2, SOURCE, room=3 * BYTES_PER_COEFFICIENT)
     finish(log, 0, [1, 2, 3], [1.0, 1.0, 1.0])
     with pytest.raises(MemoryBudgetError, match="the 4 coefficients of 2 of 2 pairs take 96 bytes"):

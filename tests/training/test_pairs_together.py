@@ -65,7 +65,7 @@ SIZES = [30, 7, 90, 1, 25, 140, 60, 3, 110, 80, 45, 12]
 
 @pytest.mark.usefixtures("groups_of_few")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_with_less_memory_fewer_are_taken_and_these_have_the_same_bits(threads):
+def test_less_memory_takes_fewer_pairs_with_the_same_bits(threads):
     rows = classes(SIZES)
     whole, _, _ = solve(rows)
     assert len(whole) == 66
@@ -86,7 +86,7 @@ def test_with_less_memory_fewer_are_taken_and_these_have_the_same_bits(threads):
     ([200] * 14 + [1000], 20e6),
 ])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
-def test_no_more_memory_is_taken_than_it_says(sizes, n_bytes, threads):
+def test_memory_of_pairs_is_within_the_plan(sizes, n_bytes, threads):
     solve(classes([30, 7, 90]))  # what is compiled or loaded by the first call is not its memory
     rows = classes(sizes)
     found, peak, said = solve(rows, n_bytes=n_bytes, threads=threads)
@@ -110,7 +110,7 @@ def test_kernel_values_are_computed_once_where_there_is_memory_for_them():
     assert once < again < 3 * once
 
 
-def test_one_small_class_makes_no_pair(monkeypatch):
+def test_one_small_class_is_not_solved_together(monkeypatch):
     monkeypatch.setattr(small_pairs, "MOST_ROWS", 10)
     found, _, said = solve(classes([30, 8, 25]))
     assert not found

@@ -36,7 +36,7 @@ class Nothing:
 
 @pytest.mark.parametrize("slices", [[0.1], [0.1, 0.1, 1.5], [0.05] * 40 + [2.0]])
 @pytest.mark.parametrize("saves", [[0.0], [0.2, 1.0]])
-def test_what_a_kill_costs_is_at_most_an_interval(monkeypatch, slices, saves):
+def test_kill_loses_at_most_one_checkpoint_interval(monkeypatch, slices, saves):
     clock = Clock()
     monkeypatch.setattr(saving, "time", clock)
     seconds = iter(saves * 1000)

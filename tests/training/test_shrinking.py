@@ -132,9 +132,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, mo
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_run_that_would_not_shrink_goes_on_from_where_rows_are_left_out(
-    tmp_path, monkeypatch, on_disk
-):
+def test_shrunken_checkpoint_is_resumed_without_shrinking(tmp_path, monkeypatch, on_disk):
     """As in more memory than before, or with rows on disk, where `shrinking=None` keeps all."""
     disk = None
     if on_disk:
@@ -194,6 +192,6 @@ with open(sys.argv[2], "wb") as file:
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_it_gives_the_same_bits(tmp_path):
+def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has saved something new."""
     assert_killed_to_the_same_bits(KILLED, tmp_path, times=4, at_least=2, pause=0.1)

@@ -112,7 +112,7 @@ def test_a_run_tells_what_its_time_was_for():
 @pytest.mark.parametrize(
     ("cpu", "threads", "share"), [(0, 2, 1.0), (1, 2, 0.5), (3, 2, 0.0), (0, 0, None), (1, 0, None)]
 )
-def test_the_share_is_one(cpu, threads, share):
+def test_idle_share_of_processors(cpu, threads, share):
     assert idle_share(cpu, threads) == share
 
 
@@ -147,6 +147,6 @@ def test_a_run_whose_rows_come_slowly_is_mostly_idle():
     assert max(share for share in each if share is not None) > 0.5
 
 
-def test_without_a_pass_there_is_no_share():
+def test_no_idle_share_without_a_pass():
     X, y = blobs(300)
     assert swept(X, y) == ([None], None)
