@@ -10,13 +10,15 @@ import numpy as np
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from bigsvm.data.store import Store
+    from bigsvm.data.schema import StoreAttributes
 
 Order: TypeAlias = Literal["input", "store"]
 
-OWN = "leave it out to use the store's own, or "
+OR_LEAVE_OUT = "leave it out to use the store's own, or "
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,23 +45,36 @@ class RowValues:
         return len(self.values)
 
 
-def put_in_order(store: Store, values: Any, order: Order) -> RowValues:
-    """Do what `Store.row_values` promises."""
+def put_in_order(
+    values: Any,
+    order: Order,
+    attributes: StoreAttributes,
+    original_rows: Callable[[], NDArray[np.int64]],
+) -> RowValues:
+    """Put values into the order of a store; see `Store.row_values`.
+
+    `original_rows` reads the input number of each row.
+    """
     if order not in get_args(Order):
         raise ParameterError(f"order is {order!r}; it must be 'input' or 'store'")
     array = np.asarray(values)
-    n_rows = store.attributes.n_rows
+    n_rows = attributes.n_rows
     if array.shape != (n_rows,):
         raise DataError(f"values have shape {array.shape}; the store needs one a row, ({n_rows},)")
-    return RowValues(array[store.original_rows()] if order == "input" else array, _order_of(store))
+    if order == "input":
+        array = array[original_rows()]
+    return RowValues(array, _order_of(attributes))
 
 
-def in_order_of(store: Store, values: Any, name: str, *, instead: str = OWN) -> NDArray[Any]:
+def in_order_of(
+    attributes: StoreAttributes, values: Any, name: str, *, instead: str = OR_LEAVE_OUT
+) -> NDArray[Any]:
     """Convert values for the rows of a store to an array.
 
     Parameters
     ----------
-    store : Store
+    attributes : StoreAttributes
+        Attributes of the store.
     values : RowValues, or where the store is not shuffled (n_rows,) array
     name : str
         Name of the argument, for messages.
@@ -73,19 +88,19 @@ def in_order_of(store: Store, values: Any, name: str, *, instead: str = OWN) -> 
         of another store.
     """
     if not isinstance(values, RowValues):
-        if store.attributes.shuffled:
+        if attributes.shuffled:
             raise DataError(
                 f"{name} is given beside a shuffled store, whose rows have another order than its "
                 f"input; {instead}say which order it has: store.row_values({name}, "
                 "order='input'), or order='store'"
             )
         return np.asarray(values)
-    if values.order != _order_of(store):
+    if values.order != _order_of(attributes):
         raise DataError(
             f"{name} has the order of another store; make it with row_values of this one"
         )
     return values.values
 
 
-def _order_of(store: Store) -> tuple[str, ...]:
-    return tuple(store.attributes.manifest["row"])
+def _order_of(attributes: StoreAttributes) -> tuple[str, ...]:
+    return tuple(attributes.manifest["row"])

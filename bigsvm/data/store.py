@@ -113,7 +113,7 @@ class Store:
         ParameterError
             `order` is neither of these.
         """
-        return put_in_order(self, values, order)
+        return put_in_order(values, order, self.attributes, self.original_rows)
 
     @property
     def first_index(self) -> int | None:

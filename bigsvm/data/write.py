@@ -113,9 +113,11 @@ def write_store(
     check_seed(seed)
     store = as_store(X)
     if store is not None:
-        y = in_order_of(store, y, "y", instead="")
+        y = in_order_of(store.attributes, y, "y", instead="")
         if sample_weight is not None:
-            sample_weight = in_order_of(store, sample_weight, "sample_weight", instead="")
+            sample_weight = in_order_of(
+                store.attributes, sample_weight, "sample_weight", instead=""
+            )
     if layout not in ("auto", "dense", "sparse"):
         raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
     if dtype not in (None, "float32", "float64"):

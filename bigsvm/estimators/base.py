@@ -184,11 +184,11 @@ class KernelMachine(BaseEstimator, SharedArguments):
             source = store.rows
             check_labels_fit(memory, source.n_rows)
             has_own = y is None or not self._needs_y
-            labels = store.labels() if has_own else in_order_of(store, y, "y")
+            labels = store.labels() if has_own else in_order_of(store.attributes, y, "y")
             weights = (
                 store.sample_weight()
                 if sample_weight is None
-                else in_order_of(store, sample_weight, "sample_weight")
+                else in_order_of(store.attributes, sample_weight, "sample_weight")
             )
         elif is_streamed(X, memory):
             if y is None and self._needs_y:
@@ -216,9 +216,9 @@ class KernelMachine(BaseEstimator, SharedArguments):
         store = as_store(X)
         if store is None:
             return X, y, sample_weight
-        labels = store.labels() if y is None else in_order_of(store, y, "y")
+        labels = store.labels() if y is None else in_order_of(store.attributes, y, "y")
         if sample_weight is not None:
-            sample_weight = in_order_of(store, sample_weight, "sample_weight")
+            sample_weight = in_order_of(store.attributes, sample_weight, "sample_weight")
         return store, labels, sample_weight
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
