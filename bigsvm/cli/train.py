@@ -27,6 +27,7 @@ from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, re
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ParameterError
 from bigsvm.parameters import FIELDS
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import PANELS, declaration_of, option_of
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.report.progress import Display, TrainingProgress
@@ -175,7 +176,7 @@ def _train(
     from bigsvm.training.events import Hooks
 
     parameters = run.training_parameters(checkpoint)
-    parameters.check()
+    check_parameters(parameters)
     path = Path(run.model)
     check_model_path(path)
     cache_dir = None if run.cache_dir is None else Path(run.cache_dir)

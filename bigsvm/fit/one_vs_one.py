@@ -25,6 +25,7 @@ from bigsvm.fit.trainer import (
     open_checkpoint,
 )
 from bigsvm.fit.variables import decision_of, make_variables
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
@@ -74,7 +75,7 @@ def train_one_vs_one(
     ------
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
-    parameters.check()
+    check_parameters(parameters)
     hooks = hooks or Hooks()
     problem = ClassPairs(source, labels, sample_weight, parameters, hooks.listener)
     del labels

@@ -31,6 +31,7 @@ from bigsvm.fit.problem import (
 )
 from bigsvm.fit.setting import Setting
 from bigsvm.fit.variables import Variables, decision_of, make_variables
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def train_one_vs_rest(
     ------
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
-    parameters.check()
+    check_parameters(parameters)
     hooks = hooks or Hooks()
     classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
     del labels  # 8 bytes a row that the budget does not count

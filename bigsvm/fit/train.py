@@ -21,6 +21,7 @@ from bigsvm.fit.one_vs_rest import train_one_vs_rest
 from bigsvm.fit.problem import are_many_classes, check_has_others, make_problem
 from bigsvm.fit.setting import Setting
 from bigsvm.fit.variables import decision_of, make_variables
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, WITH_CLASSES
 from bigsvm.training.events import Hooks
 
@@ -67,7 +68,7 @@ def train_model(
     ------
     ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
     """
-    parameters.check()
+    check_parameters(parameters)
     if start is not None and not parameters.certify:
         raise ParameterError(
             "certify is False, and such training starts from a few rows, not from a model of all; "

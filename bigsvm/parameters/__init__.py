@@ -2,7 +2,7 @@
 
 In comes nothing; out go `TrainingParameters`, checked, and the fields that it and the estimators
 share. `declaration` says what is known of a parameter; `formulations`, `groups` and `training`
-declare them; `combinations` checks them beside one another. A formulation is added to
+declare them; `checks` refuses values that no run would use. A formulation is added to
 `formulations` with its own parameters, a parameter that several estimators inherit to `groups`,
 another one to `training`; an estimator without a group for a parameter names it with `again`.
 """

@@ -7,9 +7,6 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
 from bigsvm.budget import parse_bytes
-from bigsvm.errors import ParameterError
-from bigsvm.files import local_path
-from bigsvm.parameters.combinations import check_combinations
 from bigsvm.parameters.declaration import (
     ABOVE_0,
     AT_LEAST_0,
@@ -180,35 +177,6 @@ class TrainingParameters(
     def __post_init__(self) -> None:
         for field in fields(self):
             setattr(self, field.name, spelled(field, getattr(self, field.name)))
-
-    def check(self) -> None:
-        """Refuse values that mean nothing before any work is done.
-
-        Raises
-        ------
-        ParameterError
-        """
-        from bigsvm.kernels import Kernel, make_kernel, resolve_gamma
-
-        if callable(self.kernel):
-            raise ParameterError(
-                f"kernel is {self.kernel!r}; it must be the name of a kernel, or an instance of "
-                "bigsvm.Kernel: for a function give kernel='precomputed' and its values for all "
-                "pairs of rows, (n, n), as X"
-            )
-        for name, field in FIELDS.items():
-            check_value(field, getattr(self, name))
-        for name in ("checkpoint", "cache_dir"):
-            path = getattr(self, name)
-            if path is not None:
-                local_path(path, name)
-        if isinstance(self.kernel, Kernel):
-            self.kernel.check()
-        else:
-            make_kernel(self.kernel, coef0=self.coef0, degree=self.degree)
-        resolve_gamma(self.gamma, n_features=1, variance=1.0)
-        parse_bytes(self.memory)
-        check_combinations(self)
 
     @property
     def takes_kernel_matrix(self) -> bool:

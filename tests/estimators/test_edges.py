@@ -17,6 +17,7 @@ import bigsvm
 import bigsvm.kernels
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.parameters import TrainingParameters
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.report.describe import certificate_lines
 
 LIMIT = 20.0
@@ -468,8 +469,8 @@ def test_class_weights_without_classes_are_refused(formulation):
             ParameterError,
             match=f"c-svc, nu-svc, l2-svc and crammer-singer; {formulation} has no classes",
         ):
-            given.check()
-    TrainingParameters(formulation="nu-svc", class_weight="balanced").check()
+            check_parameters(given)
+    check_parameters(TrainingParameters(formulation="nu-svc", class_weight="balanced"))
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("nu-svc", 1e-6), ("one-class", 1e-5)])

@@ -27,6 +27,7 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.fit.gamma import mean_distance
 from bigsvm.parameters import TrainingParameters
+from bigsvm.parameters.checks import check_parameters
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")
 KERNELS = {
@@ -318,7 +319,7 @@ def test_invalid_parameters_are_refused(moons, name, value, message):
 
 @pytest.mark.parametrize("sampling", [1, 1.0, 60, 60.0, np.int64(5), np.float32(0.5), 10**9, "all"])
 def test_valid_values_of_sampling(sampling):
-    TrainingParameters(formulation="l2-svc", sampling=sampling).check()
+    check_parameters(TrainingParameters(formulation="l2-svc", sampling=sampling))
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])

@@ -23,6 +23,7 @@ from bigsvm.errors import CheckpointError, DataError, ParameterError
 from bigsvm.fit.held_out import FEWEST_BLOCKS, HELD_OUT, calibrate, hold_out
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
 
@@ -240,7 +241,7 @@ class TestTraining:
     @pytest.mark.parametrize("formulation", ["one-class", "eps-svr", "nu-svr"])
     def test_without_classes_there_are_no_probabilities(self, formulation):
         with pytest.raises(ParameterError, match=f"{formulation} has no classes"):
-            TrainingParameters(formulation=formulation, calibration="sigmoid").check()
+            check_parameters(TrainingParameters(formulation=formulation, calibration="sigmoid"))
 
     def test_other_methods_are_refused(self, moons):
         with pytest.raises(ParameterError, match="'platt'; it must be one of sigmoid, isotonic"):

@@ -12,6 +12,7 @@ from bigsvm.duals.crammer_singer import Cooling, Order, RowSolver
 from bigsvm.errors import ParameterError
 from bigsvm.kernels import KERNELS
 from bigsvm.parameters import FIELDS, TrainingParameters, formulations, names
+from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import check_value, choices_of, spelled
 from bigsvm.training.search import FirstPoints
 from bigsvm.votes import RULES
@@ -72,6 +73,6 @@ def test_words_name_kernels_and_rules_of_votes():
 
 
 def test_defaults_are_valid():
-    TrainingParameters().check()
+    check_parameters(TrainingParameters())
     for field in fields(TrainingParameters):
         check_value(field, field.default)

@@ -1,4 +1,4 @@
-"""What parameters must be together: values that no run would use are refused."""
+"""Checks of parameters before any work is done: each one alone, and beside the others."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING
 
+from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
+from bigsvm.files import local_path
+from bigsvm.parameters.declaration import check_value
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, OTHERS, WITH_CLASSES
+from bigsvm.parameters.training import FIELDS
 
 if TYPE_CHECKING:
     from bigsvm.parameters.training import TrainingParameters
 
 
-def check_combinations(p: TrainingParameters) -> None:
-    """Refuse values that no run would use beside others.
+def check_parameters(p: TrainingParameters) -> None:
+    """Refuse values that mean nothing, alone or beside others.
 
     Raises
     ------
     ParameterError
     """
+    _check_values(p)
     _check_class_weight(p)
     _check_calibration(p)
     _check_order(p)
@@ -36,8 +41,32 @@ def check_combinations(p: TrainingParameters) -> None:
         raise ParameterError(f"loss {p.loss!r} is for c-svc, not {p.formulation}")
 
 
+def _check_values(p: TrainingParameters) -> None:
+    """Refuse a value that its parameter cannot have."""
+    from bigsvm.kernels import Kernel, make_kernel, resolve_gamma
+
+    if callable(p.kernel):
+        raise ParameterError(
+            f"kernel is {p.kernel!r}; it must be the name of a kernel, or an instance of "
+            "bigsvm.Kernel: for a function give kernel='precomputed' and its values for all "
+            "pairs of rows, (n, n), as X"
+        )
+    for name, field in FIELDS.items():
+        check_value(field, getattr(p, name))
+    for name in ("checkpoint", "cache_dir"):
+        path = getattr(p, name)
+        if path is not None:
+            local_path(path, name)
+    if isinstance(p.kernel, Kernel):
+        p.kernel.check()
+    else:
+        make_kernel(p.kernel, coef0=p.coef0, degree=p.degree)
+    resolve_gamma(p.gamma, n_features=1, variance=1.0)
+    parse_bytes(p.memory)
+
+
 def _check_class_weight(p: TrainingParameters) -> None:
-    """Refuse weights of classes that are no numbers, or without classes."""
+    """Refuse class weights that are not numbers, or of a formulation without classes."""
     if p.class_weight is not None and p.formulation not in CLASSIFIERS:
         raise ParameterError(
             f"class_weight is for {_listed(CLASSIFIERS)}; {p.formulation} has no "
@@ -53,7 +82,7 @@ def _check_class_weight(p: TrainingParameters) -> None:
 
 
 def _check_calibration(p: TrainingParameters) -> None:
-    """Refuse probabilities where there are none."""
+    """Refuse probabilities of a formulation without them."""
     if p.calibration is not None and p.formulation not in WITH_CLASSES:
         lacks = "classes to have probabilities of"
         if p.formulation in CLASSIFIERS:
@@ -64,7 +93,7 @@ def _check_calibration(p: TrainingParameters) -> None:
 
 
 def _check_order(p: TrainingParameters) -> None:
-    """Refuse an order of rows that no run would follow."""
+    """Refuse an order of rows, or its cooling, that no run would follow."""
     if p.order != "auto" and p.working_set != "all":
         raise ParameterError(
             f"order={p.order!r} is one of all rows together; leave it out, or give "
@@ -78,7 +107,7 @@ def _check_order(p: TrainingParameters) -> None:
 
 
 def _check_empty_samples(p: TrainingParameters) -> None:
-    """Refuse a number of empty samples that means nothing."""
+    """Refuse a number of empty samples that the solver ignores."""
     if p.empty_samples > 1 and p.solver == "pairwise":
         raise ParameterError(
             f"empty_samples is {p.empty_samples}, but solver='pairwise' ends when a share "
@@ -89,9 +118,7 @@ def _check_empty_samples(p: TrainingParameters) -> None:
 
 def _check_disk_cache(p: TrainingParameters) -> None:
     """Refuse a disk cache that no run would use."""
-    if not p.disk_cache_bytes():
-        return
-    if p.working_set != "all":
+    if p.disk_cache_bytes() and p.working_set != "all":
         raise ParameterError(
             "disk_cache keeps the kernel rows of working_set='all'; those of other runs are "
             "short, and computed again in less time than a disk takes: give that too, or leave "
@@ -100,7 +127,7 @@ def _check_disk_cache(p: TrainingParameters) -> None:
 
 
 def _check_shrinking(p: TrainingParameters) -> None:
-    """Refuse a word on shrinking that no run would look at."""
+    """Refuse shrinking that no run would do."""
     if p.shrinking is None:
         return
     if p.working_set != "all":
@@ -110,14 +137,7 @@ def _check_shrinking(p: TrainingParameters) -> None:
             "shrinking=False is for working_set='all': other runs always leave out rows that "
             "need not move; give that too, or leave shrinking out"
         )
-    if p.formulation not in OTHERS:
-        raise ParameterError(
-            f"shrinking is for pair steps, and {p.formulation} has none; leave it out"
-        )
-    if p.formulation in BALLS and not p.certify:
-        raise ParameterError(
-            "shrinking is for pair steps, and without a certificate there are none; leave it out"
-        )
+    _check_pair_steps(p, "shrinking")
     if p.shrinking and p.disk_cache_bytes():
         raise ParameterError(
             "shrinking makes kernel rows shorter, and disk_cache keeps whole ones; leave one "
@@ -126,7 +146,7 @@ def _check_shrinking(p: TrainingParameters) -> None:
 
 
 def _check_rows_at_once(p: TrainingParameters) -> None:
-    """Refuse a number of kernel rows that no run would look at."""
+    """Refuse a number of kernel rows that no run would use."""
     from bigsvm.cache.resident import BATCH
 
     if p.rows_at_once is None:
@@ -138,13 +158,18 @@ def _check_rows_at_once(p: TrainingParameters) -> None:
             "rows_at_once is for the kernel rows of working_set='all'; give that too, or leave "
             "rows_at_once out"
         )
+    _check_pair_steps(p, "rows_at_once")
+
+
+def _check_pair_steps(p: TrainingParameters, name: str) -> None:
+    """Refuse a parameter of pair steps where a run takes none."""
     if p.formulation not in OTHERS:
         raise ParameterError(
-            f"rows_at_once is for pair steps, and {p.formulation} has none; leave it out"
+            f"{name} is for pair steps, and {p.formulation} has none; leave it out"
         )
     if p.formulation in BALLS and not p.certify:
         raise ParameterError(
-            "rows_at_once is for pair steps, and without a certificate there are none; leave it out"
+            f"{name} is for pair steps, and without a certificate there are none; leave it out"
         )
 
 
