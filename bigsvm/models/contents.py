@@ -1,4 +1,4 @@
-"""Conversion of the header and the tensors of a model file to the attributes of the model.
+"""Conversion between the attributes of a model and the header and tensors of its file.
 
 A matching hash proves that a file is unchanged, not who wrote it. So this module checks the type of
 every field, the dtype, shape and range of every tensor, and that they agree with each other, before
@@ -24,10 +24,59 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+FORMAT_VERSION = 3
+"""Newest version of the format; a model is written in the oldest that can hold it."""
 LARGEST_CLASS = float(np.finfo(np.float64).max)
 MOST_COLUMNS = np.iinfo(np.int32).max
 """Column indices are int32 wherever rows are multiplied."""
 _FORMULATIONS = ("c-svc squared hinge", *FORMULATIONS)
+
+
+def header_and_tensors(
+    attributes: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the contents of the file of a model: the JSON header, and flat tensors.
+
+    Parameters
+    ----------
+    attributes : mapping
+        Attributes of a `KernelExpansion`.
+    """
+    rule, scaler, calibration = (attributes[name] for name in ("rule", "scaler", "calibration"))
+    vectors, coefficients = attributes["support_vectors"], attributes["coefficients"]
+    tensors = {"intercepts": np.atleast_1d(attributes["intercept"])}
+    tensors |= {
+        name: attributes[name]
+        for name in ("support", "centre", "bounds")
+        if attributes[name] is not None
+    }
+    tensors |= _flat("support_vectors", vectors)
+    tensors |= _flat("coefficients", coefficients if rule is None else sp.csr_array(coefficients))
+    if calibration is not None:
+        tensors["calibration"] = calibration.numbers
+    if scaler is not None:
+        tensors |= {"scaler.offset": scaler.offset, "scaler.factor": scaler.factor}
+        if scaler.columns is not None:
+            tensors["scaler.columns"] = scaler.columns.astype(np.int64)
+    classes = attributes["classes"]
+    header: dict[str, Any] = {
+        "format_version": 1,
+        "formulation": attributes["formulation"],
+        "kernel": attributes["kernel"].describe(),
+        "classes": None if classes is None else list(classes),
+        "n_features": int(vectors.shape[1]),
+        "scaler": None if scaler is None else scaler.method,
+        "calibration": None
+        if calibration is None
+        else {"method": calibration.method, "n_rows": calibration.n_rows},
+        "certificate": dict(attributes["certificate"]),
+        "provenance": dict(attributes["provenance"]),
+    }
+    if rule is not None:
+        header |= {"format_version": 2, "rule": rule}
+    if "scaler.columns" in tensors:
+        header |= {"format_version": FORMAT_VERSION, "rule": rule}
+    return header, {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
 
 
 def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -100,6 +149,17 @@ def attributes_of(header: Mapping[str, Any], tensors: dict[str, NDArray[Any]]) -
         certificate=certificate,
         provenance=provenance,
     )
+
+
+def _flat(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an array or CSR)
+    """Flat tensors of an array, or of the three that CSR is made of."""
+    if not sp.issparse(matrix):
+        return {name: matrix}
+    return {
+        f"{name}.data": matrix.data,
+        f"{name}.indices": matrix.indices.astype(np.int64),
+        f"{name}.indptr": matrix.indptr.astype(np.int64),
+    }
 
 
 def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)

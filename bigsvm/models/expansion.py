@@ -470,7 +470,7 @@ class KernelExpansion:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, whole or not at all."""
-        write_model(self, path)
+        write_model(vars(self), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> KernelExpansion:

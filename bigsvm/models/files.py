@@ -9,16 +9,15 @@ has a scaler that lists its columns, with one function or several.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 import xxhash
 
 from bigsvm.errors import BigsvmError, ModelError
 from bigsvm.files import LIBSVM_MODEL, local_path, open_regular, parse_json, part_of
 from bigsvm.models.certificate import is_count
-from bigsvm.models.contents import attributes_of
+from bigsvm.models.contents import FORMAT_VERSION, attributes_of, header_and_tensors
 
 if TYPE_CHECKING:
     import os
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.models.expansion import KernelExpansion
+    Model = TypeVar("Model")
 
-FORMAT_VERSION = 3
 DTYPES = ("F32", "F64", "I64")
 """Dtypes of tensors, by their names in safetensors."""
 MOST_HEADER_BYTES = 16 << 20
@@ -37,47 +35,19 @@ MOST_HEADER_BYTES = 16 << 20
 times as much."""
 
 
-def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
-    """Write a model to one file, whole or not at all."""
+def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write the attributes of a `KernelExpansion` to one file, whole or not at all.
+
+    Raises
+    ------
+    ModelError
+        The file cannot be written.
+    """
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
     target = local_path(path, "path")
-    tensors = {"intercepts": np.atleast_1d(model.intercept), "support": model.support}
-    coefficients = model.coefficients
-    tensors |= _tensors(
-        "coefficients", coefficients if model.rule is None else sp.csr_array(coefficients)
-    )
-    if model.centre is not None:
-        tensors["centre"] = model.centre
-    if model.bounds is not None:
-        tensors["bounds"] = model.bounds
-    calibration = None
-    if model.calibration is not None:
-        tensors["calibration"] = model.calibration.numbers
-        calibration = {"method": model.calibration.method, "n_rows": model.calibration.n_rows}
-    if model.scaler is not None:
-        tensors["scaler.offset"] = model.scaler.offset
-        tensors["scaler.factor"] = model.scaler.factor
-        if model.scaler.columns is not None:
-            tensors["scaler.columns"] = model.scaler.columns.astype(np.int64)
-    tensors |= _tensors("support_vectors", model.support_vectors)
-    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    header = {
-        "format_version": 1,
-        "formulation": model.formulation,
-        "kernel": model.kernel.describe(),
-        "classes": None if model.classes is None else list(model.classes),
-        "n_features": int(model.support_vectors.shape[1]),
-        "scaler": None if model.scaler is None else model.scaler.method,
-        "calibration": calibration,
-        "certificate": dict(model.certificate),
-        "provenance": dict(model.provenance),
-    }
-    if model.rule is not None:
-        header |= {"format_version": 2, "rule": model.rule}
-    if "scaler.columns" in tensors:
-        header |= {"format_version": FORMAT_VERSION, "rule": model.rule}
+    header, tensors = header_and_tensors(attributes)
     text = json.dumps(header, sort_keys=True, default=_plain)
     metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
     try:
@@ -86,9 +56,7 @@ def write_model(model: KernelExpansion, path: str | os.PathLike[str]) -> None:
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
 
-def read_model(
-    path: str | os.PathLike[str], make: Callable[..., KernelExpansion]
-) -> KernelExpansion:
+def read_model(path: str | os.PathLike[str], make: Callable[..., Model]) -> Model:
     """Read the attributes of a model from its file, check every byte of it, and `make` it.
 
     Raises
@@ -152,17 +120,6 @@ def _header(text: str, path: object) -> dict[str, Any]:
             "use the version of bigsvm that wrote it"
         )
     return header
-
-
-def _tensors(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an array or CSR)
-    """Flat tensors of an array, or of the three that CSR is made of."""
-    if not sp.issparse(matrix):
-        return {name: matrix}
-    return {
-        f"{name}.data": matrix.data,
-        f"{name}.indices": matrix.indices.astype(np.int64),
-        f"{name}.indptr": matrix.indptr.astype(np.int64),
-    }
 
 
 def _plain(value: object) -> object:
