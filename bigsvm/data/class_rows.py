@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.held import HeldRows
+from bigsvm.data.views import ChosenRows, HeldRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 
 from bigsvm.data.blocks import stack_rows
-from bigsvm.data.held import HeldRows
+from bigsvm.data.views import HeldRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

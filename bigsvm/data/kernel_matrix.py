@@ -12,16 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
-from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.rows import DerivedRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.rows import Rows, RowSource
 
 CHECKED_ROWS = 256
 """Random rows whose kernel values with one another are checked for symmetry."""
@@ -31,7 +30,7 @@ NUMBERS_AT_ONCE = 32 << 20
 """Bytes of rows that are read together for their numbers."""
 
 
-class NumberedRows(RowSource):
+class NumberedRows(DerivedRows):
     """Rows of a matrix of kernel values with all training rows, numbered from 1 in column 0.
 
     They are read in blocks even where they are in memory: to number them all would copy them.
@@ -45,15 +44,17 @@ class NumberedRows(RowSource):
     """
 
     def __init__(self, source: RowSource, numbers: NDArray[np.int64] | None) -> None:
-        self._source = source
+        super().__init__(source)
         self._numbers = np.zeros(source.n_rows, np.int64) if numbers is None else numbers
-        self.n_rows, self.n_columns = source.n_rows, source.n_columns + 1
-        self.dtype = source.dtype
-        self.is_sparse = False
+        self.n_columns = source.n_columns + 1
         self.row_alignment = max(2, source.row_alignment)
-        self.is_shuffled = source.is_shuffled
         self.bytes_per_row = source.bytes_per_row + self.dtype.itemsize
-        self.first_index = 0
+        self.first_index, self.feature_names = 0, None
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns, that of the numbers among them."""
+        return self.n_columns
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``."""
@@ -72,27 +73,10 @@ class NumberedRows(RowSource):
         """Mean of each column, that of the numbers in front."""
         return np.concatenate([[self._numbers.mean()], self._source.column_means()])
 
-    def total_variance(self) -> float:
-        """Variance of all kernel values."""
-        return self._source.total_variance()
-
     def fingerprint(self) -> str:
         """Hash of the source's and of the numbers."""
         numbers = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(self._numbers).data)
         return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {numbers}".encode())
-
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Kernel values as a Dask array, without the numbers."""
-        return self._source.as_dask(block_bytes=block_bytes)
-
-    def original_rows(self) -> NDArray[np.int64]:
-        """Return the number that each row had in its input."""
-        return self._source.original_rows()
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of rows delivered from outside this process's memory."""
-        return self._source.bytes_read
 
 
 def training_matrix(source: RowSource) -> RowSource:

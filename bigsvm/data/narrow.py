@@ -13,18 +13,16 @@ import scipy.sparse as sp
 
 from bigsvm.core import wide
 from bigsvm.data.blocks import make_csr
-from bigsvm.data.held import HeldRows
-from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.rows import DerivedRows
+from bigsvm.data.views import HeldRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
-    from bigsvm.data.scaler import Scaler
+    from bigsvm.data.rows import Rows, RowSource
 
 
 class Numbering:
@@ -92,7 +90,7 @@ class Numbering:
         )
 
 
-class NarrowRows(RowSource):
+class NarrowRows(DerivedRows):
     """Sparse rows with new numbers for their columns.
 
     Parameters
@@ -105,21 +103,11 @@ class NarrowRows(RowSource):
     """
 
     def __init__(self, source: RowSource, numbering: Numbering, *, copied_bytes: int = 0) -> None:
-        self._source, self._numbering = source, numbering
-        self._copied_bytes = copied_bytes
-        self.n_rows, self.n_columns = source.n_rows, numbering.n_columns
-        self.dtype, self.is_sparse = source.dtype, True
-        self.is_shuffled = source.is_shuffled
-        self.bytes_per_row = source.bytes_per_row
+        super().__init__(source)
+        self._numbering, self._copied_bytes = numbering, copied_bytes
+        self.n_columns = numbering.n_columns
         # 1 would say that these rows are in memory, but only their source may be.
         self.row_alignment = max(2, source.row_alignment)
-        self.first_index = source.first_index
-        self.feature_names = source.feature_names
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of the data, including those that never occur."""
-        return self._source.n_features
 
     @property
     def kept_bytes(self) -> int:
@@ -127,10 +115,8 @@ class NarrowRows(RowSource):
         of_source = self._source.kept_bytes + self._source.copied_bytes
         return of_source + self._numbering.nbytes + self._copied_bytes
 
-    @property
-    def scaler(self) -> Scaler | None:
-        """Scaler that was applied to the rows."""
-        return self._source.scaler
+    def occurring_columns(self) -> None:
+        """Return None: all columns are kept."""
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start … stop - 1``."""
@@ -139,31 +125,6 @@ class NarrowRows(RowSource):
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
         return self._numbering.apply(self._source.take(indices, look=look))
-
-    def column_means(self) -> NDArray[np.float64]:
-        """Mean of each column that occurs."""
-        return self._source.column_means()
-
-    def total_variance(self) -> float:
-        """Variance of all entries, including the zeros of all columns."""
-        return self._source.total_variance()
-
-    def fingerprint(self) -> str:
-        """Hash of the content, with the original column numbers."""
-        return self._source.fingerprint()
-
-    def original_rows(self) -> NDArray[np.int64]:
-        """Return the number that each row had in its input."""
-        return self._source.original_rows()
-
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Rows as a Dask array, with the original column numbers."""
-        return self._source.as_dask(block_bytes=block_bytes)
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of rows delivered from outside this process's memory."""
-        return self._source.bytes_read
 
     def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
         return self._source._end_of_block(start, stop, max_bytes)

@@ -269,3 +269,65 @@ class RowSource(ABC):
         """Rows of a block when two of them may take `max_bytes`: a multiple of `row_alignment`."""
         rows = int(max_bytes / 2 / max(self.bytes_per_row, 1e-9))
         return max(self.row_alignment, rows // self.row_alignment * self.row_alignment, 1)
+
+
+class DerivedRows(RowSource):
+    """Rows made from those of another source; what a subclass does not define is the source's.
+
+    Parameters
+    ----------
+    source : RowSource
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self.n_rows, self.n_columns = source.n_rows, source.n_columns
+        self.dtype, self.is_sparse = source.dtype, source.is_sparse
+        self.is_shuffled = source.is_shuffled
+        self.bytes_per_row, self.row_alignment = source.bytes_per_row, source.row_alignment
+        self.first_index, self.feature_names = source.first_index, source.feature_names
+        self.share_drawn = source.share_drawn
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows of the source have been scaled by."""
+        return self._source.scaler
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the data, including those that never occur and were left out."""
+        return self._source.n_features
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that the source keeps in memory besides the rows."""
+        return self._source.kept_bytes
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur in the source; None if all columns are kept."""
+        return self._source.occurring_columns()
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column of the source."""
+        return self._source.column_means()
+
+    def total_variance(self) -> float:
+        """Variance of all entries of the source."""
+        return self._source.total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the content of the source."""
+        return self._source.fingerprint()
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows of the source as a Dask array."""
+        return self._source.as_dask(block_bytes=block_bytes)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered so far from outside this process's memory."""
+        return self._source.bytes_read

@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from bigsvm.data.convert import ConversionProgress, OnProgress, check_columns, memory_bytes
-from bigsvm.data.scaled import ScaledRows
 from bigsvm.data.scaler import choose_scaler
 from bigsvm.data.store import Store, open_store
+from bigsvm.data.views import ScaledRows
 from bigsvm.data.workspace import Workspace
 from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, ParameterError

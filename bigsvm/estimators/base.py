@@ -31,8 +31,8 @@ from bigsvm.data.containers import (
 from bigsvm.data.frames import check_numbers
 from bigsvm.data.row_values import in_order_of
 from bigsvm.data.rows import DASK_BLOCK_BYTES
-from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source, as_store, dask_array
+from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator

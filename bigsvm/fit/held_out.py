@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.calibration import fit_calibration
-from bigsvm.data.chosen import ChosenRows
+from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError
 from bigsvm.fit.problem import check_weights, encode_labels
 from bigsvm.training import events

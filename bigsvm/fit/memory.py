@@ -10,7 +10,7 @@ from bigsvm.budget import (
     parse_bytes,
     plan_training,
 )
-from bigsvm.data.held import hold
+from bigsvm.data.views import hold
 from bigsvm.duals.shrinking import STATE_BYTES
 from bigsvm.training.executors import VALUES_AT_ONCE
 

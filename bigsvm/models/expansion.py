@@ -17,8 +17,8 @@ from bigsvm import votes
 from bigsvm.data.blocks import check_finite
 from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.rows import RowSource
-from bigsvm.data.scaled import in_scale_of
 from bigsvm.data.sources import as_row_source
+from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.kernels import KernelCode
 from bigsvm.models.files import read_model, write_model

@@ -7,9 +7,8 @@ from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
-from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.held import HeldRows, hold
 from bigsvm.data.sources import ArrayRows
+from bigsvm.data.views import ChosenRows, HeldRows, hold
 from bigsvm.data.write import write_store
 
 

@@ -11,7 +11,6 @@ from stores import dense
 import bigsvm
 from bigsvm.data.convert import convert
 from bigsvm.data.narrow import NarrowRows, Numbering, narrowed
-from bigsvm.data.scaled import ScaledRows
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.data.statistics import (
@@ -22,6 +21,7 @@ from bigsvm.data.statistics import (
     statistics_of,
 )
 from bigsvm.data.store import open_store
+from bigsvm.data.views import ScaledRows
 from bigsvm.errors import DataCorruptionError, DataError
 
 WIDE = 2**31 - 2

@@ -11,11 +11,10 @@ import zarr
 from scipy.stats import chi2
 from stores import dense, make_chunks_small, make_matrix
 
-from bigsvm.data.held import HeldRows
 from bigsvm.data.random_rows import ROWS_AT_ONCE, random_rows, room_for
-from bigsvm.data.scaled import ScaledRows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
+from bigsvm.data.views import HeldRows, ScaledRows
 from bigsvm.data.write import write_store
 
 N_ROWS = 1000

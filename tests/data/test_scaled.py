@@ -7,12 +7,10 @@ import scipy.sparse as sp
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
-from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.held import HeldRows
-from bigsvm.data.scaled import ScaledRows, in_scale_of
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import ArrayRows, DaskRows
 from bigsvm.data.store import open_store
+from bigsvm.data.views import ChosenRows, HeldRows, ScaledRows, in_scale_of
 from bigsvm.data.write import write_store
 from bigsvm.errors import DataError
 
@@ -136,3 +134,10 @@ def test_sources_that_wrap_others_know_their_scaler():
     assert ChosenRows(source, np.array([2, 0])).scaler == source.scaler
     assert HeldRows(source, source.read(0, 3)).scaler == source.scaler
     assert ArrayRows(np.eye(3)).scaler is None
+
+
+def test_scaled_rows_have_the_input_numbers_of_their_source(tmp_path):
+    store = write_store(tmp_path / "x.zarr", make_matrix(), np.zeros(1000), seed=3)
+    rows = ScaledRows(store.rows, halved(23))
+    assert not (store.original_rows() == np.arange(1000)).all()
+    np.testing.assert_array_equal(rows.original_rows(), store.original_rows())

@@ -11,9 +11,9 @@ from scipy.stats import chi2
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
-from bigsvm.data.scaled import ScaledRows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
+from bigsvm.data.views import ScaledRows
 from bigsvm.data.write import write_store
 from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.gamma import mean_distance
@@ -127,7 +127,7 @@ def test_a_sampled_ball_of_few_rows_is_as_good_as_of_shuffled_ones(
     n_rows, kind, held, accuracy, tmp_path, monkeypatch
 ):
     if not held:
-        monkeypatch.setattr("bigsvm.data.held.HELD_SHARE", 0.0)
+        monkeypatch.setattr("bigsvm.data.views.HELD_SHARE", 0.0)
     X, y = clusters(np.sort(np.arange(n_rows) % 5), np.random.default_rng(0))
     order = np.random.default_rng(0).permutation(n_rows)
     found = accuracy(*source_of(kind, X, y, tmp_path))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 import bigsvm
-from bigsvm.data.scaled import ScaledRows
 from bigsvm.data.scaler import METHODS, Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import StoreRows
+from bigsvm.data.views import ScaledRows
 from bigsvm.errors import DataCorruptionError, DataError, ModelError
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion

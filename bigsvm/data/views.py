@@ -1,4 +1,4 @@
-"""ScaledRows: the rows of another source, scaled block by block as they are read."""
+"""Views: rows of another source that are chosen, held in memory, or scaled as they are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
+from bigsvm.budget import HELD_SHARE
 from bigsvm.data.blocks import place_not_finite
-from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.rows import DASK_BLOCK_BYTES, DerivedRows
+from bigsvm.data.sources import ArrayRows
 from bigsvm.data.statistics import Statistics, statistics_of
 from bigsvm.errors import DataError
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows
+    from bigsvm.data.duplicates import Indices
+    from bigsvm.data.rows import Rows, RowsAt, RowSource
     from bigsvm.data.scaler import Scaler
 
 _PASS_BYTES = 16 << 20
@@ -28,7 +31,107 @@ _FILLED_ROW_BYTES = 16 << 20
 """Most columns of sparse rows that scaling may fill: a sparse row may have 2**31 - 1 columns."""
 
 
-class ScaledRows(RowSource):
+class ChosenRows(DerivedRows):
+    """Rows `chosen` of a source, where taking them is cheap.
+
+    Parameters
+    ----------
+    source : RowSource
+        With `row_alignment` 1; or with any, where `chosen` ascends.
+    chosen : (n_rows,) integers
+        Distinct rows, in the order they get here.
+    in_random_order : bool
+        Whether that order is random; the order of the source does not matter.
+    """
+
+    def __init__(
+        self, source: RowSource, chosen: Indices, *, in_random_order: bool = False
+    ) -> None:
+        super().__init__(source)
+        self._chosen = chosen
+        self.n_rows = len(chosen)
+        self.is_shuffled = source.is_shuffled or in_random_order
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``."""
+        if not 0 <= start <= stop <= self.n_rows:
+            raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        return self._source.take(self._chosen[start:stop].astype(np.int64))
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        return self._source.take(self._places(indices), look=look)
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._source.lend(self._places(indices), look=look)
+
+    def _places(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        if len(indices) and (np.min(indices) < 0 or np.max(indices) >= self.n_rows):
+            raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
+        return self._chosen[indices].astype(np.int64)
+
+    def fingerprint(self) -> str:
+        """Hash of the source's and of the choice."""
+        chosen = xxhash.xxh3_128_hexdigest(self._chosen.data)
+        return xxhash.xxh3_128_hexdigest(f"{self._source.fingerprint()} {chosen}".encode())
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()[self._chosen]
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows as a Dask array."""
+        return self._source.as_dask(block_bytes=block_bytes)[self._chosen]
+
+
+class HeldRows(DerivedRows):
+    """All rows of a source, read once and kept in memory.
+
+    Parameters
+    ----------
+    source : RowSource
+    rows : (n_rows, n_columns)
+        All rows of the source.
+    """
+
+    def __init__(self, source: RowSource, rows: Rows) -> None:
+        super().__init__(source)
+        self._rows = ArrayRows(rows)
+        self.row_alignment = 1
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``; a view, if they are dense."""
+        return self._rows.read(start, stop)
+
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices`."""
+        return self._rows.take(indices, look=look)
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are."""
+        return self._rows.lend(indices, look=look)
+
+    def sample_indices(
+        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Choose the same random rows as the source that is not held in memory."""
+        return self._source.sample_indices(count, seed=seed, candidates=candidates)
+
+
+def hold(source: RowSource, memory: int) -> RowSource:
+    """Keep the rows of a source that costs reading, where they take a small share of `memory`."""
+    size = source.n_rows * source.bytes_per_row
+    if source.row_alignment <= 1 or size > HELD_SHARE * memory:
+        return source
+    return HeldRows(source, source.read(0, source.n_rows))
+
+
+class ScaledRows(DerivedRows):
     """Rows as `scaler` makes them, in their own type; sparse if they are and zeros stay zeros.
 
     Parameters
@@ -50,19 +153,15 @@ class ScaledRows(RowSource):
                 f"the rows have {source.n_columns} columns, their scaler {scaler.n_columns}; give "
                 f"the number of columns when converting (--features {scaler.n_columns})"
             )
-        self._source, self._scaler = source, scaler
-        self.n_rows, self.n_columns = source.n_rows, source.n_columns
-        self.dtype = source.dtype
+        super().__init__(source)
+        self._scaler = scaler
         self.is_sparse = source.is_sparse and not len(scaler.moved_columns())
-        self.is_shuffled = source.is_shuffled
-        # 1 would say that all rows are in memory, where their source may be, but not they.
-        self.bytes_per_row, self.row_alignment = source.bytes_per_row, max(2, source.row_alignment)
+        # 1 would say that the scaled rows are in memory, but only their source may be.
+        self.row_alignment = max(2, source.row_alignment)
         if self.is_sparse != source.is_sparse:
             self._check_filled()
             # Sparse rows that are cheapest to read together may be far too many dense ones.
             self.bytes_per_row, self.row_alignment = float(self.n_columns * self.dtype.itemsize), 2
-        self.first_index = source.first_index
-        self.feature_names = source.feature_names
         self._statistics: Statistics | None = None
 
     def _check_filled(self) -> None:
@@ -125,11 +224,6 @@ class ScaledRows(RowSource):
             sizes = [min(step, n - at) for n in rows.chunks[0] for at in range(0, n, step)]
             rows = rows.rechunk((tuple(sizes), rows.chunks[1]))
         return rows.map_blocks(_scale_block, scaler=self._scaler, dtype=self.dtype, meta=meta)
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of rows delivered from outside this process's memory."""
-        return self._source.bytes_read
 
     def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
         # A block that becomes dense is bounded by its rows.
