@@ -38,4 +38,4 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def pairs_by_runs(monkeypatch):
     """Pairs of classes have runs of their own, however small they are."""
-    monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 0)
+    monkeypatch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 0)

@@ -18,8 +18,8 @@ from bigsvm.budget import (
     show_bytes,
 )
 from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.gram import Columns, KernelTiles
 from bigsvm.kernels import make_kernel
-from bigsvm.tiles import Columns, KernelTiles
 
 
 @pytest.mark.parametrize(("text", "size"), [

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bigsvm.arrays import F4, F8, I8, Mask
-    from bigsvm.tiles.low_rank import LowRank
+    from bigsvm.gram.low_rank import LowRank
 
 
 class Settles(Protocol):
-    """Steps that can go on without rows that are settled; see `bigsvm.duals.shrinking`."""
+    """Steps that can go on without rows that are settled; see `bigsvm.working_sets.shrinking`."""
 
     def settled(self) -> Mask:
         """Rows that may be left out for now, (m,)."""
@@ -114,7 +114,7 @@ class StepsTogether(Protocol):
 
 
 class Searched(Protocol):
-    """The dual of a ball, which random samples can find; see `bigsvm.training.search`."""
+    """The dual of a ball, which random samples can find; see `bigsvm.search.search`."""
 
     @property
     def solver(self) -> str:

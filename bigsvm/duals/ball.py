@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection
-    from bigsvm.tiles.low_rank import LowRank
+    from bigsvm.gram.low_rank import LowRank
 
 LOOK = 256
 """Pair steps between two looks at the Frank-Wolfe gap, each of which costs as much as two steps."""
@@ -98,7 +98,7 @@ PAIRS_TOL = 0.1
 
 
 class Solver(StrEnum):
-    """How a sampled search goes on; see `bigsvm.training.searches`."""
+    """How a sampled search goes on; see `bigsvm.search.searches`."""
 
     CVM = "cvm"
     FRANK_WOLFE = "fw"

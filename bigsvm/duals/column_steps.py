@@ -27,6 +27,9 @@ MOST_ROUNDS = 400
 """Most rounds: the last one asks for a gap below the resolution of float64."""
 STATE_BYTES = 68
 """Of each variable of a working set, in each column: `bigsvm.core.smo.PairState`."""
+ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
+"""What is known of a column: whether and how it ended, its steps, and its last pair."""
+DONE, STALLED = 1, 2
 
 
 def is_last_of_columns(columns: Sequence[Formulation], last: I8, size: int) -> bool:
@@ -41,6 +44,20 @@ def is_last_of_columns(columns: Sequence[Formulation], last: I8, size: int) -> b
         and stalled in (0, 1)
         and bool((each[:, 2] >= 0).all())
         and all(is_last_pair(one, each[c, :2], size) for c, one in enumerate(columns))
+    )
+
+
+def is_last_of_sets(columns: Sequence[Formulation], last: I8, sizes: Sequence[int]) -> bool:
+    """Whether `last` is a valid `last` of `ColumnProblems` for these set sizes, or none, (2,)."""
+    k = len(columns)
+    if len(last) != 4 * k:
+        return len(last) == 2 and bool((last == -1).all())
+    each = last.reshape(k, 4)
+    return bool(
+        np.isin(each[:, ENDED], (0, DONE, STALLED)).all() and (each[:, STEPS] >= 0).all()
+    ) and all(
+        is_last_pair(one, each[c, PAIR], size)
+        for c, (one, size) in enumerate(zip(columns, sizes, strict=True))
     )
 
 

@@ -129,7 +129,7 @@ class Dual(ABC, Generic[At]):
 
     @property
     def shrinks(self) -> bool:
-        """Whether rows that are settled leave a working set; see `bigsvm.duals.shrinking`."""
+        """Whether settled rows leave a working set; see `bigsvm.working_sets.shrinking`."""
         return False
 
     @property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
-    from bigsvm.tiles.low_rank import LowRank
+    from bigsvm.gram.low_rank import LowRank
 
 
 ROUNDS = 100

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from bigsvm.duals.column_problems import is_last_of_sets
-from bigsvm.duals.column_steps import ColumnSteps, is_last_of_columns
+from bigsvm.duals.column_steps import ColumnSteps, is_last_of_columns, is_last_of_sets
 from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.picking import SCAN_ROWS, Scores

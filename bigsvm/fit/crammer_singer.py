@@ -17,7 +17,7 @@ from bigsvm.fit.problem import check_every_class, check_has_others, find_classes
 from bigsvm.fit.setting import Setting
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.models.doubt import support_codes
-from bigsvm.training.start import DIRECT_ROWS
+from bigsvm.working_sets.scopes import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

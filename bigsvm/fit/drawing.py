@@ -13,8 +13,8 @@ from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training.result import StopReason
-from bigsvm.training.start import DIRECT_ROWS
 from bigsvm.training.state import Stopped
+from bigsvm.working_sets.scopes import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

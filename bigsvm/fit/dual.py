@@ -10,8 +10,8 @@ from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.ball import BallDual, Solver, is_ball
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.fit.gamma import SAMPLE, sampled_rows
-from bigsvm.tiles import Columns
-from bigsvm.tiles.low_rank import LARGEST_RANK, lack
+from bigsvm.gram import Columns
+from bigsvm.gram.low_rank import LARGEST_RANK, lack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.ball import BallFormulation
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.gram import KernelTiles
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.tiles import KernelTiles
 
 SCARCE = 0.25
 """With memory for less than this share of all kernel rows, HMG is the faster rule."""

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.training.joined_pairs import pair_classes
-from bigsvm.training.pair_entries import REASONS
+from bigsvm.one_vs_one.entries import REASONS
+from bigsvm.one_vs_one.joined import pair_classes
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.class_rows import ClassRows, PairRows
     from bigsvm.duals.formulations import Classification
     from bigsvm.fit.pair_problems import ClassPairs
     from bigsvm.fit.trainer import Trainer
-    from bigsvm.training.pair_entries import LogEntry
+    from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
+    from bigsvm.one_vs_one.entries import LogEntry
 
 EVALUATIONS = 2e9
 """Most kernel evaluations for the check of a resumed run: a few seconds of work. A check of all

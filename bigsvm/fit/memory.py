@@ -11,8 +11,8 @@ from bigsvm.budget import (
     plan_training,
 )
 from bigsvm.data.views import hold
-from bigsvm.duals.shrinking import STATE_BYTES
 from bigsvm.training.executors import VALUES_AT_ONCE
+from bigsvm.working_sets.shrinking import STATE_BYTES
 
 if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan

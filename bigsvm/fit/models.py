@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bigsvm.fit.one_vs_rest import ClassFunctions
     from bigsvm.fit.setting import Setting
     from bigsvm.models import KernelExpansion
-    from bigsvm.training.joined_pairs import OneVsOne
+    from bigsvm.one_vs_one.joined import OneVsOne
 
 Functions_co = TypeVar("Functions_co", covariant=True)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.kernel_matrix import training_matrix
 from bigsvm.fit.fingerprint import recorded_rules
 from bigsvm.fit.log_check import LogCheck
@@ -25,23 +24,24 @@ from bigsvm.fit.trainer import (
     open_checkpoint,
 )
 from bigsvm.fit.variables import decision_of, make_variables
+from bigsvm.gram import KernelTiles
+from bigsvm.one_vs_one.class_rows import ClassRows
+from bigsvm.one_vs_one.log import PairLog, Solved
+from bigsvm.one_vs_one.small import SmallPairs
+from bigsvm.one_vs_one.training import PairLane, PairTraining
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS
-from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
-from bigsvm.training.multiclass import PairLane, PairTraining
-from bigsvm.training.pair_log import PairLog, Solved
 from bigsvm.training.saving import Saver
-from bigsvm.training.small_pairs import SmallPairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.class_rows import PairRows
     from bigsvm.data.rows import RowSource
+    from bigsvm.one_vs_one.class_rows import PairRows
+    from bigsvm.one_vs_one.joined import OneVsOne
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.joined_pairs import OneVsOne
     from bigsvm.training.state import Limits
 
 

@@ -16,20 +16,20 @@ from bigsvm.fit.problem import (
     check_every_class,
     make_classification,
 )
+from bigsvm.one_vs_one.entries import RECORD
+from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT
+from bigsvm.one_vs_one.small import MOST_BYTES
 from bigsvm.training import events
-from bigsvm.training.choice import LARGEST_SET
-from bigsvm.training.pair_entries import RECORD
-from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT
-from bigsvm.training.small_pairs import MOST_BYTES
+from bigsvm.working_sets.choice import LARGEST_SET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.class_rows import ClassRows, PairRows
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.formulations import Classification
+    from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
     from bigsvm.parameters import TrainingParameters
 
 HELD_SHARE = 0.25

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
+from bigsvm.gram import KernelTiles
+from bigsvm.gram.disk_cache import DiskCache
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
-from bigsvm.tiles import KernelTiles
+from bigsvm.search.search import ENDS, FirstPoints, Search
+from bigsvm.search.searches import search_of
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.result import StopReason
-from bigsvm.training.search import ENDS, FirstPoints, Search
-from bigsvm.training.searches import search_of
 from bigsvm.training.state import Limits
-from bigsvm.training.working_rows import WorkingRows
+from bigsvm.working_sets.held_rows import WorkingRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

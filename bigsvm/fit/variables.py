@@ -17,7 +17,7 @@ from bigsvm.data.duplicates import Groups, equal_rows
 from bigsvm.data.views import ChosenRows
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.problem import Problem
-from bigsvm.training.start import DIRECT_ROWS
+from bigsvm.working_sets.scopes import DIRECT_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

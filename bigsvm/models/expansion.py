@@ -20,6 +20,7 @@ from bigsvm.data.rows import RowSource
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import KernelCode
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.linear import weight_vectors
@@ -27,7 +28,6 @@ from bigsvm.models.narrow import dense_centre, meet
 from bigsvm.models.packed import Packed
 from bigsvm.models.precision import ENOUGH
 from bigsvm.processors import count_threads
-from bigsvm.tiles import KernelTiles
 
 if TYPE_CHECKING:
     import os
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
+    from bigsvm.gram.weights import Weights
     from bigsvm.kernels import Kernel
-    from bigsvm.tiles.functions import Weights
 
     RowsLike: TypeAlias = (
         RowSource | Store | str | os.PathLike[str] | ArrayLike | sp.spmatrix | sp.sparray

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
-    from bigsvm.tiles.functions import Weights
+    from bigsvm.gram.weights import Weights
 
 ROWS_AT_ONCE = 1 << 12
 """Support vectors that are float64 together."""

@@ -14,8 +14,8 @@ import numpy as np
 from bigsvm.budget import packed_bytes
 from bigsvm.data.blocks import is_sparse
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram import Columns
 from bigsvm.models.precision import rounding_of
-from bigsvm.tiles import Columns
 from bigsvm.training.executors import Block, blocks, rows_at_once
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows, RowSource
-    from bigsvm.tiles import KernelTiles
-    from bigsvm.tiles.functions import Weights
+    from bigsvm.gram import KernelTiles
+    from bigsvm.gram.weights import Weights
 
 LEAST_BYTES = 16 << 20
 """Bytes of sparse vectors that may always be laid out together: some tiles, to multiply fast."""

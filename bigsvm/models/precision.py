@@ -9,8 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.tiles import Columns, KernelTiles
-    from bigsvm.tiles.functions import Weights
+    from bigsvm.gram import Columns, KernelTiles
+    from bigsvm.gram.weights import Weights
 
 ENOUGH = 1e-3
 """Largest error of a decision value in single precision: the usual tolerance of training."""

@@ -147,7 +147,7 @@ def _check_shrinking(p: TrainingParameters) -> None:
 
 def _check_rows_at_once(p: TrainingParameters) -> None:
     """Refuse a number of kernel rows that no run would use."""
-    from bigsvm.cache.resident import BATCH
+    from bigsvm.gram.row_cache import BATCH
 
     if p.rows_at_once is None:
         return

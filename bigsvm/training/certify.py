@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigsvm.errors import CheckpointError
-from bigsvm.tiles import Columns
-from bigsvm.tiles.columns import COLUMNS_PER_TILE, in_whole_tiles
-from bigsvm.tiles.functions import weighted_rows
+from bigsvm.gram import Columns
+from bigsvm.gram.partners import COLUMNS_PER_TILE, in_whole_tiles
+from bigsvm.gram.weights import weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.rows import Rows, RowSource
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.tiles import KernelTiles
+    from bigsvm.gram import KernelTiles
 
     Gather: TypeAlias = Callable[[I8, Callable[[], None]], Rows]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.tiles.functions import weighted_rows
+from bigsvm.gram.weights import weighted_rows
 from bigsvm.training.learning_curve import LearningCurve
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 

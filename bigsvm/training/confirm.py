@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.tiles import Columns
-from bigsvm.tiles.columns import in_whole_tiles
-from bigsvm.tiles.functions import weighted_rows
+from bigsvm.gram import Columns
+from bigsvm.gram.partners import in_whole_tiles
+from bigsvm.gram.weights import weighted_rows
 from bigsvm.training.executors import blocks, rows_at_once
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
-    from bigsvm.tiles import KernelTiles
-    from bigsvm.training.working_rows import WorkingRows
+    from bigsvm.gram import KernelTiles
+    from bigsvm.working_sets.held_rows import WorkingRows
 
 
 def confirm(

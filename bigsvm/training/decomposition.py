@@ -11,7 +11,7 @@ scope. The loop repeats::
 
 until the KKT gap over all rows is at most tol. Without a certificate the run ends earlier, when
 other rows would gain next to nothing (`bigsvm.training.learning_curve`). Of very many functions
-each has a working set of its own instead of active rows, see `bigsvm.training.active_functions`;
+each has a working set of its own instead of active rows, see `bigsvm.working_sets.functions`;
 the rest is the same.
 """
 
@@ -22,44 +22,44 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.cache.resident import RowBuffer
-from bigsvm.duals.column_problems import Room
-from bigsvm.duals.subproblem import Progress
-from bigsvm.tiles.functions import weighted_rows
+from bigsvm.gram.row_cache import RowBuffer
+from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
-from bigsvm.training.active import ActiveRows
-from bigsvm.training.active_functions import ActiveFunctions, moved_in
 from bigsvm.training.certify import certify
-from bigsvm.training.choice import Choice
 from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.learning_curve import LearningCurve, estimate
-from bigsvm.training.model_steps import ModelSteps
 from bigsvm.training.result import StopReason
 from bigsvm.training.saved import RunContent
 from bigsvm.training.saving import resume
 from bigsvm.training.state import Counters, Limits, Phase, Stopped, first_state
 from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
-from bigsvm.training.working_rows import Gathered, WorkingRows
+from bigsvm.working_sets.active import ActiveRows
+from bigsvm.working_sets.choice import Choice
+from bigsvm.working_sets.functions import ActiveFunctions, moved_in
+from bigsvm.working_sets.held_rows import Gathered, WorkingRows
+from bigsvm.working_sets.lanes import Room
+from bigsvm.working_sets.subproblem import Progress
+from bigsvm.working_sets.together import ModelSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.cache.disk_cache import DiskCache
-    from bigsvm.cache.resident import RowTier
     from bigsvm.data.rows import RowSource
-    from bigsvm.duals.column_problems import ColumnProblems
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.duals.shrinking import ShrinkingProblem
-    from bigsvm.duals.subproblem import SubProblem
-    from bigsvm.tiles import KernelTiles
+    from bigsvm.gram import KernelTiles
+    from bigsvm.gram.disk_cache import DiskCache
+    from bigsvm.gram.row_cache import RowTier
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.state import RowState
+    from bigsvm.working_sets.lanes import ColumnProblems
+    from bigsvm.working_sets.shrinking import ShrinkingProblem
+    from bigsvm.working_sets.subproblem import SubProblem
 
 MANY_STEPS = 10**6
 """Pair steps of a working set after which the loop looks at it again: with very large boxes float32

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.tiles.functions import WEIGHTS_PER_EVALUATION, Functions
+from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
+from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, Functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.rows import RowSource
-    from bigsvm.tiles import Columns, KernelTiles
-    from bigsvm.tiles.functions import Floats, Weights
+    from bigsvm.gram import Columns, KernelTiles
+    from bigsvm.gram.weights import Floats, Weights
 
-EVALUATIONS_AT_ONCE = 2e8
-"""Kernel evaluations between two looks at the clock: 0.1 to 0.8 seconds on two cores."""
 VALUES_AT_ONCE = 1 << 21
 """Most sums of a block, 16 MB; a single row may have more."""
 WORTH_SKIPPING = 0.02

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.training.result import PHASES
+from bigsvm.working_sets.choice import WorkingSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,34 +28,6 @@ class Phase(StrEnum):
     SWEEP = "sweep"
     GROW = "grow"
     FILL = "fill"
-
-
-class WorkingSet(NamedTuple):
-    """Variables that are solved for: of whole rows, or of rows of its own for each function.
-
-    Attributes
-    ----------
-    rows : (m,) int64
-        Rows of the problem, ascending; of several sets, ascending in each, one after the other.
-    sizes : (k,) int64, or (0,)
-        Rows in the set of each function; (0,) if one set has all variables of its rows.
-    alpha, gradient : (m, …) float64, or (m,) of several sets
-    """
-
-    rows: I8
-    sizes: I8
-    alpha: F8
-    gradient: F8
-
-    @property
-    def functions(self) -> I8:
-        """Function of each row of several sets, (m,)."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    @property
-    def largest(self) -> int:
-        """Rows of the largest set."""
-        return int(self.sizes.max()) if len(self.sizes) else len(self.rows)
 
 
 class RowState(NamedTuple):

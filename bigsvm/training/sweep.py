@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.tiles import Columns
-from bigsvm.tiles.columns import in_whole_tiles
-from bigsvm.tiles.functions import weighted_rows
+from bigsvm.gram import Columns
+from bigsvm.gram.partners import in_whole_tiles
+from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
 from bigsvm.training.saving import check_room
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt
-    from bigsvm.tiles import KernelTiles
-    from bigsvm.tiles.functions import Weights
+    from bigsvm.gram import KernelTiles
+    from bigsvm.gram.weights import Weights
     from bigsvm.training.executors import LocalExecutor
     from bigsvm.training.state import Counters
     from bigsvm.training.watch import Watch
-    from bigsvm.training.working_rows import WorkingRows
+    from bigsvm.working_sets.held_rows import WorkingRows
 
 
 class Passes:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.data.rows import RowSource
-    from bigsvm.tiles import KernelTiles
+    from bigsvm.gram import KernelTiles
     from bigsvm.training.executors import Partial
     from bigsvm.training.state import Counters, Limits
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsvm.cache.costs import TierDecision
-from bigsvm.cache.disk import DiskRows
+from bigsvm.gram.costs import TierDecision
+from bigsvm.gram.disk import DiskRows
 
 N = 30
 HEADER = TABLE = 4096

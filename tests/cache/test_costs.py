@@ -19,8 +19,8 @@ from disk_rows import (
     open_tier,
 )
 
-from bigsvm.cache import costs, disk
-from bigsvm.cache.costs import WORTH_KEEPING, decide, least_read_seconds
+from bigsvm.gram import costs, disk
+from bigsvm.gram.costs import WORTH_KEEPING, decide, least_read_seconds
 
 
 @pytest.mark.parametrize(

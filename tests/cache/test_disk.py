@@ -28,10 +28,9 @@ from disk_rows import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.cache import disk
-from bigsvm.cache.resident import ComputedRows
+from bigsvm.gram import Columns, KernelTiles, disk
+from bigsvm.gram.row_cache import ComputedRows
 from bigsvm.kernels import RBF
-from bigsvm.tiles import Columns, KernelTiles
 
 
 class TestEmptyDiskRows(RowTierContract):

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bigsvm.cache.resident import (
+from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram.row_cache import (
     FEWEST_SLOTS,
     ComputedRows,
     KernelRowCache,
@@ -15,7 +16,6 @@ from bigsvm.cache.resident import (
     WithSlack,
 )
 from bigsvm.kernels import RBF
-from bigsvm.tiles import Columns, KernelTiles
 
 
 class TestComputedRows(RowTierContract):

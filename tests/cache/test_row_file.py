@@ -29,7 +29,7 @@ from disk_rows import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.cache.row_file import RowFile
+from bigsvm.gram.row_file import RowFile
 
 # -- named after what it is valid for, within its budget -------------------------------------------
 

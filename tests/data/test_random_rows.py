@@ -11,11 +11,11 @@ import zarr
 from scipy.stats import chi2
 from stores import dense, make_chunks_small, make_matrix
 
-from bigsvm.data.random_rows import ROWS_AT_ONCE, random_rows, room_for
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import HeldRows, ScaledRows
 from bigsvm.data.write import write_store
+from bigsvm.search.random_rows import ROWS_AT_ONCE, random_rows, room_for
 
 N_ROWS = 1000
 BLOCK_BYTES = 1 << 14
@@ -270,7 +270,7 @@ def test_samples_of_all_rows_are_in_order(kind, make):
 
 
 def test_large_draws_come_in_parts(make, monkeypatch):
-    monkeypatch.setattr("bigsvm.data.random_rows.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("bigsvm.search.random_rows.ROWS_AT_ONCE", 100)
     for kind in KINDS:
         parts = [len(indices) for indices, _ in make(kind).draw(950)]
         assert sum(parts) == 950

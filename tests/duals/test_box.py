@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import smo
 from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.picking import Crowd, Wanted
-from bigsvm.duals.subproblem import LEAST_BATCH, Progress, SubProblem
+from bigsvm.gram import KernelTiles
+from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
+from bigsvm.working_sets.subproblem import LEAST_BATCH, Progress, SubProblem
 
 GAMMA = 0.5
 
@@ -419,7 +419,7 @@ def test_a_working_set_that_cannot_move_is_solved(size, tiles):
 
 
 def test_the_most_wanted_are_the_worst_violators_without_a_row(tiles, monkeypatch):
-    monkeypatch.setattr("bigsvm.duals.subproblem.BATCH", 64)
+    monkeypatch.setattr("bigsvm.working_sets.subproblem.BATCH", 64)
     X, K, formulation, alpha = make_problem(50, 7)
     problem = sub_problem(X, K, formulation, alpha, tiles)
     box = formulation.box(slice(None))

@@ -6,14 +6,14 @@ import threading
 import numpy as np
 import pytest
 
-from bigsvm.cache.resident import RowBuffer
 from bigsvm.core.smo import REFRESH
 from bigsvm.duals.box import BoxDual, SelectionRule
-from bigsvm.duals.column_problems import SLICES, ColumnProblems, Room
 from bigsvm.duals.formulations import CSVC
-from bigsvm.duals.subproblem import Progress, SubProblem
+from bigsvm.gram import KernelTiles
+from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
+from bigsvm.working_sets.lanes import SLICES, ColumnProblems, Room
+from bigsvm.working_sets.subproblem import Progress, SubProblem
 
 K_CLASSES, SIZE, TOL = 5, 300, 1e-4
 

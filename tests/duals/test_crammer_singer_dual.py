@@ -4,7 +4,6 @@ import naive
 import numpy as np
 import pytest
 
-from bigsvm.cache.resident import RowBuffer
 from bigsvm.core import crammer_singer
 from bigsvm.duals import row_steps
 from bigsvm.duals.crammer_singer import (
@@ -16,10 +15,11 @@ from bigsvm.duals.crammer_singer import (
     Violations,
 )
 from bigsvm.duals.picking import Wanted
-from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.gram import KernelTiles
+from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
+from bigsvm.working_sets.subproblem import Progress, SubProblem
 
 N, K_CLASSES, C = 60, 5, 2.0
 
@@ -234,7 +234,7 @@ def climbs(monkeypatch):
     """Climb soon and often, whatever the memory; the sizes of the climbs."""
     monkeypatch.setattr(row_steps, "FIRST_CLIMB", 30)
     monkeypatch.setattr(row_steps, "NEXT_CLIMB", 50)
-    monkeypatch.setattr("bigsvm.duals.subproblem.CLIMB_SHARE", 1e-3)
+    monkeypatch.setattr("bigsvm.working_sets.subproblem.CLIMB_SHARE", 1e-3)
     climb, sizes = row_steps.climb.climb, []
 
     def counted(gram, *rest):
@@ -265,7 +265,7 @@ def test_climbs_end_at_the_same_optimum(point, tiles, climbs):
 
 
 def test_a_climb_without_memory_is_left_out(point, tiles, climbs, monkeypatch):
-    monkeypatch.setattr("bigsvm.duals.subproblem.CLIMB_SHARE", 10**6)
+    monkeypatch.setattr("bigsvm.working_sets.subproblem.CLIMB_SHARE", 10**6)
     work = sub_problem(point, tiles)
     while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
         pass

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import (
     CSVC,
@@ -18,9 +17,10 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
-from bigsvm.duals.subproblem import FIRST_LEAP, NEXT_LEAP, Progress, SubProblem
+from bigsvm.gram import KernelTiles
+from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF, Linear, Polynomial
-from bigsvm.tiles import KernelTiles
+from bigsvm.working_sets.subproblem import FIRST_LEAP, NEXT_LEAP, Progress, SubProblem
 
 TOL = 1e-3
 SPARE = 1 << 25
@@ -94,7 +94,7 @@ FORMULATIONS = {
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", FORMULATIONS)
 def test_leap_converges_for_every_formulation(kind, sparse, monkeypatch):
-    monkeypatch.setattr("bigsvm.duals.subproblem.FIRST_LEAP", 2048)
+    monkeypatch.setattr("bigsvm.working_sets.subproblem.FIRST_LEAP", 2048)
     X, sign = rows_of()
     dual = BoxDual(FORMULATIONS[kind](X, sign))
     begin = dual.filled(dual.formulation.zeros(len(sign)), np.zeros(len(sign)))

@@ -6,15 +6,15 @@ import naive
 import numpy as np
 import pytest
 
-from bigsvm.cache.resident import RowBuffer
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.duals.picking import Wanted
-from bigsvm.duals.subproblem import Progress, SubProblem
 from bigsvm.errors import DataError
+from bigsvm.gram import KernelTiles
+from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
+from bigsvm.working_sets.subproblem import Progress, SubProblem
 
 N, K_CLASSES, C = 80, 4, 2.0
 

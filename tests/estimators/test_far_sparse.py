@@ -7,8 +7,8 @@ from sklearn.svm import SVC
 
 import bigsvm
 from bigsvm.data.statistics import ColumnStatistics, far_columns
+from bigsvm.gram import Columns, KernelTiles
 from bigsvm.kernels import RBF, Laplacian
-from bigsvm.tiles import Columns, KernelTiles
 
 N, OTHERS, GAMMA = 400, 60, 0.1
 

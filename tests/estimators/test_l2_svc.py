@@ -21,11 +21,11 @@ from support.optimum import coefficients_of, is_the_optimum_of_its_ball, optimum
 
 import bigsvm
 from bigsvm import KernelExpansion
-from bigsvm.cache.costs import TierDecision
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ParameterError
 from bigsvm.fit.gamma import mean_distance
+from bigsvm.gram.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
 
@@ -501,7 +501,7 @@ def test_all_rows_as_one_working_set(moons):
 def test_kernel_rows_on_disk_are_not_those_of_another_formulation(tmp_path, monkeypatch):
     """Ours are of K + 1, and of K where no bias is one of the weights."""
     keep = TierDecision(1.0, 0.5, 0.5, True, "as the test says")
-    monkeypatch.setattr("bigsvm.cache.disk.decide", lambda **seconds: keep)
+    monkeypatch.setattr("bigsvm.gram.disk.decide", lambda **seconds: keep)
     X, y = make_moons(1500, noise=0.3, random_state=0)
     options = {
         "gamma": 1.0, "working_set": "all", "memory": "2MB", "n_jobs": 1, "disk_cache": "100MB",

@@ -10,8 +10,8 @@ from support.problems import clouds
 from bigsvm import SVC
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit import log_check
+from bigsvm.one_vs_one.log import NAME
 from bigsvm.training.events import Hooks, TakenAsRecorded
-from bigsvm.training.pair_log import NAME
 from tests.training.forged import forge_entry
 
 KINDS = {
@@ -44,7 +44,7 @@ def test_entries_that_a_run_has_written_are_believed(
 ):
     monkeypatch.setattr("bigsvm.fit.variables.DIRECT_ROWS", 10)
     if by_runs:
-        monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 0)
+        monkeypatch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 0)
     given = {"checkpoint": str(tmp_path), **KINDS[kind]}
     X, y, weights = rows_of(source)
     train(X, y, weights, **given)

@@ -18,11 +18,11 @@ from support.problems import clouds
 
 from bigsvm import write_store
 from bigsvm.data import schema
-from bigsvm.data.class_rows import HeldClasses
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.train import train_model
+from bigsvm.one_vs_one.class_rows import HeldClasses
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.events import Hooks
@@ -323,7 +323,7 @@ def test_events_tell_which_pair_of_how_many():
 
 @pytest.mark.usefixtures("pairs_by_runs")
 def test_events_within_a_pair_are_reported_once_it_takes_long(monkeypatch):
-    monkeypatch.setattr("bigsvm.training.multiclass.TOLD_AFTER", 0.0)
+    monkeypatch.setattr("bigsvm.one_vs_one.training.TOLD_AFTER", 0.0)
     seen = []
     train(*clouds(k=3), hooks=Hooks(listener=seen.append))
     kinds = {type(event) for event in seen[1:]}

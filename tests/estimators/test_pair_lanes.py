@@ -10,14 +10,15 @@ from support.problems import clouds
 from support.resuming import StopAt
 from support.same import assert_same_bits
 
-from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit import one_vs_one
 from bigsvm.fit.pair_problems import Budget, ClassPairs
+from bigsvm.gram.team import Team
+from bigsvm.one_vs_one import training as multiclass
+from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.parameters import TrainingParameters
-from bigsvm.team import Team
-from bigsvm.training import events, multiclass
+from bigsvm.training import events
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
@@ -182,7 +183,7 @@ class TestInterruptedLanes:
                 done.append(part)
 
         done = []
-        monkeypatch.setattr("bigsvm.team.wait", interrupted)
+        monkeypatch.setattr("bigsvm.gram.team.wait", interrupted)
         team = Team(2, "test")
         try:
             with pytest.raises(KeyboardInterrupt):
@@ -194,7 +195,7 @@ class TestInterruptedLanes:
 
 
 def test_events_of_lanes_are_reported_one_at_a_time(monkeypatch):
-    monkeypatch.setattr("bigsvm.training.multiclass.TOLD_AFTER", 0.0)
+    monkeypatch.setattr("bigsvm.one_vs_one.training.TOLD_AFTER", 0.0)
     told, at_once = [], threading.Lock()
 
     def listener(event):

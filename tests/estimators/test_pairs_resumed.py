@@ -10,9 +10,9 @@ from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resu
 from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
+from bigsvm.one_vs_one.log import NAME
 from bigsvm.training.checkpoint import newest_manifest
 from bigsvm.training.events import Hooks
-from bigsvm.training.pair_log import NAME
 
 pytestmark = pytest.mark.usefixtures("pairs_by_runs")
 
@@ -174,7 +174,7 @@ class TestLog:
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("bigsvm.training.pair_log.os.fsync", full)
+            patch.setattr("bigsvm.one_vs_one.log.os.fsync", full)
             with pytest.raises(CheckpointError, match=r"No space left .* is intact"):
                 self.resumed(half)
         assert_same_bits(self.resumed(half), self.whole())
@@ -184,7 +184,7 @@ PROGRAM = """
 import pickle
 from estimators.one_vs_one import train
 from support.problems import clouds
-from bigsvm.training import small_pairs
+from bigsvm.one_vs_one import small as small_pairs
 if sys.argv[3] == "by runs":
     small_pairs.MOST_ROWS = 0
     X, y = clouds(n=2400, k=8, spread=0.5)

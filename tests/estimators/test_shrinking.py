@@ -8,10 +8,10 @@ from sklearn.datasets import make_moons
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
-from bigsvm.duals.shrinking import ShrinkingProblem
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
+from bigsvm.working_sets.shrinking import ShrinkingProblem
 
 CLASSES = make_moons(300, noise=0.3, random_state=0)
 PAIRS = {
@@ -26,7 +26,7 @@ PAIRS = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Look for settled rows so often that small problems have some."""
-    monkeypatch.setattr("bigsvm.duals.shrinking.PERIOD", 20)
+    monkeypatch.setattr("bigsvm.working_sets.shrinking.PERIOD", 20)
 
 
 def data_of(name):
@@ -93,7 +93,7 @@ def test_shrinking_is_on_by_default_where_few_kernel_rows_fit(monkeypatch):
             made.append(self)
             super().__init__(*given, **options)
 
-    monkeypatch.setattr("bigsvm.training.active.ShrinkingProblem", Noted)
+    monkeypatch.setattr("bigsvm.working_sets.active.ShrinkingProblem", Noted)
     X, y = CLASSES
 
     def shrinks(**options):

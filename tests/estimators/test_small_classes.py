@@ -8,9 +8,9 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm import write_store
 from bigsvm.fit.one_vs_one import train_one_vs_one
+from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
-from bigsvm.training.small_pairs import SmallPairs
 
 NU = {"formulation": "nu-svc", "nu": 0.15}
 
@@ -18,8 +18,8 @@ NU = {"formulation": "nu-svc", "nu": 0.15}
 @pytest.fixture
 def of_few(monkeypatch):
     """Groups are of few classes, and parts of few cells."""
-    monkeypatch.setattr("bigsvm.training.small_pairs.GROUP_ROWS", 40)
-    monkeypatch.setattr("bigsvm.training.small_pairs.CELLS", 2)
+    monkeypatch.setattr("bigsvm.one_vs_one.small.GROUP_ROWS", 40)
+    monkeypatch.setattr("bigsvm.one_vs_one.small.CELLS", 2)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def solved(monkeypatch):
 def alone(X, y, weights=None, **given):
     """Every pair by a run of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 0)
+        patch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 0)
         return train(X, y, weights, **given).functions
 
 
@@ -77,7 +77,7 @@ def test_small_pairs_agree_with_runs_of_their_own(solved, kernel, weighted, thre
 
 @pytest.mark.usefixtures("of_few")
 def test_larger_classes_are_trained_by_themselves(monkeypatch, solved):
-    monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 40)
+    monkeypatch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 40)
     X, y = clouds(n=240, k=6)
     small = (np.bincount(y) <= 40).sum()
     assert 2 < small < 6
@@ -119,7 +119,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(
     tmp_path, monkeypatch, solved, every, given
 ):
     """In the middle of a batch: some pairs solved together before, some after, some by runs."""
-    monkeypatch.setattr("bigsvm.training.small_pairs.MOST_ROWS", 40)
+    monkeypatch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 40)
     X, y = clouds(n=240, k=6)
     asked = StopAt()
     whole = train(X, y, **given, hooks=Hooks(interrupted=asked)).functions

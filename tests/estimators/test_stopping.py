@@ -16,7 +16,9 @@ PROGRAM = """
 import os, signal, sys
 import numpy as np
 import bigsvm
-from bigsvm.training import decomposition, frank_wolfe, small_pairs, saving
+from bigsvm.training import decomposition, saving
+from bigsvm.search import sampled as frank_wolfe
+from bigsvm.one_vs_one import small as small_pairs
 small_pairs.MOST_ROWS = 0
 rng = np.random.default_rng(0)
 y = rng.integers(0, 3, 900)

@@ -9,9 +9,9 @@ from sklearn.svm import SVC as PeerSVC
 
 from bigsvm import SVC, SVR, CrammerSingerSVC, KernelExpansion
 from bigsvm.data.sources import as_row_source
+from bigsvm.gram import Columns
 from bigsvm.models import packed
 from bigsvm.models.linear import weight_vectors
-from bigsvm.tiles import Columns
 
 
 def rows_of(n=200, k=3, seed=0):

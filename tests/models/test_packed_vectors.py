@@ -9,9 +9,9 @@ import scipy.sparse as sp
 import bigsvm
 from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import ArrayRows
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.models import packed
-from bigsvm.tiles import KernelTiles
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm import SVC
+from bigsvm.gram import Columns, KernelTiles
 from bigsvm.models import packed
 from bigsvm.models.precision import ENOUGH, rounding
-from bigsvm.tiles import Columns, KernelTiles
 
 
 def rows_of(n=300, scale=1.0, seed=0):

@@ -14,7 +14,7 @@ from bigsvm.kernels import KERNELS
 from bigsvm.parameters import FIELDS, TrainingParameters, formulations, names
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import check_value, choices_of, spelled
-from bigsvm.training.search import FirstPoints
+from bigsvm.search.search import FirstPoints
 from bigsvm.votes import RULES
 
 CHOICES = {name: choices_of(field) for name, field in FIELDS.items() if choices_of(field)}

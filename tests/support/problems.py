@@ -10,14 +10,14 @@ from bigsvm.duals.ball import BallDual, L2Classification, L2OneClass, Solver
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.crammer_singer import Cooling, CrammerSinger, CrammerSingerDual, Order, RowSolver
 from bigsvm.duals.formulations import CSVC
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
+from bigsvm.search.search import ENDS, Search
+from bigsvm.search.searches import search_of
 from bigsvm.training import events
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.result import StopReason
 from bigsvm.training.saving import Saver
-from bigsvm.training.search import ENDS, Search
-from bigsvm.training.searches import search_of
 from bigsvm.training.state import Limits
 
 

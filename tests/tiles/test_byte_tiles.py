@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.core import gram
+from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram.values import KernelValues
 from bigsvm.kernels import RBF, Laplacian, Linear
-from bigsvm.tiles import Columns, KernelTiles
-from bigsvm.tiles.values import KernelValues
 
 N, D = 300, 45
 needs_words = pytest.mark.skipif(

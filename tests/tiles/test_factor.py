@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram.factor import factor, factor_width
 from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
-from bigsvm.tiles import Columns, KernelTiles
-from bigsvm.tiles.factor import factor, factor_width
 
 
 def gram_of(tiles, rows):

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.errors import DataError
+from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import partners as columns
+from bigsvm.gram import tiles as kernel_tiles
+from bigsvm.gram.partners import COLUMNS_PER_TILE
+from bigsvm.gram.tiles import ROWS_PER_TILE
 from bigsvm.kernels import RBF, Linear, Polynomial, make_kernel
-from bigsvm.tiles import Columns, KernelTiles, columns, kernel_tiles
-from bigsvm.tiles.columns import COLUMNS_PER_TILE
-from bigsvm.tiles.kernel_tiles import ROWS_PER_TILE
 
 NAMES = ["linear", "poly", "rbf", "sigmoid"]
 DTYPES = [np.float32, np.float64]
@@ -319,8 +321,8 @@ def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
 @pytest.mark.parametrize("m", [1, 511, 512, 513, 1300])
 @pytest.mark.parametrize("of_several", [(), (3,), (20,)])
 def test_symmetric_products_are_those_of_all_values(m, of_several, sparse, dtype, monkeypatch):
-    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.SPANS_AT_ONCE", 2)
-    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
+    monkeypatch.setattr("bigsvm.gram.tiles.SPANS_AT_ONCE", 2)
+    monkeypatch.setattr("bigsvm.gram.tiles.WORTH_SHARING", 0.0)
     rows = make_rows(m, 6, dtype=dtype)
     rows = sp.csr_array(rows) if sparse else rows
     weights = np.random.default_rng(2).normal(size=(m, *of_several))
@@ -406,7 +408,7 @@ import numpy as np
 import scipy.sparse as sp
 from bigsvm.core import gram
 from bigsvm.kernels import make_kernel
-from bigsvm.tiles import Columns, KernelTiles
+from bigsvm.gram import Columns, KernelTiles
 rng = np.random.default_rng(0)
 rows = (rng.standard_normal((150, 9)) * (rng.random((150, 9)) < 0.5)).astype(np.float32)
 weights, digest, sums = rng.normal(size=150), hashlib.sha256(), np.zeros(150)

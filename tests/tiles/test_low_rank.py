@@ -7,9 +7,9 @@ import pytest
 from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram.low_rank import LowRank, lack
 from bigsvm.kernels import RBF, Linear, Sigmoid
-from bigsvm.tiles import Columns, KernelTiles
-from bigsvm.tiles.low_rank import LowRank, lack
 
 
 def gram_of(kernel, rows, offset):

@@ -6,9 +6,11 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import tiles as kernel_tiles
+from bigsvm.gram import weights as functions
+from bigsvm.gram.partners import COLUMNS_PER_TILE
 from bigsvm.kernels import make_kernel
-from bigsvm.tiles import Columns, KernelTiles, functions, kernel_tiles
-from bigsvm.tiles.columns import COLUMNS_PER_TILE
 
 PARAMETERS = {"gamma": 0.2, "coef0": 0.5, "degree": 3}
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import xxhash
 
-from bigsvm.training.pair_entries import RECORD, bodies, head_of
+from bigsvm.one_vs_one.entries import RECORD, bodies, head_of
 
 
 def newest(folder):

@@ -20,7 +20,7 @@ SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
 def by_columns(monkeypatch):
     """Few functions are many, and slices, pieces and parts several."""
     for name, value in {
-        "training.choice.MANY_FUNCTIONS": 2,
+        "working_sets.choice.MANY_FUNCTIONS": 2,
         "training.executors.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
         "training.watch.REFRESH": 64,

@@ -11,10 +11,10 @@ from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual
 from bigsvm.duals.formulations import CSVC
 from bigsvm.errors import DataError
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
 from bigsvm.training.certify import Exact, certify
-from bigsvm.training.working_rows import WorkingRows
+from bigsvm.working_sets.held_rows import WorkingRows
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def narrow(monkeypatch):
         "kernel_tiles.ROWS_PER_TILE": 24,
         "kernel_tiles.WORTH_SHARING": 0.0,
     }.items():
-        monkeypatch.setattr(f"bigsvm.tiles.{name}", value)
+        monkeypatch.setattr(f"bigsvm.gram.{name}", value)
     monkeypatch.setattr("bigsvm.training.certify.COLUMNS_PER_TILE", 64)
 
 

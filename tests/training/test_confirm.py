@@ -13,7 +13,7 @@ from bigsvm.training import certify as certifying
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.confirm import confirm
 from bigsvm.training.state import Limits
-from bigsvm.training.working_rows import WorkingRows
+from bigsvm.working_sets.held_rows import WorkingRows
 from tests.training.forged import array_of, forge, newest
 
 X, Y = blobs(600)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from support.problems import Ball, blobs
 
 from bigsvm.kernels import RBF, Linear, Polynomial
-from bigsvm.training.core_set import CoreSet
+from bigsvm.search.core_set import CoreSet
 from bigsvm.training.state import SearchState
 
 KERNELS = {

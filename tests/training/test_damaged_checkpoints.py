@@ -10,11 +10,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError
 from bigsvm.fit.train import train_model
+from bigsvm.one_vs_one.log import PairLog
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint, newest_manifest
 from bigsvm.training.events import Hooks
-from bigsvm.training.pair_log import PairLog
 from bigsvm.training.saved import ROW_STATE, SEARCH_STATE
 from bigsvm.training.state import RowState, SearchState
 from tests.training.forged import (

@@ -14,8 +14,6 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
-from bigsvm.cache.costs import TierDecision
-from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
@@ -29,6 +27,8 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.errors import MemoryBudgetError
+from bigsvm.gram.costs import TierDecision
+from bigsvm.gram.disk_cache import DiskCache
 from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
@@ -115,11 +115,11 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, mo
     monkeypatch.setattr("bigsvm.training.executors.EVALUATIONS_AT_ONCE", 2e4)
     monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
     monkeypatch.setattr("bigsvm.training.certify.ROWS_AT_ONCE", 450)
-    monkeypatch.setattr("bigsvm.training.start.FIRST_SCOPE", 300)
-    monkeypatch.setattr("bigsvm.training.start.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.choice.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.choice.SMALLEST_SET", 100)
-    monkeypatch.setattr("bigsvm.training.choice.BAND", (0.6, 0.7))
+    monkeypatch.setattr("bigsvm.working_sets.scopes.FIRST_SCOPE", 300)
+    monkeypatch.setattr("bigsvm.working_sets.scopes.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.working_sets.choice.SMALLEST_SET", 100)
+    monkeypatch.setattr("bigsvm.working_sets.choice.BAND", (0.6, 0.7))
     X, y = blobs(1200, overlap=0.7)
     settings = {"working_set": 450, "active_rows": 900, "rule": rule}
     settings["formulation"] = FORMULATIONS[kind](X, y)
@@ -387,7 +387,7 @@ class Disk:
 
     def __init__(self, folder, monkeypatch, *, keep):
         monkeypatch.setattr(
-            "bigsvm.cache.disk.decide",
+            "bigsvm.gram.disk.decide",
             lambda **seconds: TierDecision(1.0, 0.5, 0.5, keep, "as the test says"),
         )
         self._cache = DiskCache(str(folder), capacity_bytes=1 << 26, fingerprint={"data": "blobs"})

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.gram import Columns, KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.tiles import Columns, KernelTiles
 from bigsvm.training import executors
 from bigsvm.training.executors import LocalExecutor
 
@@ -110,7 +110,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
     weights = rng.standard_normal((550, k) if k > 1 else 550)
     begin = 100 * rng.standard_normal((600, *weights.shape[1:]))
     wanted = np.setdiff1d(np.arange(600), [] if skip is None else skip)
-    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
+    monkeypatch.setattr("bigsvm.gram.tiles.WORTH_SHARING", 0.0)
     found = []
     for aligned, at_once, threads in (
         (1, 10**6, 1), (1, 37, 2), (50, 10**6, 3), (50, 37, 1), (200, 111, 8),

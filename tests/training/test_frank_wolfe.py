@@ -13,15 +13,16 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits
 from support.same import assert_same_bits
 
 from bigsvm.budget import plan_training
-from bigsvm.data.random_rows import RandomRows, random_rows
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.write import write_store
 from bigsvm.errors import MemoryBudgetError
-from bigsvm.training import events, frank_wolfe
+from bigsvm.search import sampled as frank_wolfe
+from bigsvm.search.random_rows import RandomRows, random_rows
+from bigsvm.search.sampled import SampledSearch
+from bigsvm.search.search import largest_core, sample_size
+from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training.frank_wolfe import SampledSearch
 from bigsvm.training.result import StopReason
-from bigsvm.training.search import largest_core, sample_size
 from bigsvm.training.state import Limits
 from bigsvm.training.watch import Watch
 

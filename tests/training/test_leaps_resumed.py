@@ -16,12 +16,12 @@ KERNELS = {"linear": (Linear(), 100.0), "poly": (Polynomial(gamma=1.0, coef0=1.0
 @pytest.fixture(params=KERNELS)
 def run(request, monkeypatch):
     """Train with several working sets of 300 rows, each of which leaps."""
-    monkeypatch.setattr("bigsvm.duals.subproblem.FIRST_LEAP", 2048)
-    monkeypatch.setattr("bigsvm.duals.subproblem.STEPS_PER_ROW", 0)
-    monkeypatch.setattr("bigsvm.training.start.FIRST_SCOPE", 300)
-    monkeypatch.setattr("bigsvm.training.start.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.choice.DIRECT_ROWS", 0)
-    monkeypatch.setattr("bigsvm.training.choice.SMALLEST_SET", 100)
+    monkeypatch.setattr("bigsvm.working_sets.subproblem.FIRST_LEAP", 2048)
+    monkeypatch.setattr("bigsvm.working_sets.subproblem.STEPS_PER_ROW", 0)
+    monkeypatch.setattr("bigsvm.working_sets.scopes.FIRST_SCOPE", 300)
+    monkeypatch.setattr("bigsvm.working_sets.scopes.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.working_sets.choice.DIRECT_ROWS", 0)
+    monkeypatch.setattr("bigsvm.working_sets.choice.SMALLEST_SET", 100)
     kernel, scale = KERNELS[request.param]
     X, y = blobs(900, overlap=0.8)
 

@@ -10,15 +10,17 @@ from support.problems import Ball, blobs, dense_alpha, gram
 from support.resuming import StopAt, assert_resumed_to_the_same_bits, with_checkpoint
 
 from bigsvm.budget import TrainingPlan
-from bigsvm.cache.resident import RowBuffer
 from bigsvm.data.write import write_store
+from bigsvm.gram.low_rank import SMALLEST_RANK, rank_of_model
+from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import Sigmoid
-from bigsvm.training import choice, decomposition, events
-from bigsvm.training.active import ActiveRows
-from bigsvm.training.model_steps import SMALLEST_RANK, ModelSteps, rank_of_model
+from bigsvm.training import decomposition, events
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
-from bigsvm.training.working_rows import WorkingRows
+from bigsvm.working_sets import choice
+from bigsvm.working_sets.active import ActiveRows
+from bigsvm.working_sets.held_rows import WorkingRows
+from bigsvm.working_sets.together import ModelSteps
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +67,7 @@ def test_each_step_is_uphill_and_outputs_stay_exact(capacity, within):
         active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
         plan, buffer = problem.plan, RowBuffer(problem.plan.gram_bytes)
         steps = ModelSteps(active, plan, buffer, look=lambda: None)
-        assert buffer.n_touched == 400 * rank_of_model(400, plan, wanted=768)
+        assert buffer.n_touched == 400 * rank_of_model(400, plan.gram_bytes, wanted=768)
         before = 0.0
         for _ in range(12):
             gain = steps.take(lambda: None)
@@ -195,6 +197,6 @@ def test_an_indefinite_kernel_has_no_model_and_pair_steps_go_on(monkeypatch):
 @pytest.mark.parametrize("n_rows", [0, 1, 100, 130, 5000, 10**6])
 @pytest.mark.parametrize("gram_bytes", [10**5, 10**7, 10**9])
 def test_a_model_takes_no_more_than_the_memory_of_kernel_rows(n_rows, gram_bytes):
-    rank = rank_of_model(n_rows, plan_of(gram_bytes), wanted=768)
+    rank = rank_of_model(n_rows, gram_bytes, wanted=768)
     assert 4 * rank * (n_rows + 12 * rank) <= gram_bytes
     assert rank == 0 or SMALLEST_RANK <= rank <= n_rows // 2

@@ -13,11 +13,11 @@ from bigsvm.data.store import open_store
 from bigsvm.data.write import write_store
 from bigsvm.duals.ball import BallDual, L2Classification
 from bigsvm.duals.box import BoxDual, SelectionRule
-from bigsvm.duals.column_problems import FunctionLane
 from bigsvm.duals.formulations import CSVC, NuClassification, SquaredHingeSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
+from bigsvm.working_sets.lanes import FunctionLane
 
 KINDS = {
     "c-svc": functools.partial(CSVC, C=5.0),
@@ -99,13 +99,13 @@ def many_phases(monkeypatch):
         "training.executors.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
         "training.certify.ROWS_AT_ONCE": 450,
-        "training.start.FIRST_SCOPE": 240,
-        "training.start.DIRECT_ROWS": 0,
-        "training.choice.DIRECT_ROWS": 0,
-        "training.choice.SMALLEST_SET": 100,
-        "training.choice.BAND": (0.6, 0.7),
+        "working_sets.scopes.FIRST_SCOPE": 240,
+        "working_sets.scopes.DIRECT_ROWS": 0,
+        "working_sets.choice.DIRECT_ROWS": 0,
+        "working_sets.choice.SMALLEST_SET": 100,
+        "working_sets.choice.BAND": (0.6, 0.7),
         "training.watch.REFRESH": 64,
-        "duals.column_problems.REFRESH": 64,
+        "working_sets.lanes.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,
         "duals.one_vs_rest.SCAN_ROWS": 100,
     }.items():
@@ -184,7 +184,7 @@ def test_functions_solved_in_parallel_have_the_same_bits(tmp_path, kind, monkeyp
     """And so they are if they are stopped meanwhile, wherever each of them is."""
     lanes = []
     monkeypatch.setattr(
-        "bigsvm.duals.column_problems.FunctionLane",
+        "bigsvm.working_sets.lanes.FunctionLane",
         lambda *given, **named: lanes.append(FunctionLane(*given, **named)) or lanes[-1],
     )
     X, label = classes_of_blobs(900, 4, overlap=0.6)

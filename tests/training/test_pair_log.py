@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import CheckpointError, MemoryBudgetError
+from bigsvm.one_vs_one.joined import pair_classes, pair_numbers
+from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
 from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training.joined_pairs import pair_classes, pair_numbers
-from bigsvm.training.pair_log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
 from bigsvm.training.result import PHASES, Certificate, StopReason
 from bigsvm.training.state import Counters, Phase, first_state
 

@@ -5,13 +5,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bigsvm.data.class_rows import ClassRows
 from bigsvm.data.sources import as_row_source
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import make_kernel
-from bigsvm.tiles import KernelTiles
-from bigsvm.training import small_pairs
-from bigsvm.training.joined_pairs import pair_classes
-from bigsvm.training.small_pairs import SmallPairs
+from bigsvm.one_vs_one import small as small_pairs
+from bigsvm.one_vs_one.class_rows import ClassRows
+from bigsvm.one_vs_one.joined import pair_classes
+from bigsvm.one_vs_one.small import SmallPairs
 
 AMPLE = 100e6
 OTHERS = 2e6

@@ -7,13 +7,14 @@ import pytest
 from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
-from bigsvm.training.active import ActiveRows
 from bigsvm.training.executors import LocalExecutor
-from bigsvm.training.state import Counters, WorkingSet
+from bigsvm.training.state import Counters
 from bigsvm.training.sweep import Passes
-from bigsvm.training.working_rows import Gathered, WorkingRows
+from bigsvm.working_sets.active import ActiveRows
+from bigsvm.working_sets.choice import WorkingSet
+from bigsvm.working_sets.held_rows import Gathered, WorkingRows
 
 K = 3
 

@@ -11,7 +11,6 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
-from bigsvm.cache.disk_cache import DiskCache
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import (
     CSVC,
@@ -22,10 +21,11 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.duals.pair_steps import kept_of, with_kept
-from bigsvm.duals.shrinking import ShrinkingProblem
+from bigsvm.gram.disk_cache import DiskCache
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
+from bigsvm.working_sets.shrinking import ShrinkingProblem
 
 FORMULATIONS = {
     "c-svc": lambda X, y: CSVC(sign=y, C=300.0),
@@ -40,7 +40,7 @@ FORMULATIONS = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Look for settled rows so often that small problems have some."""
-    monkeypatch.setattr("bigsvm.duals.shrinking.PERIOD", 64)
+    monkeypatch.setattr("bigsvm.working_sets.shrinking.PERIOD", 64)
 
 
 def run(kind, *, shrinking, n=700, rule="hmg", slots=100, **options):
@@ -108,7 +108,7 @@ def test_memory_and_threads_change_no_bit(slots):
 @pytest.mark.parametrize("kind", FORMULATIONS)
 @pytest.mark.parametrize("rule", ["second-order", "hmg"])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, monkeypatch):
-    monkeypatch.setattr("bigsvm.duals.shrinking.VALUES_AT_ONCE", 1 << 12)
+    monkeypatch.setattr("bigsvm.working_sets.shrinking.VALUES_AT_ONCE", 1 << 12)
     monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)  # steps between two saves
     tol = 1e-3 if kind == "c-svc" else 1e-5
     options = {"shrinking": True, "rule": rule, "n": 400, "tol": tol}
@@ -177,8 +177,8 @@ def test_a_checkpoint_whose_rows_left_out_make_no_sense_is_refused():
 
 KILLED = """
 import pickle
-import bigsvm.duals.shrinking, bigsvm.training.watch
-bigsvm.duals.shrinking.PERIOD, bigsvm.training.watch.REFRESH = 64, 96
+import bigsvm.working_sets.shrinking, bigsvm.training.watch
+bigsvm.working_sets.shrinking.PERIOD, bigsvm.training.watch.REFRESH = 64, 96
 from training.test_shrinking import run
 from bigsvm.training.checkpoint import Checkpoint
 with Checkpoint(sys.argv[1], {}) as checkpoint:

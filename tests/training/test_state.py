@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bigsvm.training.saved import Sizes, check_ranges
-from bigsvm.training.state import WorkingSet, first_state
+from bigsvm.training.state import first_state
+from bigsvm.working_sets.choice import WorkingSet
 
 N, K = 6, 2
 

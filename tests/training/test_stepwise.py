@@ -5,15 +5,15 @@ import pytest
 from support.problems import Ball, blobs, gram
 
 import bigsvm
-from bigsvm.data.random_rows import RandomRows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.kernels import Polynomial
+from bigsvm.search.random_rows import RandomRows
+from bigsvm.search.search import FirstPoints
+from bigsvm.search.stepped_core import SteppedCore
+from bigsvm.search.stepwise import StepwiseSearch
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
-from bigsvm.training.search import FirstPoints
 from bigsvm.training.state import Limits
-from bigsvm.training.stepped_core import SteppedCore
-from bigsvm.training.stepwise import StepwiseSearch
 
 STEPWISE = ("fw", "mfw", "cvm")
 

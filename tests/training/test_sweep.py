@@ -10,14 +10,14 @@ from support.problems import blobs, gram
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import MemoryBudgetError
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.tiles import KernelTiles
 from bigsvm.training import events
 from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.state import Counters, Limits
 from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
-from bigsvm.training.working_rows import WorkingRows
+from bigsvm.working_sets.held_rows import WorkingRows
 
 N = 500
 TILE = 64
@@ -30,9 +30,9 @@ class Killed(Exception):
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Have several tiles, parts of rows, and threads."""
-    monkeypatch.setattr("bigsvm.tiles.columns.COLUMNS_PER_TILE", TILE)
-    monkeypatch.setattr("bigsvm.tiles.columns.NARROWEST_SPARSE_TILE", 8)
-    monkeypatch.setattr("bigsvm.tiles.kernel_tiles.WORTH_SHARING", 0.0)
+    monkeypatch.setattr("bigsvm.gram.partners.COLUMNS_PER_TILE", TILE)
+    monkeypatch.setattr("bigsvm.gram.partners.NARROWEST_SPARSE_TILE", 8)
+    monkeypatch.setattr("bigsvm.gram.tiles.WORTH_SHARING", 0.0)
     monkeypatch.setattr("bigsvm.training.executors.VALUES_AT_ONCE", 333)
 
 
@@ -81,7 +81,7 @@ def zeros(weights):
 def test_bits_do_not_depend_on_pieces_blocks_or_threads(sparse, narrow, k, monkeypatch):
     if narrow:
         # Tiles of 64 sparse columns take more: they are divided, some more often than others.
-        monkeypatch.setattr("bigsvm.tiles.columns.SPARSE_TILE_BYTES", 4 * 38 * 32)
+        monkeypatch.setattr("bigsvm.gram.partners.SPARSE_TILE_BYTES", 4 * 38 * 32)
     dense, weights = problem(sparse=sparse, k=k)
     X = sp.csr_array(dense) if sparse else dense
     found = []

@@ -143,7 +143,7 @@ class CheckpointSubject(Subject):
             )  # fmt: skip
 
     def _log_damages(self) -> Iterator[Damage]:
-        from bigsvm.training.pair_log import RECORD
+        from bigsvm.one_vs_one.log import RECORD
 
         path = self.folder / "run" / "pairs.log"
         if not path.exists():
@@ -220,7 +220,7 @@ def _put_run(folder: Path, field: Sequence[str], value: object) -> None:
 
 
 def _first_entry(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    from bigsvm.training.pair_log import HEAD, RECORD
+    from bigsvm.one_vs_one.log import HEAD, RECORD
 
     data = path.read_bytes()
     record = np.frombuffer(data, RECORD, 1, HEAD.itemsize).copy()
@@ -234,7 +234,7 @@ def _first_entry(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 def _put_entry(folder: Path, parts: dict[str, NDArray[Any]]) -> None:
     """Change the first entry of the log of pairs and make its hash fit."""
-    from bigsvm.training.pair_log import HEAD
+    from bigsvm.one_vs_one.log import HEAD
 
     path = folder / "run" / "pairs.log"
     data = path.read_bytes()
@@ -256,7 +256,7 @@ class RowsSubject(Subject):
 
     def make(self) -> None:
         """Stop a run that has kernel rows on disk, and resume a copy of it."""
-        from bigsvm.cache import costs
+        from bigsvm.gram import costs
 
         # The rows are so short that computing them again is cheaper; here they are kept anyway.
         costs.WORTH_KEEPING = -1.0
@@ -291,7 +291,7 @@ class RowsSubject(Subject):
 
 def _put_rows(folder: Path, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
     """Change the rows in the file and make their hashes fit."""
-    from bigsvm.cache.row_file import RowFile
+    from bigsvm.gram.row_file import RowFile
 
     [path] = (folder / "cache").iterdir()
     valid_for = json.loads(path.read_bytes().split(b"\n")[2])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bigsvm.cache.resident import RowTier
+    from bigsvm.gram.row_cache import RowTier
     from tools.benchmarks.results import Row
 
 COLUMNS, FACTORS = (10, 100, 1000, 10_000), (1.0, 1.25, 2.0, 4.0)
@@ -194,7 +194,7 @@ def time_disk(length: int, parent: Path) -> dict[str, float]:
     """CPU seconds of writing, and of reading from the system's memory, a row of so many values."""
     import numpy as np
 
-    from bigsvm.cache.row_file import RowFile
+    from bigsvm.gram.row_file import RowFile
 
     rows = np.random.default_rng(0).random((PROBED_ROWS, length), np.float32)
     out, capacity = np.empty(length, np.float32), 8 * PROBED_ROWS * length + 10**6

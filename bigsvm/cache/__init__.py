@@ -1,1 +1,0 @@
-"""The kernel row cache: a memory tier over whatever computes or stores rows below it."""

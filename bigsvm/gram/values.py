@@ -1,0 +1,218 @@
+"""Kernel values from products: rows as the products want them, and what is made of these.
+
+A row is centred and rounded before it is multiplied, and refused where its kernel values would
+leave the dtype; the products become kernel values in place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.core import csr, gram, products
+from bigsvm.core.centred import csr_take_centred
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.kernels import KernelCode
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F4, F8, I8
+    from bigsvm.data.rows import Rows
+    from bigsvm.gram.partners import Columns
+    from bigsvm.kernels import Kernel
+
+    Floats = F4 | F8
+
+ENTRIES_PER_GROUP = 1.5
+"""With fewer entries in a group of four features, words of bytes have hardly less to multiply than
+floats, and take longer to pack."""
+
+
+class KernelValues:
+    """The arithmetic of kernel values around the products of rows.
+
+    Parameters
+    ----------
+    kernel, centre, dtype, offset
+        As `KernelTiles` has them.
+
+    Attributes
+    ----------
+    dtype : numpy dtype
+    centre : (d,) float64 or None
+        None where the kernel would mind.
+    product : int or None
+    formula : gram.Formula
+        The kernel and the offset, as the core knows them.
+    is_compiled : bool
+        Whether that is all of it; otherwise `replace` does what is left.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        centre: F8 | None,
+        dtype: type[np.float32] | type[np.float64],
+        offset: float,
+    ) -> None:
+        self.kernel = kernel
+        self.dtype = np.dtype(dtype)
+        self.centre = centre if kernel.is_shift_invariant else None
+        self._offset = offset
+        self._shifted = np.flatnonzero(np.empty(0) if self.centre is None else self.centre)
+        parameters = kernel.core_parameters
+        self.is_compiled = parameters.code != KernelCode.FORMULA
+        self._absolute = kernel.product == "absolute"
+        self._looks_up = kernel.product == "lookup"
+        self.product = gram.ABSOLUTE if self._absolute else None
+        self.formula = gram.Formula(*parameters, offset=offset if self.is_compiled else 0.0)
+        self._largest_norm = kernel.largest_norm(float(np.finfo(dtype).max))
+
+    def dense(self, rows: Rows) -> Floats:
+        """Rows (m, d) as a dense block, centred in float64 before they are rounded to `dtype`."""
+        values = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        if self.centre is not None:
+            values = values - self.centre
+        return np.ascontiguousarray(values, dtype=self.dtype)
+
+    def taken(self, rows: sp.csr_array, places: I8) -> tuple[Floats, NDArray[np.integer], I8]:
+        """Copy sparse rows at `places`, centred in float64: data, indices and indptr."""
+        # Not by scipy, which takes as long to slice rows as half of a tile takes.
+        parts = rows.data, rows.indices, rows.indptr
+        found: tuple[Floats, NDArray[np.integer], I8]
+        if self.centre is None or not len(self._shifted):
+            found = csr.csr_take(*parts, places)
+        else:
+            found = csr_take_centred(*parts, places, self._shifted, self.centre[self._shifted])
+        return found
+
+    def tile_dtypes(self, rows: sp.csr_array, places: I8) -> list[np.dtype[Any]]:
+        """Name the dtypes that tiles of sparse rows at `places` may have, the fastest one first.
+
+        Bytes have the same bits where all rows are whole numbers from 0 to 255: see `core.gram`.
+        """
+        if self._absolute or len(self._shifted):
+            return [self.dtype]
+        largest, n_entries, n_groups = csr.csr_survey(rows.data, rows.indices, rows.indptr, places)
+        if 0 <= largest <= 1:
+            return [np.dtype(np.uint8), self.dtype]
+        pays = gram.MULTIPLIES_BYTES and n_entries >= ENTRIES_PER_GROUP * n_groups
+        return [np.dtype(np.uint32), self.dtype] if largest > 1 and pays else [self.dtype]
+
+    def squared_norms(self, values: Floats) -> Floats:
+        """``|a|²`` of prepared rows (m, d), as `packed_norms` has them."""
+        m, d = values.shape
+        packed = np.empty((-(-m // gram.MR), d, gram.MR), self.dtype)
+        products.pack_rows(values, np.arange(m), np.zeros(d), packed)
+        return self.packed_norms(packed, m)
+
+    def packed_norms(self, packed: Floats, m: int) -> Floats:
+        """``|a|²`` of m packed rows, (m,) in `dtype`; 0 where their absolute distances are used.
+
+        Raises
+        ------
+        DataError
+            Where kernel values of a row would overflow `dtype`, or are not numbers.
+        """
+        norms: Floats = np.zeros(m, self.dtype)
+        if not self._absolute:
+            products.squared_norms(packed, norms)
+            self.check(norms)
+        return norms
+
+    def sparse_norms(self, data: Floats, indptr: I8, out: Floats) -> None:
+        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`."""
+        norms = csr.csr_absolute_norms if self._absolute else csr.csr_squared_norms
+        norms(data, indptr, out)
+
+    def check(self, norms: Floats) -> None:
+        """Refuse squared lengths whose kernel values leave the dtype.
+
+        Raises
+        ------
+        DataError
+        """
+        largest = norms.max(initial=0)
+        if largest <= self._largest_norm:
+            return
+        if np.isnan(largest):
+            raise DataError(
+                "a row has values that are not numbers (NaN); fill them in, or leave it out"
+            )
+        raise DataError(
+            f"a row has the squared length {largest:.4g}, and {self.kernel.name} kernel values "
+            f"in {self.dtype} need at most {self._largest_norm:.4g}; scale the features"
+        )
+
+    def check_looked_up(self, values: Floats) -> None:
+        """Refuse values of a kernel matrix that are not numbers of the dtype.
+
+        Raises
+        ------
+        DataError
+        """
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"a value of the kernel matrix is not a number of {self.dtype}; scale the matrix"
+            )
+
+    def diagonal(self, columns: Columns) -> F8:
+        """k(a, a) of packed vectors, (p,) float64, with the bits that `evaluate` gives it.
+
+        Pair steps take curvatures from both: of rows that nearly agree they are differences as
+        small as the rounding of the values.
+        """
+        norms = columns.whole.norms
+        if self._looks_up:
+            return norms.astype(np.float64) + self._offset
+        if not self.is_compiled:
+            exact = norms.astype(np.float64)
+            of_pairs = [
+                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])
+                for a in range(len(exact))
+            ]
+            own = np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]) + self._offset
+            return own.astype(norms.dtype).astype(np.float64)
+        dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
+        values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
+        self.replace(values, nothing[:1], nothing[1:])
+        diagonal: F8 = values[0].astype(np.float64)
+        return diagonal
+
+    def replace(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
+        """Replace products (m, ≥ p), whose norms are (m,) and (p,), by kernel values."""
+        if self.is_compiled:
+            values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
+            values(dots, norms_rows, norms_columns, self.formula)
+            return
+        p = len(norms_columns)
+        found = self._by_formula(
+            dots[:, :p].astype(np.float64),
+            norms_rows.astype(np.float64),
+            norms_columns.astype(np.float64),
+        )
+        dots[:, :p] = np.add(found, self._offset, dtype=np.float64)
+
+    def _by_formula(self, dots: F8, norms_rows: F8, norms_columns: F8) -> NDArray[Any]:
+        """Kernel values (m, p) by a formula that may be anybody's.
+
+        Raises
+        ------
+        ParameterError
+            It gives something else, which assignment would stretch or round to fit.
+        """
+        shape = dots.shape
+        values = self.kernel.from_products(dots, norms_rows, norms_columns)
+        if not isinstance(values, np.ndarray) or values.shape != shape or values.dtype.kind != "f":
+            what = type(values).__name__
+            if isinstance(values, np.ndarray):
+                what = f"an array of shape {values.shape} of {values.dtype}"
+            raise ParameterError(
+                f"from_products of the kernel {self.kernel.name} returns {what}; it must be an "
+                f"array of floats of the shape of the dot products, here {shape}"
+            )
+        return values

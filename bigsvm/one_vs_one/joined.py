@@ -1,0 +1,144 @@
+"""The functions of all pairs of classes, joined: what one against one has led to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm.one_vs_one.entries import REASONS
+from bigsvm.training.result import Certificate, StopReason
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.one_vs_one.log import PairLog
+
+LISTED = 20
+"""Pairs that a certificate has by themselves, the worst ones."""
+
+
+class OneVsOne(NamedTuple):
+    """The functions of all pairs, over support vectors that they share.
+
+    Pairs are in LIBSVM's order: (0, 1), (0, 2), …, (1, 2), …; a positive value of a function stands
+    for the second class of its pair. A function that was never begun is 0.
+
+    Attributes
+    ----------
+    support : (p,) int64
+        Rows that any pair has a coefficient of, ascending.
+    coefficients : (p, n_pairs) CSR, float64
+        At most k − 1 in a row.
+    intercepts : (n_pairs,) float64
+    rho : (n_pairs,) float64
+        By which nu-svc has divided coefficients and intercept; NaN for the others.
+    gaps : (n_pairs,) float64
+        KKT gap of each; NaN where it is not known.
+    certificate : Certificate
+        Sums over the pairs, and the worst gap; converged only if all pairs are.
+    pairs : dict
+        How many stopped for which reason, how many of an earlier process were taken as recorded,
+        and the worst ones by themselves, as JSON can say it.
+    """
+
+    support: I8
+    coefficients: sp.csr_array
+    intercepts: F8
+    rho: F8
+    gaps: F8
+    certificate: Certificate
+    pairs: dict[str, Any]
+
+
+def pair_numbers(pairs: I8, n_classes: int) -> I8:
+    """Place of pairs (m, 2) of classes, the first one less, in LIBSVM's order, from 0."""
+    first, second = pairs[:, 0], pairs[:, 1]
+    before = first * n_classes - first * (first + 1) // 2
+    numbers: I8 = before + second - first - 1
+    return numbers
+
+
+def pair_classes(n_classes: int) -> tuple[I8, I8]:
+    """First and second class of every pair, in LIBSVM's order."""
+    return np.triu_indices(n_classes, 1)
+
+
+def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVsOne:
+    """Join what there is of all pairs; the log is empty afterwards.
+
+    Parameters
+    ----------
+    log : PairLog
+    n_classes, n_rows : int
+    reason : StopReason
+        Why the run ends; converged if it has come to the end of all pairs.
+    """
+    records, reasons = log.records, log.reasons()
+    if reason is StopReason.CONVERGED:
+        reason = next((other for other in REASONS[1:] if other in reasons), reason)
+    support, coefficients = log.coefficients(n_rows)
+    certificate = Certificate(
+        converged=reason is StopReason.CONVERGED,
+        stop_reason=reason,
+        tol=float(records["tol"].max()),
+        objective=_known(records["objective"].sum()),
+        gap=_known(records["gap"].max()),
+        duality_gap=_known(records["duality_gap"].sum()),
+        n_support=len(support),
+        n_bounded=log.total("n_bounded"),
+        n_sweeps=log.total("n_sweeps"),
+        n_iter=log.total("n_iter"),
+        n_kernel_evaluations=log.total("n_kernel_evaluations"),
+        row_misses=log.total("row_misses"),
+        row_reads=log.total("row_reads"),
+        n_working_sets=log.total("n_working_sets"),
+        rows_swept=log.total("rows_swept"),
+        bytes_read=log.bytes_read,
+        seconds=log.seconds,
+        seconds_by_phase=log.seconds_by_phase(),
+    )
+    return OneVsOne(
+        support,
+        coefficients,
+        records["intercept"].copy(),
+        records["rho"].copy(),
+        records["gap"].copy(),
+        certificate,
+        _table(records, reasons, n_classes, log.n_not_recomputed),
+    )
+
+
+def _table(
+    records: NDArray[np.void], reasons: dict[StopReason, int], n_classes: int, n_not_recomputed: int
+) -> dict[str, Any]:
+    """Count the pairs by their ends, and list the worst: not converged first, by their gaps."""
+    first, second = pair_classes(n_classes)
+    converged = records["reason"] == REASONS.index(StopReason.CONVERGED)
+    gaps = np.where(np.isnan(records["gap"]), np.inf, records["gap"])
+    listed = np.lexsort((-gaps, converged))[:LISTED].tolist()
+    return {
+        "n_pairs": len(records),
+        "n_begun": int(np.count_nonzero(records["reason"] >= 0)),
+        "n_not_recomputed": n_not_recomputed,
+        "stop_reasons": {str(reason): n for reason, n in reasons.items()},
+        "worst": [
+            {
+                "classes": [int(first[i]), int(second[i])],
+                "stop_reason": str(REASONS[records["reason"][i]])
+                if records["reason"][i] >= 0
+                else None,
+                "gap": _known(records["gap"][i]),
+                "n_support": int(records["n_support"][i]),
+                "n_iter": int(records["n_iter"][i]),
+            }
+            for i in listed
+        ],
+    }
+
+
+def _known(value: np.float64) -> float | None:
+    """Give a number as JSON has it; None for NaN, which any pair without one brings in."""
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,293 @@
+"""One against one: a problem for each pair of classes, several trained at once, and joined.
+
+``k (k − 1) / 2`` problems of two classes each (libsvm-2.2.txt, section 7), over the rows of these
+two alone. They share all that is opened once, and one checkpoint: a pair that is finished is never
+trained again, and those in progress go on inside, to the same bits.
+
+Pair steps are one after the other, so a pair alone leaves threads idle. Where there is memory for
+it pairs are therefore trained in lanes, each with its share of the threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from bigsvm.allocator import give_back_freed_memory
+from bigsvm.one_vs_one.joined import join, pair_classes, pair_numbers
+from bigsvm.training import events
+from bigsvm.training.result import StopReason
+from bigsvm.training.state import Limits, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from bigsvm.arrays import I8
+    from bigsvm.one_vs_one.class_rows import Batch, ClassRows, HeldClasses, PairRows
+    from bigsvm.one_vs_one.joined import OneVsOne
+    from bigsvm.one_vs_one.log import PairLog, Slot, Solved
+    from bigsvm.one_vs_one.small import SmallPairs
+    from bigsvm.training.saving import Saver
+
+TOLD_AFTER = 10.0
+"""Seconds that a pair must have taken before anybody hears of its sweeps and steps."""
+UNFINISHED = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
+"""Why a run ends in the middle of a pair; the others are the end of one pair only."""
+
+
+class Train(Protocol):
+    """Trains one pair at a time."""
+
+    def __call__(
+        self,
+        pair: tuple[int, int],
+        rows: PairRows,
+        *,
+        saver: Saver,
+        limits: Limits,
+        listener: events.Listener,
+    ) -> Solved:
+        """Train, or go on with what the saver has of this pair."""
+
+
+class PairLane(NamedTuple):
+    """One pair after the other, beside other lanes.
+
+    Attributes
+    ----------
+    train : Train
+    slot : Slot
+        Of the log: where its pair is saved.
+    saver : Saver
+        Saves to that slot.
+    speaks : bool
+        Whether anybody hears of its sweeps and steps: of two at once nobody would know which.
+    """
+
+    train: Train
+    slot: Slot
+    saver: Saver
+    speaks: bool
+
+
+class Lanes(Protocol):
+    """Says in how many lanes pairs are trained, and opens them."""
+
+    def count(self, n_rows: int, row_alignment: int) -> int:
+        """Count the lanes for pairs of so many rows, and sources of such an alignment."""
+
+    def open(self, count: int) -> Sequence[PairLane]:
+        """Make so many lanes."""
+
+    def share_out(
+        self,
+        one: Callable[[PairLane], None],
+        lanes: Sequence[PairLane],
+        *,
+        abandon: Callable[[], None],
+    ) -> None:
+        """Have each lane do its work, on a thread of its own; see `Team.share_out`."""
+
+
+class PairTraining:
+    """The loop over the pairs.
+
+    Parameters
+    ----------
+    classes : ClassRows
+    lanes : Lanes
+    log : PairLog
+        What is finished already, and where results go.
+    room : float
+        Rows that may be held at once.
+    limits : Limits
+        Of the whole run.
+    listener : callable
+    small : SmallPairs, optional
+        Solves those that it takes, before the others of their batch are trained.
+    """
+
+    def __init__(
+        self,
+        classes: ClassRows,
+        lanes: Lanes,
+        log: PairLog,
+        *,
+        room: float,
+        limits: Limits,
+        listener: events.Listener,
+        small: SmallPairs | None = None,
+    ) -> None:
+        self._small = small
+        self._classes, self._room, self._lanes, self._log = classes, room, lanes, log
+        self._opened: dict[int, Sequence[PairLane]] = {1: lanes.open(1)}
+        self._saver = self._opened[1][0].saver
+        self._limits, self._listener = limits, listener
+        self._telling = threading.Lock()
+        self._ended: list[StopReason] = []
+        self._began = time.monotonic()
+        sizes = classes.sizes.astype(np.float64)
+        # Σ over pairs of (n_a + n_b)².
+        self._work = (len(classes) - 2) * np.sum(sizes**2) + np.sum(sizes) ** 2
+        first, second = pair_classes(len(classes))
+        done = np.flatnonzero(log.records["reason"] >= 0)
+        self._work_done = float(np.sum((sizes[first[done]] + sizes[second[done]]) ** 2))
+
+    def run(self) -> OneVsOne:
+        """Train all pairs that are not finished, or until a limit is reached."""
+        reason = StopReason.CONVERGED
+        self._tell()
+        try:
+            for batch in self._classes.batches(self._room):
+                self._batch(batch)
+        except Stopped as stopped:
+            reason = stopped.reason
+        if not self._log.is_saved:
+            self._saver.write({}, {})
+        return join(self._log, len(self._classes), self._classes.source.n_rows, reason)
+
+    def _batch(self, batch: Batch) -> None:
+        """Train what is left of a batch; at the end what it has held is let go of."""
+        numbers = pair_numbers(batch.pairs, len(self._classes))
+        left = np.flatnonzero(self._log.records["reason"][numbers] < 0)
+        if not len(left):
+            return
+        # The batch before, and all that its pairs have freed.
+        give_back_freed_memory()
+        rows = self._classes.hold(batch, self._look)
+        if self._small is not None:
+            self._solve_small(self._small, batch.pairs[left], numbers[left], rows)
+            left = left[self._log.records["reason"][numbers[left]] < 0]
+        for count, places in self._in_lanes(batch.pairs[left], numbers[left], rows):
+            self._train_all(count, batch.pairs[left[places]], numbers[left[places]], rows)
+
+    def _in_lanes(self, pairs: I8, numbers: I8, rows: HeldClasses) -> Iterator[tuple[int, I8]]:
+        """Yield in how many lanes which pairs are trained; places in `pairs`.
+
+        Those that an earlier process has begun come first, for their state is in memory, then the
+        longest, so that no lane has much left to do when the others are done.
+        """
+        if self._limits.max_iter >= 0:
+            # How far each lane has got hangs on time, and what there is when steps are spent must
+            # not.
+            yield 1, np.arange(len(pairs))
+            return
+        n_rows = self._classes.sizes[pairs].sum(axis=1)
+        work = n_rows.astype(np.float64) ** 2
+        sizes, of_size = np.unique(n_rows, return_inverse=True)
+        alignment = rows.source.row_alignment
+        counts = np.array([self._lanes.count(size, alignment) for size in sizes.tolist()])[of_size]
+        begun = np.isin(numbers, self._log.in_progress)
+        for count in np.unique(counts).tolist():
+            places = np.flatnonzero(counts == count)
+            if count == 1:
+                yield 1, places
+                continue
+            places = places[np.lexsort((-work[places], ~begun[places]))]
+            # A lane that has a long pair to do when the others are done leaves their threads idle.
+            total, alone = float(work[places].sum()), 0
+            while alone < len(places) and count * work[places[alone]] > total:
+                total -= float(work[places[alone]])
+                alone += 1
+            yield 1, places[:alone]
+            yield count, places[alone:]
+
+    def _train_all(self, count: int, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
+        """Train pairs in so many lanes."""
+        # One by one: half a million pairs as Python's lists would take 100 MB.
+        waiting = iter(range(len(pairs)))
+
+        def work(lane: PairLane) -> None:
+            try:
+                while (place := next(waiting, None)) is not None:
+                    first, second = pairs[place].tolist()
+                    self._one(lane, int(numbers[place]), (first, second), rows.pair(first, second))
+            except Stopped as stopped:
+                self._ended.append(stopped.reason)
+            except BaseException:
+                self._ended.append(StopReason.INTERRUPTED)
+                raise
+
+        if count not in self._opened:
+            self._opened[count] = self._lanes.open(count)
+        self._lanes.share_out(
+            work, self._opened[count], abandon=lambda: self._ended.append(StopReason.INTERRUPTED)
+        )
+        if self._ended:
+            raise Stopped(self._ended[0])
+
+    def _solve_small(self, small: SmallPairs, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
+        """Solve small pairs, part by part; those that stay unsolved are left to be trained."""
+        sizes = self._classes.sizes.astype(np.float64)
+        for part in small.parts(pairs, rows):
+            self._look()
+            solved = small.solve(pairs[part], rows, max_steps=self._limits_left().max_iter)
+            for place, one in zip(part.tolist(), solved, strict=True):
+                if one is not None:
+                    self._log.finish(int(numbers[place]), one)
+                    self._work_done += float(sizes[pairs[place]].sum()) ** 2
+            self._tell()
+            if self._saver.is_due():
+                self._saver.write({}, {})
+
+    def _one(self, lane: PairLane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
+        """Train a pair, or go on with it."""
+        self._look()
+        lane.slot.begin(number)
+        began = time.monotonic()
+
+        def listener(event: events.Event) -> None:
+            long = lane.speaks and time.monotonic() - began >= TOLD_AFTER
+            # That each pair has a plan of its own would be a line for each.
+            if isinstance(event, events.Checkpointed) or (
+                long and not isinstance(event, events.Planned)
+            ):
+                with self._telling:
+                    self._listener(event)
+
+        solved = lane.train(
+            pair, rows, saver=lane.saver, limits=self._limits_left(), listener=listener
+        )
+        reason = solved.certificate.stop_reason
+        if reason in UNFINISHED:
+            lane.slot.leave(solved)
+            raise Stopped(reason)
+        lane.slot.finish(solved)
+        with self._telling:
+            self._work_done += float(len(rows.rows)) ** 2
+            self._tell()
+        if lane.saver.is_due():
+            lane.saver.write({}, {})
+
+    def _look(self) -> None:
+        """Raise `Stopped` if the run is to end before another pair."""
+        left = self._limits_left()
+        if left.interrupted():
+            raise Stopped(StopReason.INTERRUPTED)
+        if left.max_seconds <= 0:
+            raise Stopped(StopReason.TIME_LIMIT)
+        if left.max_iter == 0:
+            raise Stopped(StopReason.MAX_ITER)
+
+    def _limits_left(self) -> Limits:
+        limits = self._limits
+        steps = limits.max_iter
+        if steps >= 0:
+            steps = max(0, steps - self._log.total("n_iter"))
+        seconds = limits.max_seconds - (time.monotonic() - self._began)
+        return Limits(max_iter=steps, max_seconds=seconds, interrupted=self._is_interrupted)
+
+    def _is_interrupted(self) -> bool:
+        """Whether the run is to end, or a lane has."""
+        return bool(self._ended) or self._limits.interrupted()
+
+    def _tell(self) -> None:
+        log = self._log
+        self._listener(
+            events.PairsUnderWay(
+                log.n_finished, len(log.records), self._work_done, float(self._work)
+            )
+        )

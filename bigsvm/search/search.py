@@ -1,0 +1,341 @@
+"""What sampled searches share: their state, when they end, checkpoints and the result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from bigsvm.core.smo import row_width
+from bigsvm.errors import MemoryBudgetError
+from bigsvm.gram import Columns
+from bigsvm.search.random_rows import random_rows, room_for
+from bigsvm.training import events
+from bigsvm.training.result import Certificate, StopReason, TrainingResult
+from bigsvm.training.saved import RunContent
+from bigsvm.training.state import Counters, Limits, Phase, SearchState, Stopped
+from bigsvm.training.watch import Watch
+
+if TYPE_CHECKING:
+    from bigsvm.arrays import F8, I8
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.duals.ball import BallDual
+    from bigsvm.duals.dual import Dual
+    from bigsvm.gram import KernelTiles
+    from bigsvm.search.random_rows import RandomRows
+    from bigsvm.training.saving import Saver
+
+FIRST_POINTS = 20
+"""Random rows of the initial ball (frank-wolfe.txt, section 5.2.2)."""
+WORTH_CERTIFYING = 0.08
+"""With this share of all rows in the core set, a sweep costs no more than looking for others."""
+FEW_POINTS = 2048
+"""A core set may have this number of points whatever the number of rows."""
+SHARE_OF_DRAWN = 0.5
+"""Least share of the active rows' memory for rows drawn in a pass: with less, there would be more
+passes; with more, the core set would fill earlier."""
+ENDS = (StopReason.SAMPLED, StopReason.CORE_FULL)
+"""Stop reasons of a finished search: continuing it would change nothing."""
+
+
+class FirstPoints(StrEnum):
+    """The points of the initial ball (frank-wolfe.txt, section 3)."""
+
+    RANDOM = "random"
+    PAIR = "pair"
+
+
+class Core(Protocol):
+    """The core set of a search: points with weights a on the unit simplex, and ``g = −K̃a``."""
+
+    capacity: int
+
+    def __len__(self) -> int: ...
+
+    @property
+    def indices(self) -> I8:
+        """Rows of the training set, (p,)."""
+
+    @property
+    def weights(self) -> F8:
+        """a, (p,)."""
+
+    @property
+    def gradient(self) -> F8:
+        """g, (p,)."""
+
+    @property
+    def energy(self) -> float:
+        """``R = aᵀK̃a``."""
+
+    @property
+    def beta(self) -> F8:
+        """``y a``, (p,)."""
+
+    @property
+    def parts(self) -> I8:
+        """How the points are packed."""
+
+    def recompute(self) -> float:
+        """Compute g from scratch; returns by how much it was off, at most, relative to R."""
+
+    def restore(self, source: RowSource, saved: SearchState) -> None:
+        """Become what another core set was, to the same bits."""
+
+
+class Search(ABC):
+    """One sampled search.
+
+    Parameters
+    ----------
+    source : RowSource
+        See `bigsvm.search.random_rows` for how rows are drawn from it.
+    dual : BallDual
+    tiles : KernelTiles
+        With the offset of the dual's formulation.
+    plan : TrainingPlan
+    ball_tol : float
+        ε: a point is outside if it is farther from the centre than (1 + ε) times the radius.
+    sampling : int, float or "all"
+        Rows of a sample, or the share of all rows.
+    certify : bool
+        Whether full sweeps follow, which do better than a search for very many points.
+    seed : int
+    limits, listener, saver
+        As `Decomposition` has them.
+    empty_samples : int
+        Samples without a point outside, one after the other, that end a search that takes a step
+        for each sample.
+    first_points : FirstPoints
+
+    Attributes
+    ----------
+    core : Core
+    count : Counters
+    watch : Watch
+    """
+
+    core: Core
+
+    def __init__(
+        self,
+        source: RowSource,
+        dual: BallDual,
+        tiles: KernelTiles,
+        plan: TrainingPlan,
+        *,
+        ball_tol: float,
+        sampling: float | str,
+        certify: bool,
+        seed: int,
+        limits: Limits,
+        listener: events.Listener = events.ignore,
+        saver: Saver,
+        empty_samples: int = 1,
+        first_points: FirstPoints = FirstPoints.RANDOM,
+    ) -> None:
+        self._source, self._dual, self._tiles, self._plan = source, dual, tiles, plan
+        self._tol, self._listener = ball_tol, listener
+        self._saver = saver
+        self._sample = sample_size(sampling, source.n_rows)
+        self._seed, self._certify = seed, certify
+        self._empty_samples, self._first_points = empty_samples, first_points
+        of_core = self._plan_of_core(plan)
+        capacity, self._room = self._most_points(of_core, tiles), 0
+        in_order = self._sample >= source.n_rows
+        if source.row_alignment > 1 and not (source.is_shuffled or in_order):
+            capacity, self._room = share_with_drawn(capacity, of_core, source)
+        if certify:
+            enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
+            capacity = min(capacity, enough)
+        self.core = self._make_core(of_core, tiles, capacity)
+        saved = self._saver.latest(RunContent(dual, source.n_rows))
+        self.count = Counters(phase=Phase.SEARCH)
+        if saved is not None:
+            self.count = Counters(**{**saved.values, "phase": Phase.SEARCH})
+            arrays = {name: np.array(array) for name, array in saved.arrays.items()}
+            state = SearchState(**arrays)
+            if len(state.core) > self.core.capacity:
+                raise MemoryBudgetError(
+                    f"the checkpoint has a core set of {len(state.core)} points, and this memory "
+                    f"holds {self.core.capacity}; resume with as much memory as before"
+                )
+            self.core.restore(source, state)
+        self.watch = Watch(self.count, source=source, tiles=tiles, limits=limits)
+        self._gap = np.inf
+
+    def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
+        """Give what of a plan is left to the core set and the rows drawn for it."""
+        return plan
+
+    @abstractmethod
+    def _most_points(self, plan: TrainingPlan, tiles: KernelTiles) -> int:
+        """Most points of a core set in this memory."""
+
+    @abstractmethod
+    def _make_core(self, plan: TrainingPlan, tiles: KernelTiles, capacity: int) -> Core:
+        """Make an empty core set."""
+
+    @abstractmethod
+    def _begin(self, rows: RandomRows) -> None:
+        """Make the exact ball of the first points."""
+
+    @abstractmethod
+    def _round(self, rows: RandomRows) -> StopReason | None:
+        """Look at the next samples; returns why the search ends, if it does."""
+
+    @staticmethod
+    def is_next(saver: Saver, dual: Dual[Any], n_rows: int) -> bool:
+        """Whether a run has still to search: a new one, or one saved in its search."""
+        saved = saver.latest(RunContent(dual, n_rows))
+        return saved is None or saved.values["phase"] == Phase.SEARCH
+
+    def run(self) -> StopReason:
+        """Search until samples have no point outside the ball, or the run is stopped."""
+        plan, source = self._plan, self._source
+        self._listener(
+            events.Planned(source.n_rows, source.n_features, self.core.capacity, plan.projected, 0)
+        )
+        rows = random_rows(
+            source,
+            plan.block_bytes,
+            self._seed,
+            self.count.rows_drawn,
+            sample=self._sample,
+            room=self._room,
+            # Equal rows are one with the weight of all: a tenth of w8a, unseen, would be wrong.
+            weights=self._dual.formulation.sample_weight,
+            look=self.watch.look,
+        )
+        try:
+            if not len(self.core):
+                self._begin(rows)
+            while (reason := self._round(rows)) is None:
+                self.watch.look()
+                if self._saver.is_due():
+                    self.save()
+        except Stopped as stopped:
+            reason = stopped.reason
+        finally:
+            rows.close()
+        if reason in ENDS:
+            self.count.drift = max(self.count.drift, self.core.recompute())
+        self.watch.account()
+        if reason not in ENDS:
+            self.save()
+        return reason
+
+    def save(self) -> None:
+        """Write a generation of the checkpoint."""
+        self.watch.account()
+        self._saver.save(*self._state())
+
+    def _state(self) -> tuple[SearchState, Counters]:
+        """Give the state that a run goes on from."""
+        core = self.core
+        return SearchState(core.indices, core.weights, core.gradient, core.parts), self.count
+
+    def alpha(self) -> F8:
+        """(n,) float64: the signed dual's α = y a / R, of which margins are 1."""
+        alpha = np.zeros(self._source.n_rows)
+        alpha[self.core.indices] = self.core.beta / self._dual.energy(self.core.energy)
+        return alpha
+
+    def result(self, reason: StopReason) -> TrainingResult:
+        """Give the model of the search alone, of whose rows nothing is known but the core set."""
+        core, count = self.core, self.count
+        energy = self._dual.energy(core.energy) if len(core) else None
+        found = None if energy is None else 0.5 / energy
+        support = np.flatnonzero(core.weights)
+        order = support[np.argsort(core.indices[support])]
+        alpha = core.beta[order] if energy is None else core.beta[order] / energy
+        certificate = Certificate(
+            converged=False, stop_reason=reason, tol=self._tol, objective=found,
+            gap=None, duality_gap=None, n_support=len(support), n_bounded=0, n_sweeps=0,
+            n_iter=count.n_iter, n_kernel_evaluations=count.n_kernel_evaluations, row_misses=0,
+            row_reads=0, n_working_sets=0, rows_swept=0, bytes_read=count.bytes_read,
+            seconds=count.seconds, seconds_by_phase=count.seconds_by_phase(), drift=count.drift,
+        )  # fmt: skip
+        return TrainingResult(core.indices[order], alpha, (0.0,), certificate)
+
+    def _goal(self) -> float:
+        """Frank-Wolfe gap at which a point is no longer outside."""
+        return self._dual.goal_on_simplex(self._tol, self.core.energy)
+
+    def _first_rows(self, rows: RandomRows) -> tuple[I8, Rows]:
+        """Choose the first points, (q,) ascending, and read them."""
+        rng, source = np.random.default_rng(self._seed), self._source
+        if self._first_points is FirstPoints.PAIR:
+            return self._pair(rng, rows)
+        formulation, n = self._dual.formulation, source.n_rows
+        weighted = formulation.movable_by_class()
+        chosen = rng.integers(0, n, min(FIRST_POINTS, n))
+        chosen = chosen[formulation.has_variable(chosen)]
+        for of_class in weighted:
+            if not of_class[chosen].any() and of_class.any():
+                chosen = np.append(chosen, rng.choice(np.flatnonzero(of_class)))
+        chosen = np.unique(chosen)
+        return chosen, source.take(chosen, look=self.watch.look)
+
+    def _pair(self, rng: np.random.Generator, rows: RandomRows) -> tuple[I8, Rows]:
+        """Choose a random row, and the row of a sample that is the farthest from it."""
+        formulation, source = self._dual.formulation, self._source
+        movable = np.logical_or.reduce(formulation.movable_by_class())
+        a = rng.choice(np.flatnonzero(movable), 1)
+        first = source.take(a, look=self.watch.look)
+        columns = Columns(self._tiles, first, sparse_partners=source.is_sparse)
+        sign, best, farthest = formulation.signs(a), a, -np.inf
+        for indices, part in rows.draw(self._sample):
+            own = Columns(self._tiles, part, sparse_partners=source.is_sparse)
+            (segment,) = formulation.segments(indices)
+            values = np.zeros(len(indices))
+            self._tiles.multiply(part, columns, sign, values)
+            apart = (
+                self._tiles.values.diagonal(own) + segment.ridge - 2 * segment.box.linear * values
+            )
+            apart[~formulation.has_variable(indices) | (indices == a)] = -np.inf
+            k = int(np.argmax(apart))
+            if apart[k] > farthest:
+                best, farthest = indices[[k]], apart[k]
+        self.count.rows_drawn += self._sample
+        pair = np.unique(np.concatenate([a, best]))
+        return pair, source.take(pair, look=self.watch.look)
+
+    def _tell(self) -> None:
+        squared = self._dual.squared_radius(self.core.energy)
+        self._listener(
+            events.Searching(
+                len(self.core),
+                self.count.n_iter,
+                float(np.sqrt(squared)),
+                2 * self._gap / squared if squared > 0 else 0.0,
+                2 * self._tol + self._tol**2,
+            )
+        )
+
+
+def largest_core(plan: TrainingPlan) -> int:
+    """Most points whose rows and whose whole Gram matrix a plan has room for."""
+    size = int(np.sqrt(plan.gram_bytes / 4))
+    while size > 1 and 4 * size * row_width(size) > plan.gram_bytes:
+        size -= 1
+    return min(size, plan.active_rows)
+
+
+def share_with_drawn(capacity: int, plan: TrainingPlan, source: RowSource) -> tuple[int, int]:
+    """Most points of a core set if drawn rows are held too, and most drawn rows."""
+    capacity = min(capacity, max(1, int((1 - SHARE_OF_DRAWN) * plan.active_rows)))
+    left = plan.active_rows - capacity
+    return capacity, max(left, room_for(source, left * plan.active_row_bytes))
+
+
+def sample_size(sampling: float | str, n_rows: int) -> int:
+    """Rows of a sample: a number, a share of all rows, or ``"all"``."""
+    if isinstance(sampling, str):
+        return n_rows
+    if isinstance(sampling, float) and sampling <= 1:  # 1 is a row, 1.0 all of them
+        return max(1, round(sampling * n_rows))
+    return min(int(sampling), n_rows)

@@ -1,0 +1,299 @@
+"""The core set of stepwise searches: points in arrays with room, and some of their kernel rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.core import sampled_steps as steps
+from bigsvm.core import smo
+from bigsvm.errors import MemoryBudgetError
+from bigsvm.gram import Columns
+
+if TYPE_CHECKING:
+    from bigsvm.arrays import F8, I8
+    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.duals.ball import BallDual
+    from bigsvm.gram import KernelTiles
+    from bigsvm.training.state import SearchState
+
+SPARED = 0.25
+"""Share of points without weight from which these are removed, which takes as long as to evaluate
+a block of samples."""
+FEWEST_ROWS = 4
+"""Kernel rows that a solver cannot do without."""
+ROWS_AT_ONCE = 256
+"""Kernel rows that are computed together from scratch."""
+
+
+class SteppedCore:
+    """Points with weights a on the unit simplex, ``g = −K̃a``, and kernel rows among them.
+
+    As many kernel rows as memory has room for are kept; of others, the one used least recently is
+    given up and computed again when a step needs it.
+
+    Parameters
+    ----------
+    dual : BallDual
+    tiles : KernelTiles
+        With the offset of the dual's formulation.
+    capacity : int
+        Most points.
+    n_values : int
+        Kernel values among the points that memory has room for.
+    is_sparse : bool
+        Whether rows are.
+
+    Attributes
+    ----------
+    points : sampled_steps.Points
+    kept : sampled_steps.KernelRows
+    counters : (N_COUNTERS,) int64
+        See `sampled_steps`.
+    """
+
+    def __init__(
+        self, dual: BallDual, tiles: KernelTiles, *, capacity: int, n_values: int, is_sparse: bool
+    ) -> None:
+        self._dual, self._tiles, self._is_sparse = dual, tiles, is_sparse
+        self.capacity = capacity
+        self.counters = np.zeros(steps.N_COUNTERS, np.int64)
+        self.counters[steps.FARTHEST] = -1
+        self._rows: list[Rows] = []
+        # Of many rows that are fetched one by one, all would be packed for each.
+        self._packed: tuple[Rows, Columns] | None = None
+        # Memory that is not written to yet is none.
+        self._values = np.zeros(n_values, tiles.dtype)
+        self._lay_out(smo.row_width(1))
+        size = min(self.width, capacity)
+        reals = np.zeros((5, size))
+        self.points = steps.Points(
+            np.zeros(size, np.int64), reals[0], reals[1], reals[2], reals[3], reals[4],
+            np.full(size, -1, np.int32),
+        )  # fmt: skip
+
+    @staticmethod
+    def least_values() -> int:
+        """Kernel values that the fewest rows of a few points take."""
+        return FEWEST_ROWS * smo.row_width(1)
+
+    @staticmethod
+    def most_points(n_values: int) -> int:
+        """Most points of which so many kernel values hold the fewest rows."""
+        return n_values // FEWEST_ROWS // smo.row_width(1) * smo.row_width(1)
+
+    def _lay_out(self, width: int) -> None:
+        """Divide the kernel values into slots for rows of a width."""
+        self.width = width
+        n_slots = len(self._values) // width
+        self.kept = steps.KernelRows(
+            self._values[: n_slots * width].reshape(n_slots, width),
+            np.full(n_slots, -1, np.int32),
+            *np.zeros((2, n_slots), np.int64),
+        )
+        self.counters[steps.FILLED] = 0
+
+    def __len__(self) -> int:
+        return int(self.counters[steps.POINTS])
+
+    @property
+    def indices(self) -> I8:
+        """(p,) rows of the training set."""
+        return self.points.row[: len(self)]
+
+    @property
+    def weights(self) -> F8:
+        """a, (p,)."""
+        return self.points.weights[: len(self)]
+
+    @property
+    def gradient(self) -> F8:
+        """``−K̃a``, (p,), but for rounding; see `recompute`."""
+        return self.points.gradient[: len(self)]
+
+    @property
+    def energy(self) -> float:
+        """``R = aᵀK̃a``."""
+        return -float(self.weights @ self.gradient)
+
+    @property
+    def beta(self) -> F8:
+        """``y a``, (p,): what kernel rows are weighted by."""
+        signed: F8 = self.points.signs[: len(self)] * self.weights
+        return signed
+
+    @property
+    def parts(self) -> I8:
+        """How the points are packed: in one part."""
+        return np.array([len(self)] if len(self) else [], np.int64)
+
+    def rows(self) -> Rows:
+        """All rows that have been absorbed, (p, d), in the order of `indices`."""
+        if len(self._rows) > 1:
+            joined = sp.vstack(self._rows, "csr") if self._is_sparse else np.vstack(self._rows)
+            self._rows = [sp.csr_array(joined) if self._is_sparse else joined]
+        return self._rows[0]
+
+    def absorb(self, rows: Rows) -> None:
+        """Keep the rows of the points that have joined last, in their order."""
+        self._rows.append(rows)
+
+    def add(self, indices: I8, rows: Rows) -> None:
+        """Add points without weight; distinct rows (q, d) at (q,) `indices`, none a point yet."""
+        p, q = len(self), len(indices)
+        while p + q > len(self.points.row):
+            if not self.widen():
+                raise MemoryBudgetError(
+                    f"memory holds {self.capacity} points of a core set, and {p + q} are needed; "
+                    "give more memory"
+                )
+        (segment,) = self._dual.formulation.segments(indices)
+        points, new = self.points, slice(p, p + q)
+        points.row[new], points.signs[new] = indices, segment.box.linear
+        points.weights[new], points.gradient[new] = 0.0, 0.0
+        points.ridge[new] = np.broadcast_to(segment.ridge, q)
+        fresh = Columns(self._tiles, rows, sparse_partners=self._is_sparse)
+        points.diagonal[new] = self._tiles.values.diagonal(fresh) + points.ridge[new]
+        points.slots[new] = -1
+        self.counters[steps.POINTS] = p + q
+        self.absorb(rows)
+
+    def widen(self) -> bool:
+        """Make room for more points; False if there is none.
+
+        Kernel rows become longer, and if not all of them fit any more, those used least recently
+        are given up.
+        """
+        if len(self.points.row) >= self.capacity:
+            return False
+        old, p = self.kept, len(self)
+        self._lay_out(min(2 * self.width, smo.row_width(self.capacity)))
+        size = min(self.width, self.capacity)
+        parts: list[Any] = [part[:p] for part in self.points]
+        self.points = steps.Points(
+            *(np.concatenate([part, np.zeros(size - p, part.dtype)]) for part in parts)
+        )
+        self.points.slots[:] = -1
+        held = np.flatnonzero(old.owner >= 0)
+        newest = held[np.argsort(-old.used[held], kind="stable")][: len(self.kept.owner)]
+        for place, slot in enumerate(np.sort(newest)):  # in place: rows move up, then apart
+            old.values[place] = old.values[slot]
+            owner = old.owner[slot]
+            self.kept.owner[place], self.kept.used[place] = owner, old.used[slot]
+            self.kept.length[place] = old.length[slot]
+            self.points.slots[owner] = place
+        for place in range(len(newest) - 1, -1, -1):
+            row = old.values[place, :p].copy()
+            self.kept.values[place, :p] = row
+            self.kept.values[place, p:] = 0
+        self.counters[steps.FILLED] = len(newest)
+        written = (1 + int(held.max(initial=-1))) * old.values.shape[1]
+        self._values[len(newest) * self.width : written] = 0
+        return True
+
+    def fetch(self, wanted: I8) -> None:
+        """Compute the kernel rows of some points, whose rows have all been absorbed."""
+        p, points = len(self), self.points
+        rows = self.rows()
+        if self._packed is None or self._packed[0] is not rows:
+            self._packed = None  # free it first
+            self._packed = rows, Columns(self._tiles, rows, sparse_partners=self._is_sparse)
+        columns = self._packed[1]
+        slots = np.array(
+            [steps.give_slot(points, self.kept, self.counters, int(t)) for t in wanted], np.int64
+        )
+        out = self.kept.values[:, :p]
+        self._tiles.evaluate(rows[wanted], columns, self.kept.values, slots=slots)
+        signs = points.signs[:p].astype(out.dtype)
+        for t, slot in zip(wanted.tolist(), slots.tolist(), strict=True):
+            out[slot] *= signs[t] * signs
+            self.kept.values[slot, p:] = 0
+            self.kept.length[slot] = p
+
+    def fetch_missing(self) -> None:
+        """Compute the kernel rows that there is room for without giving up others."""
+        missing = np.flatnonzero(self.points.slots[: len(self)] < 0)
+        room = len(self.kept.owner) - int(self.counters[steps.FILLED])
+        for first in range(0, min(room, len(missing)), ROWS_AT_ONCE):
+            self.fetch(missing[first : min(first + ROWS_AT_ONCE, room)])
+
+    def solve(self, *, tol: float, max_steps: int) -> int:
+        """Take pair steps until the ball of the points is within tol; returns how many."""
+        if not max_steps:
+            return 0
+        p, points = len(self), self.points
+        state = smo.make_state(
+            self.weights, self.gradient, np.zeros(p), np.full(p, np.inf),
+            points.diagonal[:p] - points.ridge[:p], ridge=points.ridge[:p],
+        )  # fmt: skip
+        state.counters[1] = self.counters[steps.CLOCK]
+        slots = np.full(max(p, state.alpha.shape[0]), -1, np.int32)
+        steps.complete_all(points, self.kept, p, slots)
+        rows: Any = self.kept.values
+        while True:
+            left = max_steps - int(state.counters[0])
+            status, row = self._dual.advance_on_simplex(
+                state, rows, slots, self.kept.used, tol, left
+            )
+            self.counters[steps.CLOCK] = state.counters[1]
+            if status != smo.NEED_ROW:
+                break
+            self.fetch(np.array([row]))
+            steps.complete_all(points, self.kept, p, slots)
+            state.counters[1] = self.counters[steps.CLOCK]
+        points.weights[:p], points.gradient[:p] = state.alpha[:p], state.gradient[:p]
+        return int(state.counters[0])
+
+    def recompute(self) -> float:
+        """Compute g from scratch; returns by how much it was off, at most, relative to R."""
+        p = len(self)
+        rows, signs = self.rows(), self.points.signs[:p]
+        columns = Columns(self._tiles, rows, sparse_partners=self._is_sparse)
+        exact, beta = np.empty(p), self.beta
+        part = np.empty((min(ROWS_AT_ONCE, p), p), self._tiles.dtype)
+        for first in range(0, p, ROWS_AT_ONCE):
+            some = slice(first, min(first + ROWS_AT_ONCE, p))
+            out = part[: some.stop - first]
+            self._tiles.evaluate(rows[some], columns, out)
+            exact[some] = out.astype(np.float64) @ beta
+        exact = -(signs * exact + self.points.ridge[:p] * self.weights)
+        drift = float(np.abs(exact - self.gradient).max(initial=0.0))
+        # What steps add up to 1 only but for rounding.
+        total = self.weights.sum()
+        self.points.weights[:p] /= total
+        self.points.gradient[:p] = exact / total
+        return drift / max(abs(self.energy), np.finfo(np.float64).tiny)
+
+    def restore(self, source: RowSource, saved: SearchState) -> None:
+        """Become what another core set was, to the same bits."""
+        if not len(saved.core):
+            return
+        self.add(saved.core, source.take(saved.core))
+        self.points.weights[: len(self)] = saved.weights
+        self.points.gradient[: len(self)] = saved.gradient
+        self.fetch_missing()
+
+    def spare(self) -> bool:
+        """Remove points without weight if they are many; returns whether they were."""
+        kept = np.flatnonzero(self.weights)
+        p, q = len(self), len(kept)
+        if p - q <= SPARED * p:
+            return False
+        self._rows = [self.rows()[kept]]
+        number = np.full(p, -1, np.int32)
+        number[kept] = np.arange(q)
+        for part in self.points:
+            part[:q] = part[kept]
+        self.points.slots[q:p] = -1
+        for slot in np.flatnonzero(self.kept.owner >= 0):
+            self.kept.owner[slot] = number[self.kept.owner[slot]]
+            self.kept.length[slot] = np.searchsorted(kept, self.kept.length[slot])
+            if self.kept.owner[slot] < 0:
+                self.kept.used[slot] = 0
+            else:
+                self.kept.values[slot, :q] = self.kept.values[slot, kept]
+                self.kept.values[slot, q:p] = 0
+        self.counters[steps.POINTS] = q
+        return True

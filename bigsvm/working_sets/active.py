@@ -1,0 +1,224 @@
+"""The active rows: kept current between two sweeps, so that only they need working on.
+
+Rows that cannot matter now are left out; a sweep brings them exactly up to date afterwards. Where
+the active rows are more than a working set, they are solved by several working sets in turn, each
+followed by a small sweep over the active rows alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from bigsvm.gram import Columns
+from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
+from bigsvm.gram.weights import weighted_rows
+from bigsvm.working_sets.choice import WorkingSet
+from bigsvm.working_sets.shrinking import ShrinkingProblem, leaves_out
+from bigsvm.working_sets.subproblem import SubProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.gram import KernelTiles
+    from bigsvm.working_sets.choice import Choice
+    from bigsvm.working_sets.held_rows import Gathered
+    from bigsvm.working_sets.lanes import ColumnProblems, Room
+
+Made = TypeVar("Made")
+
+
+class ActiveRows:
+    """Rows, where they stand, and the dual restricted to them.
+
+    Parameters
+    ----------
+    dual : Dual
+    tiles : KernelTiles
+    rows : Gathered
+    indices : (b,) int64
+        Which rows they are.
+    alpha, outputs : (b,) float64
+        Changed in place by `absorb`.
+    swept : bool
+        Whether these are all rows, whose outputs a sweep brings up to date instead.
+    """
+
+    def __init__(
+        self,
+        dual: Dual[Any],
+        tiles: KernelTiles,
+        rows: Gathered,
+        indices: I8,
+        alpha: F8,
+        outputs: F8,
+        *,
+        swept: bool = False,
+    ) -> None:
+        self.dual, self.tiles, self.rows, self.indices = dual, tiles, rows, indices
+        self.alpha, self.outputs = alpha, outputs
+        self.swept = swept
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def listed(self) -> I8 | None:
+        """Which rows they are, (b,); None for all."""
+        return None if self.swept else self.indices
+
+    def places(self, rows: I8) -> I8:
+        """Places of some of these rows, (m,)."""
+        return np.searchsorted(self.indices, rows)
+
+    def optimality(self) -> Standing:
+        """Look at all of them."""
+        at: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
+        return at
+
+    def choose(
+        self,
+        choice: Choice,
+        *,
+        tol: float,
+        once: bool = False,
+        look: Callable[[], None] = lambda: None,
+    ) -> tuple[WorkingSet, float]:
+        """Choose a working set, and the KKT gap that it is to reach.
+
+        It has no rows where these are within `tol` of optimal. `once` says that no other follows
+        it. `look` is called several times a second.
+        """
+        at = self.optimality()
+        if at.gap <= tol:
+            return self.started(np.empty(0, np.int64)), tol
+        places, tol = choice.working_set(self, at, tol=tol)
+        return self.started(places), tol
+
+    def started(self, places: I8) -> WorkingSet:
+        """Return the working set of all variables at some places, (m,), where they stand."""
+        alpha, rows = self.alpha[places], self.indices[places]
+        gradient = self.dual.gradient(alpha, self.outputs[places], rows)
+        return WorkingSet(rows, np.empty(0, np.int64), alpha, gradient)
+
+    def is_all(self, working: WorkingSet) -> bool:
+        """Whether a working set is all there is."""
+        return len(working.rows) == len(self)
+
+    def problem(
+        self,
+        working: WorkingSet,
+        *,
+        first_slots: Callable[[int], int | None],
+        room: Room,
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
+    ) -> SubProblem | ShrinkingProblem | ColumnProblems:
+        """Make the sub-problem of a working set, or go on with it.
+
+        Parameters
+        ----------
+        working : WorkingSet
+        first_slots : callable
+            Of so many rows; see `SubProblem`.
+        room : Room
+            For working sets of several functions at once; here is one.
+        given
+            Its further arguments.
+        """
+        whole = working.rows, working.alpha, working.gradient
+        if self.dual.shrinks or leaves_out(given.get("last")):
+            return self._made(ShrinkingProblem, *whole, first_slots=first_slots, **given)
+        return self.of_rows(*whole, first_slots=first_slots, **given)
+
+    def of_rows(
+        self,
+        rows: I8,
+        alpha: F8,
+        gradient: F8,
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
+    ) -> SubProblem:
+        """Make the sub-problem of rows with all their variables."""
+        return self._made(SubProblem, rows, alpha, gradient, **given)
+
+    def _made(
+        self,
+        kind: Callable[..., Made],
+        rows: I8,
+        alpha: F8,
+        gradient: F8,
+        *,
+        first_slots: Callable[[int], int | None],
+        tiles: KernelTiles | None = None,
+        **given: Any,  # noqa: ANN401
+    ) -> Made:
+        places = self.places(rows)
+        begin = self.started(places)
+        return kind(
+            self.dual, tiles or self.tiles, self.rows.at(places), rows,
+            alpha, gradient, first_slots=first_slots(len(rows)),
+            origin=(begin.alpha, begin.gradient), **given,
+        )  # fmt: skip
+
+    def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
+        """Take over what a working set has become, and bring the outputs of the others up to date.
+
+        Parameters
+        ----------
+        working : WorkingSet
+            With the gradient of this very alpha.
+        look : callable
+            Called several times a second; where it raises, nothing has changed.
+
+        Returns
+        -------
+        bool
+            Whether any alpha has changed.
+        """
+        rows, _, alpha, gradient = working
+        places = self.places(rows)
+        change = self.dual.formulation.per_output(alpha - self.alpha[places])
+        others = np.ones(len(self), np.bool_)
+        others[places] = False
+        rest = np.flatnonzero(others)
+        added = self._added(rest, places, change, look)
+        self.outputs[rest] += added
+        self.outputs[places] = self.dual.outputs_from(gradient, alpha, rows)
+        moved_any = bool((alpha != self.alpha[places]).any())
+        self.alpha[places] = alpha
+        return moved_any
+
+    def kernel_row(self, place: int) -> F8:
+        """Kernel values, (b,), of all of them with the one at `place`."""
+        everything, one = np.arange(len(self)), np.array([place])
+        return self._added(everything, one, np.ones(1), lambda: None)
+
+    def product(self, change: F8, look: Callable[[], None]) -> F8:
+        """``K @ change`` among all of them, (b,) or (b, k); half of what has moved is computed."""
+        moved = change.reshape(len(self), -1).any(axis=1)
+        places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
+        found, among = np.empty_like(change), np.zeros_like(change[places])
+        found[rest] = self._added(rest, places, change[places], look)
+        if len(places):
+            rows = self.rows.at(places)
+            columns = Columns.of_rows_like(self.tiles, rows)
+            self.tiles.multiply_symmetric(rows, columns, change[places], among, look=look)
+        found[places] = among
+        return found
+
+    def _added(self, rows: I8, places: I8, change: F8, look: Callable[[], None]) -> F8:
+        """``K(rows, places) @ change``, for those at `places` that have moved."""
+        moved = weighted_rows(change)
+        added = np.zeros((len(rows), *change.shape[1:]))
+        if len(moved) and len(rows):
+            partners = self.rows.at(places[moved])
+            columns = Columns.of_rows_like(self.tiles, partners)
+            weights = self.tiles.prepared(columns, change[moved])
+            step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
+            for low in range(0, len(rows), step):
+                look()
+                part = slice(low, low + step)
+                self.tiles.multiply(self.rows.at(rows[part]), columns, weights, added[part])
+        return added

@@ -1,0 +1,299 @@
+"""What takes part next: how many rows, which of them, and to which tolerance they are solved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm.duals.picking import Crowd, Wanted
+from bigsvm.gram.low_rank import rank_of_model
+from bigsvm.working_sets.scopes import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
+
+if TYPE_CHECKING:
+    from bigsvm.arrays import F8, I8
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.rows import RowSource
+    from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.working_sets.active import ActiveRows
+
+SCOPE_TOL = 0.05
+"""A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
+what it leads to is swept next."""
+SETTLED_TOL = 0.5
+"""A row of an uncertified run matters if it violates by more than this, in the same units."""
+SETTLED_SHARE = 1e-3
+"""A scope of an uncertified run is solved until at most this share of its rows matter: a fifth of
+`learning_curve.WORTH`."""
+NEAR = 2.0
+"""`NEAR_TOL` holds if the gap is below this many times the goal: a certificate has just failed."""
+NEAR_TOL = 0.75
+"""Share of the goal that is solved to then: few rows move, so their sweep costs little."""
+WORKING_TOL = 0.9
+"""A working set among more active rows, to this share of their tolerance, for the same reason."""
+LOOSE = 0.01
+"""A working set among other rows is solved to this share of the gap it was chosen at: the next set
+moves the same variables again."""
+LAST = 10.0
+"""If that share is less than this many times the tolerance, the set may be the last one, and is
+solved to the tolerance."""
+FINEST_INNER_TOL = 1e-7
+"""Below it pair steps on float32 kernel values only chase their rounding, for ever."""
+FILL = 1.5
+"""A working set has this many times the free and violating rows; the others nearly violate."""
+SMALLEST_SET = 2048
+"""Rows that a working set has at least, if there are that many."""
+LARGEST_SET = 6144
+"""Rows that a working set has at most, unless more are free."""
+MANY_FUNCTIONS = 64
+"""From this many functions on, each has a working set of its own among all rows if memory holds few
+active rows: sweeps of the active rows alone would not converge."""
+SMALLEST_COLUMN_SET = 64
+"""Fewest variables of one of very many functions, each of which has few rows that matter."""
+TIGHT_FILL = 1.25
+"""A working set has this many times the free rows even if too few of its kernel rows fit: free rows
+that are solved in parts disturb one another for ever."""
+FIRST_BYTES = 64_000_000
+"""Bytes of kernel rows that are in memory at first, at least. There are more once too many of them
+are fetched again."""
+SHARE_OF_SLOTS = 0.15
+"""Share of a working set whose kernel rows are in memory at first."""
+LEAST_SHARE = 0.5
+"""A working set has at least this share of the active rows, up to the usual most: what it moves is
+added up for all active rows, so that few large sets cost less than many small ones."""
+MANY_TOGETHER = 4000
+"""If more rows than this violate, they step together where the family can."""
+TOGETHER_FILL = 1.15
+"""So many times the free and violating rows are active where they step together: for one that is
+left out and comes to violate another round is needed."""
+BAND = (0.2, 0.4)
+"""Least and largest share of all rows that are active once all have been swept: what is left out
+must not come to violate, or it costs another sweep, and many active rows make theirs dear."""
+MARGIN = 0.05
+"""Rows within this share of the KKT gap from violating are active as well: nearly all that come to
+violate before the gap has closed were (w8a, mnist)."""
+
+
+class WorkingSet(NamedTuple):
+    """Variables that are solved for: of whole rows, or of rows of its own for each function.
+
+    Attributes
+    ----------
+    rows : (m,) int64
+        Rows of the problem, ascending; of several sets, ascending in each, one after the other.
+    sizes : (k,) int64, or (0,)
+        Rows in the set of each function; (0,) if one set has all variables of its rows.
+    alpha, gradient : (m, …) float64, or (m,) of several sets
+    """
+
+    rows: I8
+    sizes: I8
+    alpha: F8
+    gradient: F8
+
+    @property
+    def functions(self) -> I8:
+        """Function of each row of several sets, (m,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def largest(self) -> int:
+        """Rows of the largest set."""
+        return int(self.sizes.max()) if len(self.sizes) else len(self.rows)
+
+
+class Choice:
+    """Chooses scopes, active rows and working sets of one run; holds no state of it but `rng`.
+
+    Parameters
+    ----------
+    dual : Dual
+    source : RowSource
+    plan : TrainingPlan
+    tol : float
+        KKT gap that the run has to reach.
+    whole : bool
+        Whether all rows are one working set.
+    rng : numpy.random.Generator
+        Chooses among too many violators.
+    """
+
+    def __init__(
+        self,
+        dual: Dual[Any],
+        source: RowSource,
+        plan: TrainingPlan,
+        *,
+        tol: float,
+        whole: bool,
+        rng: np.random.Generator,
+    ) -> None:
+        self._dual, self._plan = dual, plan
+        self._tol, self._whole, self._rng = tol, whole, rng
+        self._n_rows = source.n_rows
+        self._samples = source.is_shuffled and not whole
+        # Rows that are not in memory cost a pass whenever they are looked at again.
+        self._in_core = source.row_alignment <= 1
+
+    def scope_after(self, scope: int) -> int:
+        """Rows that take part next; all of them where the first do not stand for the rest."""
+        if not self._samples or self.by_functions:
+            return self._n_rows
+        dear = self._dual.columns or not self._in_core
+        growth = GROWTH_OUT_OF_CORE if dear else GROWTH
+        return next_scope(scope, self._n_rows, growth=growth)
+
+    def first_slots(self, size: int) -> int | None:
+        """Kernel rows of a working set that are in memory at first; None for all that fit.
+
+        A set that is solved for several functions together is small, and each needs rows of its
+        own.
+        """
+        if self._whole or self._ties_functions:
+            return None
+        return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
+
+    def active_tol(self, scope: int, at: Standing, *, settling: bool = False) -> float:
+        """KKT gap to which the active rows of a scope that stands there are solved.
+
+        `settling` is whether it is the last one, without a certificate.
+        """
+        goal = self._dual.goal(self._tol, at)
+        share = self._dual.inner_tol
+        if goal < at.gap < NEAR * goal:
+            share = max(share, NEAR_TOL)
+        tol = max(share * goal, FINEST_INNER_TOL)
+        if scope == self._n_rows and not settling:
+            return tol
+        return max(tol, SCOPE_TOL * self._dual.formulation.scale(at.thresholds))
+
+    def is_solved(self, alpha: F8, outputs: F8, at: Standing) -> bool:
+        """Whether a scope that stands there is a model, for a run without a certificate."""
+        tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(at.thresholds))
+        if at.gap <= tol:
+            return True
+        violating = self._dual.n_violating(alpha, outputs, at, tol=tol)
+        return violating <= SETTLED_SHARE * len(alpha)
+
+    def active_rows(
+        self, alpha: F8, outputs: F8, at: Standing, *, swept: bool, together: bool
+    ) -> I8:
+        """Choose the active rows, ascending; none if functions choose among all rows.
+
+        Parameters
+        ----------
+        alpha, outputs : (scope,) float64
+        at : Standing
+            Of this point.
+        swept : bool
+            Whether there has been a sweep over all rows.
+        together : bool
+            Whether they step together.
+        """
+        scope = len(alpha)
+        if self.by_functions:
+            return np.empty(0, np.int64)
+        if self._whole:
+            return np.arange(scope)
+        band = (0, 0)
+        if swept and scope == self._n_rows:
+            fewest, most = (int(share * scope) for share in BAND)
+            band = (fewest, min(most, self._plan.active_rows))
+        tol = self.active_tol(scope, at)
+        one_set = self._in_core and not self._dual.columns and not together
+        # Rows that violate by less than the first set leaves do not make a crowd; where another
+        # sweep reads all rows again they are taken along.
+        wanted = Wanted(
+            capacity=self._capacity(at) if one_set else self._plan.active_rows,
+            smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
+            fill=TOGETHER_FILL if together else FILL,
+            rng=self._rng,
+            tol=self.loosely(at, tol) if one_set else tol,
+            band=band,
+            margin=MARGIN * at.gap,
+            crowd=Crowd(self._plan.active_rows) if one_set else None,
+        )
+        return self._dual.select(alpha, outputs, at, wanted)
+
+    def steps_together(self, alpha: F8, outputs: F8, at: Standing) -> bool:
+        """Whether so many rows of the scope violate that the active ones step together.
+
+        The arguments are those of `active_rows`.
+        """
+        together, most = self._dual.together, min(len(alpha), self._plan.active_rows)
+        if together is None or self._whole or most <= MANY_TOGETHER:
+            return False
+        tol = self.active_tol(len(alpha), at)
+        if at.gap <= tol:
+            return False
+        if self._dual.n_violating(alpha, outputs, at, tol=tol) <= MANY_TOGETHER:
+            return False
+        return bool(rank_of_model(most, self._plan.gram_bytes, wanted=together.model_rank))
+
+    @property
+    def by_functions(self) -> bool:
+        """Whether functions have working sets of their own among all rows, none being active."""
+        few_rows = self._plan.active_rows < min(SMALLEST_SET, self._n_rows)
+        many = len(self._dual.columns) >= MANY_FUNCTIONS
+        return many and few_rows and self._in_core and not self._whole
+
+    def takes_all(self, n_active: int) -> bool:
+        """Whether the active rows are a working set as they are: all rows there are, and few."""
+        most = self._n_rows if self._whole else min(self._plan.working_set, LARGEST_SET)
+        return n_active == self._n_rows <= most
+
+    def solves_together(self, n_active: int) -> bool:
+        """Whether several functions have one working set, of all active rows."""
+        return n_active <= min(LARGEST_SET, self._plan.working_set)
+
+    def working_set(self, active: ActiveRows, at: Standing, *, tol: float) -> tuple[I8, float]:
+        """Choose a working set: ascending places among the active rows, and its own tolerance.
+
+        Parameters
+        ----------
+        active : ActiveRows
+            Of the run, or of one of its functions.
+        at : Standing
+            Where they stand.
+        tol : float
+            KKT gap they are to reach among themselves.
+        """
+        if active.swept:
+            # The memory of active rows with all functions is that of as many variables of each.
+            most = self._plan.widest_set
+            wanted = Wanted(most, min(SMALLEST_COLUMN_SET, most), FILL, self._rng, tol)
+            return active.dual.select(active.alpha, active.outputs, at, wanted), tol
+        if self.takes_all(len(active)):
+            return np.arange(len(active)), tol
+        if self._ties_functions and len(active) <= self._plan.working_set:
+            # Row steps look at few of the rows, and so what does not violate costs them little:
+            # Crammer-Singer of mnist takes 13.5 s, and 14.9 in sets as large as pair steps want.
+            return np.arange(len(active)), self.loosely(at, tol)
+        wanted = Wanted(
+            capacity=self._capacity(at),
+            smallest=max(SMALLEST_SET, int(LEAST_SHARE * len(active))),
+            fill=FILL,
+            rng=self._rng,
+            tol=self.loosely(at, tol),
+            crowd=Crowd(self._capacity(at), near=active.kernel_row),
+        )
+        places = active.dual.select(active.alpha, active.outputs, at, wanted, rows=active.indices)
+        share = WORKING_TOL if len(places) < len(active) else 1.0
+        return places, self.loosely(at, share * tol)
+
+    @property
+    def _ties_functions(self) -> bool:
+        """Whether the variables of several functions are bound together, row by row."""
+        return self._dual.formulation.n_outputs > 1 and not self._dual.columns
+
+    def loosely(self, at: Standing, tol: float) -> float:
+        """To which tolerance a working set is solved that was chosen where rows stand `at`."""
+        loose = LOOSE * at.gap
+        return loose if loose > LAST * tol else tol
+
+    def _capacity(self, at: Standing) -> int:
+        """Most rows of a working set at this point."""
+        plan, n_free = self._plan, at.n_free
+        wanted = max(LARGEST_SET, int(FILL * n_free))
+        held = max(plan.working_set, min(int(TIGHT_FILL * n_free), plan.widest_set))
+        return min(wanted, held)

@@ -1,0 +1,134 @@
+"""Active rows of several functions, each of which may have a working set of its own."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.duals.columns_in_turn import columns_in_turn
+from bigsvm.working_sets.active import ActiveRows
+from bigsvm.working_sets.choice import WorkingSet
+from bigsvm.working_sets.lanes import ColumnProblems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bigsvm.arrays import F8
+    from bigsvm.working_sets.choice import Choice
+    from bigsvm.working_sets.lanes import Room
+    from bigsvm.working_sets.shrinking import ShrinkingProblem
+    from bigsvm.working_sets.subproblem import SubProblem
+
+
+class ActiveFunctions(ActiveRows):
+    """Rows of functions that nothing but the kernel ties together.
+
+    Few active rows are one working set for all functions, whose kernel rows they share. Of many,
+    each function has a working set of its own with shorter kernel rows, and what has moved in all
+    of them is added up together.
+
+    An active row takes memory for every function, so that with very many functions few rows can be
+    active. Then each function has its working set among all rows instead (`swept`), and the sweep
+    adds up what has moved, as a sparse matrix.
+    """
+
+    def choose(
+        self,
+        choice: Choice,
+        *,
+        tol: float,
+        once: bool = False,
+        look: Callable[[], None] = lambda: None,
+    ) -> tuple[WorkingSet, float]:
+        """Choose all rows, or rows for each function that is not optimal yet."""
+        goal = tol
+        if not self.swept:
+            at = self.optimality()
+            everything = np.arange(len(self) if at.gap > tol else 0)
+            loosely = choice.loosely(at, tol)
+            if at.gap <= tol or choice.takes_all(len(self)):
+                return self.started(everything), tol
+            if choice.solves_together(len(self)):
+                return self.started(everything), loosely
+            # Another round would be a pass over the active rows, for more than the steps cost that
+            # solving loosely saves while the gap is large.
+            goal = loosely if once else tol
+        sets = []
+        pairs = columns_in_turn(self.alpha, self.outputs) if self.swept else self._views()
+        for c, (alpha, outputs) in pairs:
+            if self.swept:
+                look()
+            sets.append(self._function(c, alpha, outputs).choose(choice, tol=tol)[0])
+        rows, _, alphas, gradients = zip(*sets, strict=True)
+        sizes = np.array([len(one) for one in rows]) if any(map(len, rows)) else sets[0].sizes
+        together = WorkingSet(
+            np.concatenate(rows), sizes, np.concatenate(alphas), np.concatenate(gradients)
+        )
+        return together, goal
+
+    def is_all(self, working: WorkingSet) -> bool:
+        """Whether all functions are solved together."""
+        return not len(working.sizes)
+
+    def problem(
+        self,
+        working: WorkingSet,
+        *,
+        first_slots: Callable[[int], int | None],
+        room: Room,
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
+    ) -> SubProblem | ShrinkingProblem | ColumnProblems:
+        """Make one sub-problem of all functions, or one of each."""
+        if self.is_all(working):
+            # Each function needs rows of its own: all that fit are of use from the first.
+            whole = working.rows, working.alpha, working.gradient
+            return self.of_rows(*whole, first_slots=lambda _: None, **given)
+        make = [
+            functools.partial(self._function(c, *views).of_rows, first_slots=first_slots)
+            for c, views in self._views()
+        ]
+        return ColumnProblems(
+            np.split(working.rows, np.cumsum(working.sizes)[:-1]), working.alpha, working.gradient,
+            make=make, tiles=self.tiles, room=room, **given,
+        )  # fmt: skip
+
+    def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
+        """Take over what the functions have become, and add up together what has moved in all."""
+        if self.is_all(working):
+            return super().absorb(working, look=look)
+        change, function = np.zeros_like(self.alpha), working.functions
+        places = self.places(working.rows)
+        change[places, function] = working.alpha - self.alpha[places, function]
+        self.outputs += self.product(self.dual.formulation.per_output(change), look)
+        edges = itertools.pairwise(np.cumsum([0, *working.sizes]))
+        for c, (start, stop) in enumerate(edges):
+            own = slice(start, stop)
+            f = self.dual.columns[c].outputs_from(
+                working.gradient[own], working.alpha[own], working.rows[own]
+            )
+            self.outputs[places[own], c] = f
+        self.alpha[places, function] = working.alpha
+        return bool(change.any())
+
+    def _function(self, c: int, alpha: F8, outputs: F8) -> ActiveRows:
+        """Rows of one function alone."""
+        return ActiveRows(
+            self.dual.columns[c], self.tiles, self.rows, self.indices, alpha, outputs,
+            swept=self.swept,
+        )  # fmt: skip
+
+    def _views(self) -> list[tuple[int, list[F8]]]:
+        """Each function's number, and its alpha and outputs."""
+        return [(c, [self.alpha[:, c], self.outputs[:, c]]) for c in range(len(self.dual.columns))]
+
+
+def moved_in(working: WorkingSet, alpha: F8) -> sp.csr_array:
+    """By how much alpha of all rows, (n, k), has moved in the working sets of functions."""
+    rows, function = working.rows, working.functions
+    moved = working.alpha - alpha[rows, function]
+    some = np.flatnonzero(moved)
+    return sp.csr_array((moved[some], (rows[some], function[some])), shape=alpha.shape)

@@ -1,0 +1,267 @@
+"""ShrinkingProblem: a working set that settled rows leave; libsvm-2.2.txt, section 4.
+
+Rows whose variables are pushed against a bound (`bigsvm.core.smo.settle`) are left out: pair steps
+pass over the others alone, and kernel rows are as short as these are many. Whether rows are left
+out is asked after every ``min(m, 1000)`` steps. Once the gap among the rows that are left is at
+most ten times the tolerance for the first time, all rows come back: their gradient is made from
+what has moved since the working set began, and the working set ends. The one that follows begins
+by leaving settled rows out again, from gradients that are right, and goes on to the tolerance.
+
+LIBSVM keeps sums of the kernel rows of variables at their upper bound for that gradient. Here it
+is that of the beginning plus what the moves since then have added, and needs no other sum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.core.smo import REFRESH
+from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.duals.pair_steps import kept_of, with_kept
+from bigsvm.gram import Columns
+from bigsvm.gram.weights import weighted_rows
+from bigsvm.working_sets.subproblem import Progress, SubProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bigsvm.arrays import F8, I8, Mask
+    from bigsvm.data.rows import Rows
+    from bigsvm.duals.dual import Dual
+    from bigsvm.gram import KernelTiles
+
+PERIOD = 1000
+"""Steps after which settled rows are looked for, or as many as there are rows: LIBSVM's."""
+NEAR = 10.0
+"""Times the tolerance: the gap at which all rows come back for the first time, LIBSVM's too."""
+LEAST_SETTLED = 0.05
+"""Share of the rows that must be settled for them to leave: the others are packed anew."""
+STATE_BYTES = 50
+"""Bytes of a row: alpha and gradient of up to two variables, whether it is kept, its number."""
+VALUES_AT_ONCE = 1 << 24
+"""Kernel values between two looks at what else there is to do: a tenth of a second."""
+
+
+def leaves_out(last: I8 | None) -> bool:
+    """Whether `last` of an interrupted run is of a working set that rows have left."""
+    return last is not None and len(last) > 2
+
+
+class ShrinkingProblem:
+    """A `SubProblem` of the rows that are not settled, which are fewer and fewer.
+
+    Which rows those are is a function of the steps taken, and is saved in `last` besides.
+
+    Parameters
+    ----------
+    dual : Dual
+        One that `shrinks`.
+    tiles, rows, working_set, alpha, gradient, last, steps, origin
+        As `SubProblem` has them. The gradient of rows left out is not looked at.
+    given
+        Its further arguments. A `tier` is not used: rows on disk are whole.
+    """
+
+    slices = 1
+
+    def __init__(
+        self,
+        dual: Dual[Any],
+        tiles: KernelTiles,
+        rows: Rows | RowsAt,
+        working_set: I8,
+        alpha: F8,
+        gradient: F8,
+        *,
+        last: I8 | None = None,
+        steps: int = 0,
+        origin: tuple[F8, F8] | None = None,
+        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
+    ) -> None:
+        self._dual, self._tiles, self._rows = dual, tiles, rows_at(rows)
+        given.pop("tier", None)
+        self._working_set, self._given = working_set, given
+        self._alpha, self._gradient = alpha.copy(), gradient.copy()
+        self._origin = origin or (alpha.copy(), gradient.copy())
+        self._period = min(len(working_set), PERIOD)
+        self._n_misses = self._n_reads = 0
+        self._row_seconds = 0.0
+        self._kept = np.ones(len(working_set), np.bool_)
+        # Where all rows began, whatever has been left out since.
+        self._part = self._of_rows(self._kept, *self._origin, last=None, steps=steps)
+        self._began_at, self._due = self._part.gap, self._part.next_leap()
+        if steps:
+            self._part.let_go()
+            pair = None if last is None else last[:2]
+            self._set_part(kept_of(last, len(working_set)), last=pair, steps=steps)
+
+    def _of_rows(
+        self, kept: Mask, alpha: F8, gradient: F8, *, last: I8 | None, steps: int
+    ) -> SubProblem:
+        base, places = self._rows
+        given = dict(self._given)
+        if not kept.all():
+            # A leap is of all rows.
+            given["spare"] = 0
+        return SubProblem(
+            self._dual, self._tiles, RowsAt(base, places[kept]), self._working_set[kept],
+            alpha[kept], gradient[kept], last=last, steps=steps,
+            origin=(self._origin[0][kept], self._origin[1][kept]), **given,
+        )  # fmt: skip
+
+    def _set_part(self, kept: Mask, *, last: I8 | None, steps: int) -> None:
+        """Go on with the rows kept, (m,) bool."""
+        self._kept = kept
+        self._part = self._of_rows(kept, self._alpha, self._gradient, last=last, steps=steps)
+
+    def _take_over(self) -> None:
+        """Bring alpha and gradient of the rows in play up to date."""
+        self._alpha[self._kept] = self._part.alpha
+        self._gradient[self._kept] = self._part.gradient
+
+    def _end_part(self) -> None:
+        """Take over how far the rows in play have got, and count what they have cost."""
+        self._take_over()
+        self._n_misses += self._part.n_misses
+        self._n_reads += self._part.n_reads
+        self._row_seconds += self._part.row_seconds
+
+    @property
+    def _is_narrow(self) -> bool:
+        return not self._kept.all()
+
+    @property
+    def size(self) -> int:
+        """Rows in play."""
+        return self._part.size
+
+    @property
+    def alpha(self) -> F8:
+        """Alpha of all rows now."""
+        self._take_over()
+        return self._alpha
+
+    @property
+    def gradient(self) -> F8:
+        """The gradient at this alpha for rows in use; rows left out have an earlier gradient."""
+        self._take_over()
+        return self._gradient
+
+    @property
+    def gap(self) -> float:
+        """Among the rows in play."""
+        return self._part.gap
+
+    @property
+    def n_misses(self) -> int:
+        """Kernel rows fetched."""
+        return self._n_misses + self._part.n_misses
+
+    @property
+    def n_reads(self) -> int:
+        """Kernel rows that were read from disk instead of computed."""
+        return self._n_reads + self._part.n_reads
+
+    @property
+    def row_seconds(self) -> float:
+        """What kernel rows have taken."""
+        return self._row_seconds + self._part.row_seconds
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self._part.steps
+
+    @property
+    def last(self) -> I8:
+        """The last pair among the rows in play and, where others are left out, which these are."""
+        pair = self._part.last
+        return with_kept(pair, self._kept) if self._is_narrow else pair
+
+    def close(self) -> None:
+        """Hand the kernel rows to whatever keeps them."""
+        self._part.close()
+
+    def advance(
+        self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
+    ) -> Progress:
+        """Take up to `max_steps` steps; see `SubProblem.advance`.
+
+        It has converged, in the end with all rows, where the gap among the rows in play is at most
+        `tol` or, of a working set that began far from it, ten times as much.
+        """
+        goal = self.steps + max_steps
+        begins_near = self._began_at <= NEAR * tol
+        if begins_near and self.steps == 0:
+            self._shrink()
+        while True:
+            if self._is_narrow and self.steps == self._due:
+                self._widen(look)
+            stop = min(goal, (self.steps // self._period + 1) * self._period)
+            if self._is_narrow:
+                stop = min(stop, self._due)
+            progress = self._part.advance(
+                tol=tol if begins_near else NEAR * tol, max_steps=stop - self.steps, look=look
+            )
+            if progress is not Progress.STEPS_SPENT:
+                self.bring_up_to_date(look)
+                return progress
+            if self.steps % self._period == 0:
+                self._shrink()
+            if self.steps >= goal:
+                return progress
+
+    def bring_up_to_date(self, look: Callable[[], None]) -> None:
+        """Have all rows in play again, with the gradient of exactly this alpha."""
+        if self._is_narrow:
+            self._widen(look)
+
+    def _shrink(self) -> None:
+        """Leave out rows that are settled, where they are some."""
+        part = self._part
+        if part.settles is None:
+            raise TypeError(f"the steps of {type(self._dual).__name__} cannot leave rows out")
+        settled = part.settles.settled()
+        if np.count_nonzero(settled) < LEAST_SETTLED * len(settled) or settled.all():
+            return
+        if not self._is_narrow:
+            self._due = self._part.next_leap()
+        self._end_part()
+        among = ~settled
+        part.let_go()
+        kept = self._kept.copy()
+        kept[kept] = among
+        self._set_part(kept, last=part.settles.last_among(among), steps=part.steps)
+        part.hand_over(self._part, among)
+
+    def _widen(self, look: Callable[[], None]) -> None:
+        """Have all rows in play."""
+        self._end_part()
+        self._part.let_go()
+        rest = np.flatnonzero(~self._kept)
+        numbers = self._working_set[rest]
+        begin, at_begin = (values[rest] for values in self._origin)
+        outputs = self._dual.outputs_from(at_begin, begin, numbers) + self._moved(rest, look)
+        gradient = self._dual.gradient(self._alpha[rest], outputs, numbers)
+        self._gradient[rest] = gradient
+        # Hybrid maximum gain goes on from no pair, as at first.
+        self._set_part(np.ones_like(self._kept), last=None, steps=self._part.steps)
+
+    def _moved(self, rest: I8, look: Callable[[], None]) -> F8:
+        """Add up what moves since the beginning have changed in the outputs of some rows."""
+        change = self._dual.formulation.per_output(self._alpha - self._origin[0])
+        moved = weighted_rows(change)
+        added = np.zeros((len(rest), *change.shape[1:]))
+        if not len(moved):
+            return added
+        base, places = self._rows
+        columns = Columns.of_rows_like(self._tiles, RowsAt(base, places[moved]))
+        weights = self._tiles.prepared(columns, change[moved])
+        step = max(1, VALUES_AT_ONCE // columns.n)
+        for first in range(0, len(rest), step):
+            look()
+            part = slice(first, first + step)
+            self._tiles.multiply(RowsAt(base, places[rest[part]]), columns, weights, added[part])
+        return added

@@ -1,0 +1,301 @@
+"""SubProblem: the dual restricted to a working set, solved on kernel rows made on demand."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.core import row_choice, smo
+from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.gram import Columns
+from bigsvm.gram.factor import factor, factor_width
+from bigsvm.gram.row_cache import BATCH, ComputedRows, KernelRowCache, WithSlack
+from bigsvm.gram.weights import weighted_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bigsvm.arrays import F4, F8, I8, Mask
+    from bigsvm.data.rows import Rows
+    from bigsvm.duals.abilities import Leaps, Settles
+    from bigsvm.duals.dual import Dual
+    from bigsvm.gram import KernelTiles
+    from bigsvm.gram.row_cache import RowBuffer, RowTier
+
+
+EVICTING_BATCH = 12
+"""Kernel rows computed at once when each takes the place of another: the dense micro-kernel
+computes this many in the time of one."""
+LEAST_BATCH = 6
+"""Kernel rows fetched together if there is room, even if fewer rows violate: starting a batch costs
+as much as six rows, and rows that nearly violate are needed next."""
+CLIMB_SHARE = 4
+"""Of the memory for kernel rows a climb may take this part besides."""
+FIRST_LEAP = 1 << 13
+"""Least steps on a working set before the first leap."""
+STEPS_PER_ROW = 2
+"""The same for each row."""
+STEPS_PER_WIDTH = 2
+"""The same for each squared column of the factor: a leap takes about as long as these steps."""
+NEXT_LEAP = 4
+"""Factor of the steps until the next leap."""
+
+
+class Progress(IntEnum):
+    """Why `SubProblem.advance` returned."""
+
+    CONVERGED = smo.CONVERGED
+    STEPS_SPENT = smo.STEPS_SPENT
+    STALLED = smo.STALLED
+
+
+class SubProblem:
+    """The dual restricted to a working set, solved by its steps on kernel rows made on demand.
+
+    Parameters
+    ----------
+    dual : Dual
+    tiles : KernelTiles
+    rows : Rows or RowsAt
+        The working set's rows, (m, d).
+    working_set : (m,) int64
+    alpha, gradient : (m,) or (m, …) float64
+        Where to start.
+    buffer : RowBuffer
+        Memory for kernel rows.
+    first_slots : int, optional
+        How many rows of it are used at first; see `KernelRowCache`.
+    tier : callable, optional
+        Puts a tier between memory and the computation of rows.
+    last : int64, optional
+        `last` of an interrupted run; (2,) of −1 where there is none.
+    steps : int
+        Steps already done.
+    origin : two of float64, optional
+        Alpha and gradient, as above, where steps began: what a leap reckons from, which is more
+        precise than what steps have made of them. Where to start, if not given.
+    spare : int
+        Bytes that a leap may take.
+
+    Attributes
+    ----------
+    row_seconds : float
+        What kernel rows have taken.
+    """
+
+    slices = 1
+
+    def __init__(
+        self,
+        dual: Dual[Any],
+        tiles: KernelTiles,
+        rows: Rows | RowsAt,
+        working_set: I8,
+        alpha: F8,
+        gradient: F8,
+        *,
+        buffer: RowBuffer,
+        first_slots: int | None = None,
+        tier: Callable[[RowTier], RowTier] = lambda computed: computed,
+        last: I8 | None = None,
+        steps: int = 0,
+        origin: tuple[F8, F8] | None = None,
+        spare: int = 0,
+    ) -> None:
+        self.size, self.row_seconds = len(working_set), 0.0
+        self._origin = origin or (alpha.copy(), gradient.copy())
+        self._spare = spare
+        self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
+        rows = rows_at(rows)
+        columns = Columns.of_rows_like(tiles, rows)
+        self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
+        diagonal = tiles.values.diagonal(columns)
+        self._taken = dual.begin(
+            alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
+        )
+        self._computed = ComputedRows(tiles, rows, columns)
+        self._climb_values = buffer.n_shared // CLIMB_SHARE
+        self._alone = buffer.alone
+        below = tier(self._computed)
+        n_slack = self._taken.n_slack
+        n_all = self.size + n_slack
+        one_function = dual.formulation.n_outputs == 1
+        one_by_one = columns.sparse_partners and first_slots is None and one_function
+        self.cache = KernelRowCache(
+            WithSlack(below, self.size) if n_slack else below,
+            n_variables=n_all,
+            width=smo.row_width(n_all),
+            buffer=buffer,
+            first_slots=first_slots,
+            evicting_batch=1 if one_by_one else EVICTING_BATCH,
+        )
+
+    def close(self) -> None:
+        """Hand the kernel rows to whatever keeps them."""
+        self.cache.close()
+
+    def bring_up_to_date(self, look: Callable[[], None]) -> None:
+        """Have alpha and gradient of all rows belong together, which they always do here."""
+
+    def let_go(self) -> None:
+        """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
+        base, places = self._rows
+        self._computed.columns = Columns.of_rows_like(self._tiles, RowsAt(base, places[:0]))
+
+    def hand_over(self, narrow: SubProblem, kept: Mask) -> None:
+        """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
+        all_kept = np.pad(kept, (0, self._taken.n_slack), constant_values=True)
+        self.cache.carry_over(narrow.cache, all_kept, stamp=self._taken.stamp)
+
+    @property
+    def settles(self) -> Settles | None:
+        """How rows that are settled are left out, if its steps can."""
+        return self._taken.settles
+
+    @property
+    def alpha(self) -> F8:
+        """As far as it has got; a view where it can be."""
+        return self._taken.alpha
+
+    @property
+    def gradient(self) -> F8:
+        """Of this alpha, within the working set; a view where it can be."""
+        return self._taken.gradient
+
+    @property
+    def gap(self) -> float:
+        """Within the working set."""
+        return self._taken.gap
+
+    @property
+    def n_misses(self) -> int:
+        """Kernel rows fetched."""
+        return self.cache.n_misses
+
+    @property
+    def n_reads(self) -> int:
+        """Kernel rows that were read from disk instead of computed."""
+        return self.cache.below.n_hits
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self._taken.n_done
+
+    @property
+    def last(self) -> I8:
+        """What must be known besides to go on to the same bits; see `Steps.last`."""
+        return self._taken.last
+
+    def advance(
+        self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
+    ) -> Progress:
+        """Take up to `max_steps` steps, fetching rows as asked for.
+
+        `look` is called before rows are computed; where it raises, the slice is not done.
+        """
+        self._climb(tol, look)
+        cache, leaps, due = self.cache, self._taken.leaps, self.next_leap()
+        goal = self.steps + max_steps
+        while True:
+            if leaps is not None and self.steps == due:
+                self._leap(leaps, tol, look)
+                due *= NEXT_LEAP
+            status, row = self._taken.advance(
+                cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
+            )
+            if status == smo.STEPS_SPENT and self.steps == due < goal:
+                continue
+            if status != smo.NEED_ROW:
+                return Progress(status)
+            look()
+            wanted, quiet = self._most_wanted(row, tol)
+            began = time.perf_counter()
+            cache.ensure(wanted, stamp=self._taken.stamp, quiet=quiet)
+            self.row_seconds += time.perf_counter() - began
+
+    def _climb(self, tol: float, look: Callable[[], None]) -> None:
+        """Let variables go uphill together where steps alone have been many; see `Climbs`.
+
+        Their kernel rows are computed for it, whichever are in memory: that must not change a bit.
+        """
+        climbs = self._taken.climbs
+        if climbs is None:
+            return
+        places = climbs.climbing(lambda n_values: n_values <= self._climb_values)
+        if not len(places):
+            return
+        with self._alone:
+            gram = np.empty((len(places), len(places)), np.float32)
+            done = 0
+            for rows in self._rows_of(places, look):
+                gram[done : done + len(rows)] = rows[:, places]
+                done += len(rows)
+            change = climbs.climb(places, gram, tol=tol)
+            climbs.follow(change, self._rows_of(places, look))
+
+    def next_leap(self) -> int:
+        """How many steps there are when another way is tried next; see `Leaps`.
+
+        Depends only on the step count, so a resumed run leaps exactly where the original did.
+        """
+        leaps = self._taken.leaps
+        if leaps is None:
+            return sys.maxsize
+        width = factor_width(self._tiles, self._rows)
+        if width == np.inf or leaps.leap_bytes(width) > self._spare:
+            return sys.maxsize
+        least = max(FIRST_LEAP, STEPS_PER_ROW * self.size, STEPS_PER_WIDTH * int(width) ** 2)
+        due = -(-least // smo.REFRESH) * smo.REFRESH
+        while due < self.steps:
+            due *= NEXT_LEAP
+        return due
+
+    def _leap(self, leaps: Leaps, tol: float, look: Callable[[], None]) -> None:
+        with self._alone, self._tiles.exact() as exact:
+            found = leaps.leap(
+                self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
+            )
+            if found is not None:
+                here = self._per_output(self.alpha - self._origin[0])
+                outputs = (self._outputs_of(change, exact, look) for change in (found.change, here))
+                leaps.land(self._origin, found.target, *outputs)
+
+    def _outputs_of(self, change: F8, tiles: KernelTiles, look: Callable[[], None]) -> F8:
+        """``K @ change`` by some rows after the other, (m,) or (m, k) as `change` is."""
+        outputs = np.zeros_like(change)
+        moved = weighted_rows(change)
+        for first in range(0, len(moved), BATCH):
+            look()
+            part = moved[first : first + BATCH]
+            columns = Columns.of_rows_like(tiles, RowsAt(self._rows.rows, self._rows.places[part]))
+            tiles.multiply(self._rows, columns, change[part], outputs)
+        return outputs
+
+    def _rows_of(self, places: I8, look: Callable[[], None]) -> Iterator[F4]:
+        """Compute kernel rows, some at a time in the same memory."""
+        fetched = np.zeros((BATCH, smo.row_width(self.size)), np.float32)
+        for first in range(0, len(places), BATCH):
+            look()
+            part = places[first : first + BATCH]
+            self._computed.fetch(part, fetched, np.arange(len(part)))
+            yield fetched[: len(part)]
+
+    def _most_wanted(self, row: int, tol: float) -> tuple[I8, Mask]:
+        """List the row asked for, then the worst violators without a row, up to a batch.
+
+        Where there is room and these are very few, those that nearly violate follow them. Say which
+        are quiet besides: not expected to move.
+        """
+        n_all = self.size + self._taken.n_slack
+        score, quiet = np.empty(n_all, np.float32), np.empty(n_all, np.bool_)
+        self._taken.violations(score, quiet)
+        most = min(self._rows_at_once, self.cache.largest_batch(quiet))
+        wanted = np.empty(most, np.int64)
+        at_least = LEAST_BATCH if len(wanted) == BATCH else 0
+        count = row_choice.most_wanted(score, self.cache.slots, row, 0.5 * tol, at_least, wanted)
+        return wanted[:count], quiet

@@ -1,0 +1,119 @@
+"""Steps of all active rows together, where very many violate: towards the optimum of a model.
+
+Pair steps move two variables each, and a working set of variables none of which is at an upper
+bound must hold them all. Where tens of thousands have to move, the kernel matrix of the active rows
+is replaced by one of low rank instead, whose optimum is cheap; the way there is gone as far as the
+objective rises, for which one product with the kernel matrix itself is needed. A step leaves alpha
+and outputs as exact as a sweep does, whatever the model was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from bigsvm.gram.low_rank import LowRank, rank_of_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.gram.row_cache import RowBuffer
+    from bigsvm.working_sets.active import ActiveRows
+
+SHARES = (1.0, 0.75, 0.5)
+"""Of the best length for the dual objective, at which the duality gap is looked at."""
+
+
+class ModelSteps:
+    """The model of some active rows, and steps by it.
+
+    Parameters
+    ----------
+    active : ActiveRows
+        Of a dual that declares how rows step `together`; changed by each step.
+    plan : TrainingPlan
+    buffer : RowBuffer
+        Memory of kernel rows, which the model takes meanwhile.
+    look : callable
+        Called several times a second; where it raises, nothing has changed.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The kernel is not positive semidefinite.
+    """
+
+    @classmethod
+    def of(
+        cls, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
+    ) -> Self | None:
+        """Make it; None where the kernel has no such model. Pair steps need none to go on."""
+        try:
+            return cls(active, plan, buffer, look=look)
+        except np.linalg.LinAlgError:
+            return None
+
+    def __init__(
+        self, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
+    ) -> None:
+        self._active, m = active, len(active)
+        together = active.dual.together
+        if together is None:
+            raise TypeError(f"rows of {type(active.dual).__name__} cannot step together")
+        self._together = together
+        rank = rank_of_model(m, plan.gram_bytes, wanted=together.model_rank)
+        buffer.n_touched = max(buffer.n_touched, m * rank)
+        # Rows are in random order, or as good as: any will do that are the same after a resumption.
+        landmarks = np.arange(rank) * m // rank
+        self._model = LowRank(
+            active.tiles,
+            active.rows.at(np.arange(m)),
+            landmarks,
+            buffer.values[: m * rank].reshape(m, rank),
+            look=look,
+        )
+
+    def take(self, look: Callable[[], None], *, tol: float = 0.0) -> float:
+        """Take a step; returns by how much the objective has risen.
+
+        It is as long as makes the objective largest, but for one that ends at a gap of `tol`: then
+        the duality gap is least. The primal objective is far less flat than the dual one.
+        """
+        active = self._active
+        dual, rows = active.dual, active.indices
+        gradient = dual.gradient(active.alpha, active.outputs, rows)
+        target = self._together.model_optimum(self._model, active.alpha, gradient, rows)
+        change = target - active.alpha
+        added = active.product(change, look)
+        slope = float(gradient @ change)
+        bend = slope - float(dual.gradient(target, active.outputs + added, rows) @ change)
+        length = min(slope / bend, 1.0) if slope > 0 and bend > 0 else 0.0
+
+        def standing(length: float) -> tuple[float, float]:
+            """Gap and duality gap there."""
+            alpha = active.alpha + length * change
+            at = dual.optimality(alpha, active.outputs + length * added, rows=rows)
+            return at.gap, at.duality_gap
+
+        if length > 0:
+            tried = [share * length for share in SHARES]
+            shortened = _least(*((one, standing(one)[1]) for one in tried))
+            if standing(shortened)[0] <= tol:
+                length = shortened
+        if length == 1.0:
+            active.alpha[:] = target
+        else:
+            active.alpha += length * change
+        active.outputs += length * added
+        return length * (slope - 0.5 * length * bend)
+
+
+def _least(*points: tuple[float, float]) -> float:
+    """Where the parabola through three points, the first being the last, is least between them."""
+    (a, at_a), (b, at_b), (c, at_c) = points
+    slope, steeper = (at_b - at_a) / (b - a), (at_c - at_b) / (c - b)
+    bend = (steeper - slope) / (c - a)
+    best = 0.5 * (a + b - slope / bend) if bend > 0 else points[0][0]
+    return float(np.clip(best, c, a))
