@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bigsvm.data.convert import convert
+    from bigsvm.data.from_arrays import write_store
+    from bigsvm.data.from_text import convert
     from bigsvm.data.scaling import scale_store
     from bigsvm.data.store import open_store
-    from bigsvm.data.write import write_store
     from bigsvm.estimators.crammer_singer import CrammerSingerSVC
     from bigsvm.estimators.l2_svc import L2SVC
     from bigsvm.estimators.one_class import L2OneClassSVM, OneClassSVM
@@ -52,10 +52,10 @@ _HOMES = {
     "OneClassSVM": "bigsvm.estimators.one_class",
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",
-    "convert": "bigsvm.data.convert",
+    "convert": "bigsvm.data.from_text",
     "open_store": "bigsvm.data.store",
     "scale_store": "bigsvm.data.scaling",
-    "write_store": "bigsvm.data.write",
+    "write_store": "bigsvm.data.from_arrays",
 }
 
 

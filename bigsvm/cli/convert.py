@@ -113,7 +113,7 @@ def command(
     started = time.monotonic()
     counts: list[TextCounts] = []
     with Interruption() as interruption, Display(quiet=quiet) as display:
-        from bigsvm.data.convert import convert
+        from bigsvm.data.from_text import convert
 
         with interruption.raising():
             made = convert(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import typer
 
     from bigsvm.cli.signals import Interruption
-    from bigsvm.data.convert import ConversionProgress, OnProgress
+    from bigsvm.data.from_text import ConversionProgress, OnProgress
     from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
     from bigsvm.report.progress import Display
@@ -189,7 +189,7 @@ def opened(
     if is_local and not Path(source).exists():
         raise DataError(f"{source}: no such store or file; check the path")
     # Reading text and writing stores take 0.4 MB, which opening a store does without.
-    from bigsvm.data.convert import convert
+    from bigsvm.data.from_text import convert
 
     with temporary_folder(cache_dir) as folder:
         display.line(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from bigsvm.data.convert import ConversionProgress, OnProgress, check_columns, memory_bytes
+from bigsvm.data.from_text import ConversionProgress, OnProgress, check_columns, memory_bytes
 from bigsvm.data.scaler import choose_scaler
 from bigsvm.data.store import Store, open_store
+from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.views import ScaledRows
 from bigsvm.data.workspace import Workspace
-from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.files import lies_in, local_path
 

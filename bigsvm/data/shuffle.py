@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsvm.core import records
 from bigsvm.data.blocks import is_sparse, make_csr
-from bigsvm.data.writer import RowBatch
+from bigsvm.data.store_writer import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from bigsvm.data.convert import ConversionProgress
+    from bigsvm.data.from_text import ConversionProgress
 
 LINE_EVERY = 10.0
 """Seconds between two plain lines of something that reports all the time."""

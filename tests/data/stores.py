@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import zarr
 from sklearn.datasets import load_svmlight_file
 
-from bigsvm.data import arrays, schema, writer
+from bigsvm.data import arrays, schema, store_writer
 
 N_ROWS = 800
 """Of the store that the fixture `store` copies."""
@@ -20,7 +20,7 @@ def make_chunks_small(patch):
     patch.setattr(schema, "CHUNK_BYTES", 1 << 12)
     patch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 9)
     patch.setattr(arrays, "SHARD_BYTES", 3 << 12)
-    patch.setattr(writer, "_BLOCK_BYTES", 1 << 12)
+    patch.setattr(store_writer, "_BLOCK_BYTES", 1 << 12)
 
 
 def make_matrix(n_rows=1000, n_columns=23, density=0.4, dtype=np.float32, seed=0):

@@ -7,9 +7,9 @@ from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.views import ChosenRows, HeldRows, hold
-from bigsvm.data.write import write_store
 
 
 def scattered(matrix, form):

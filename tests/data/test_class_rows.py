@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import dense, make_matrix
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows
-from bigsvm.data.write import write_store
 from bigsvm.one_vs_one.class_rows import ClassRows
 
 

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import assert_holds, dense, folder_digest
 
-from bigsvm.data import convert as conversion
-from bigsvm.data import shuffle
-from bigsvm.data.convert import convert
+from bigsvm.data import from_text, shuffle
+from bigsvm.data.from_text import convert
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError, ParseError
 
 
@@ -46,10 +45,10 @@ def test_is_the_same_whatever_the_memory_chunks_and_threads(
         ]
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(conversion, "_bucket_bits", lambda *_, bits=bits: bits)
-            patch.setattr(conversion, "CHUNK_BYTES", chunk)
+            patch.setattr(from_text, "_bucket_bits", lambda *_, bits=bits: bits)
+            patch.setattr(from_text, "CHUNK_BYTES", chunk)
             patch.setattr(
-                conversion,
+                from_text,
                 "Spool",
                 lambda folder, *, seed, bits, memory_bytes, memory=memory: shuffle.Spool(
                     folder, seed=seed, bits=bits, memory_bytes=memory
@@ -201,19 +200,19 @@ def test_parameters_without_meaning(text, tmp_path, options, message):
     [("1GB", 10**9), ("64 MiB", 2**26), ("0.5g", 5 * 10**8), (2**30, 2**30), ("100000000", 10**8)],
 )
 def test_sizes(memory, size):
-    assert conversion.memory_bytes(memory) == size
+    assert from_text.memory_bytes(memory) == size
 
 
 @pytest.mark.parametrize("threads", [1, 2, 30])
 def test_chunks_and_lines_fit_the_memory(text, tmp_path, monkeypatch, threads):
     made = {}
 
-    class Reader(conversion.LibsvmReader):
+    class Reader(from_text.LibsvmReader):
         def __init__(self, *arguments, **options):
             made.update(options)
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(conversion, "LibsvmReader", Reader)
+    monkeypatch.setattr(from_text, "LibsvmReader", Reader)
     convert(text(n_rows=20), tmp_path / "s.zarr", memory="40MB", threads=threads)
     assert (threads + 2) * 10 * made["chunk_bytes"] <= 40e6 / 3
     assert (threads + 2) * made["max_line_bytes"] <= 40e6 / 8
@@ -252,7 +251,7 @@ def test_source_that_may_not_be_looked_at(tmp_path, monkeypatch):
 MEASURED = """
 import sys
 from bigsvm.report.resources import peak_rss_bytes
-from bigsvm.data.convert import convert
+from bigsvm.data.from_text import convert
 convert(sys.argv[3], sys.argv[2] + ".small", memory="100MB")
 before = peak_rss_bytes()
 convert(sys.argv[1], sys.argv[2], memory="100MB")

@@ -9,10 +9,10 @@ from stores import N_ROWS, edit_attributes, everything, make_matrix, read_array,
 
 from bigsvm import SVC
 from bigsvm.data import schema
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.store import open_store
 from bigsvm.data.views import ChosenRows, ScaledRows
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
 N_COLUMNS = 23

@@ -11,10 +11,10 @@ import zarr
 from scipy.stats import chi2
 from stores import dense, make_chunks_small, make_matrix
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import HeldRows, ScaledRows
-from bigsvm.data.write import write_store
 from bigsvm.search.random_rows import ROWS_AT_ONCE, random_rows, room_for
 
 N_ROWS = 1000

@@ -7,11 +7,11 @@ import scipy.sparse as sp
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import ArrayRows, DaskRows
 from bigsvm.data.store import open_store
 from bigsvm.data.views import ChosenRows, HeldRows, ScaledRows, in_scale_of
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataError
 
 

@@ -18,12 +18,12 @@ from stores import (
 )
 
 from bigsvm.data import schema
-from bigsvm.data.convert import convert
+from bigsvm.data.from_arrays import write_store
+from bigsvm.data.from_text import convert
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.scaling import scale_store
 from bigsvm.data.store import StoreRows, open_store
 from bigsvm.data.views import ScaledRows
-from bigsvm.data.write import write_store
 from bigsvm.errors import (
     DataCorruptionError,
     DataError,

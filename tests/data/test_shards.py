@@ -20,8 +20,8 @@ from stores import edit_attributes
 
 from bigsvm import SVC
 from bigsvm.data import schema
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, MemoryBudgetError, StoreError
 
 PEAK = """

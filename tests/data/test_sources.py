@@ -11,9 +11,9 @@ import zarr
 from row_contracts import RowSourceContract
 from stores import dense, make_matrix
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows, DaskRows, as_row_source
 from bigsvm.data.store import StoreRows
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataError, StoreError
 
 

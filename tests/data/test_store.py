@@ -8,8 +8,8 @@ import scipy.sparse as sp
 import zarr
 from stores import N_ROWS, chunk_files, everything, make_matrix
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
-from bigsvm.data.write import write_store
 
 
 def test_holds_what_was_given(store):

@@ -12,9 +12,9 @@ import zarr
 from stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
 
 from bigsvm.data import schema
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.shards import Shards
 from bigsvm.data.store import open_store
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataCorruptionError, StoreError
 
 

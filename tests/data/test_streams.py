@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from bigsvm.data.convert import convert
+from bigsvm.data.from_text import convert
 from bigsvm.data.libsvm import LibsvmReader
 from bigsvm.data.streams import open_source
 from bigsvm.errors import DataError, ParseError

@@ -12,9 +12,9 @@ from stores import dense, make_matrix
 
 from bigsvm import SVC
 from bigsvm.data.containers import copied_bytes, is_streamed
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.data.tables import TableRows
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataError, MemoryBudgetError
 
 MEMORY = 300_000

@@ -19,7 +19,7 @@ from stores import assert_holds, folder_digest
 
 from bigsvm.cli.inputs import temporary_folder
 from bigsvm.data import schema, workspace
-from bigsvm.data.convert import convert
+from bigsvm.data.from_text import convert
 from bigsvm.data.store import open_store
 from bigsvm.data.workspace import Workspace, put_back
 from bigsvm.errors import ParseError, StoreError
@@ -84,7 +84,7 @@ def test_live_conversion_is_not_disturbed(text, tmp_path):
 
 CONVERT = """
 import sys
-from bigsvm.data.convert import convert
+from bigsvm.data.from_text import convert
 report = lambda event: print(event, flush=True)
 convert(sys.argv[1], sys.argv[2], memory="40MB", overwrite=True, on_progress=report)
 """

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 from stores import dense, make_matrix
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataError, ParameterError, StoreError
 
 KINDS = {

@@ -12,8 +12,8 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
 
 from bigsvm import SVC
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataError
 
 pytestmark = pytest.mark.fault("missing-chunks")

@@ -17,8 +17,8 @@ from stores import make_matrix
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 from bigsvm.data import zarr_sizes
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.write import write_store
 from bigsvm.errors import DataError
 
 pytestmark = pytest.mark.fault("bombs")

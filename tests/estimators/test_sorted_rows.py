@@ -11,10 +11,10 @@ from scipy.stats import chi2
 from sklearn.exceptions import ConvergenceWarning
 
 import bigsvm
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import ScaledRows
-from bigsvm.data.write import write_store
 from bigsvm.duals.formulations import CSVC
 from bigsvm.fit.gamma import mean_distance
 from bigsvm.fit.held_out import hold_out

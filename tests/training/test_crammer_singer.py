@@ -12,8 +12,8 @@ from support.resuming import Moments, assert_resumed_to_the_same_bits, with_chec
 from support.same import assert_same_bits
 
 from bigsvm.budget import plan_training
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
-from bigsvm.data.write import write_store
 from bigsvm.kernels import make_kernel
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
@@ -304,7 +304,7 @@ def test_a_store_larger_than_its_memory_is_trained_within_it(tmp_path, monkeypat
     n, k, memory = 4000, 8, 7_500_000
     monkeypatch.setattr("bigsvm.data.schema.CHUNK_BYTES", 1 << 16)
     monkeypatch.setattr("bigsvm.data.arrays.SHARD_BYTES", 1 << 19)
-    monkeypatch.setattr("bigsvm.data.writer._BLOCK_BYTES", 1 << 19)
+    monkeypatch.setattr("bigsvm.data.store_writer._BLOCK_BYTES", 1 << 19)
     X, label = classes_of_blobs(n, k, d=500, overlap=0.5)
     assert X.nbytes > memory
     write_store(tmp_path / "s.zarr", X, label.astype(float))

@@ -14,9 +14,9 @@ from support.resuming import (
 )
 from support.same import assert_same_bits
 
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
-from bigsvm.data.write import write_store
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.duals.formulations import (
     CSVC,

@@ -13,8 +13,8 @@ from support.resuming import StopAt, assert_resumed_to_the_same_bits
 from support.same import assert_same_bits
 
 from bigsvm.budget import plan_training
+from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.write import write_store
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.search import sampled as frank_wolfe
 from bigsvm.search.random_rows import RandomRows, random_rows

@@ -16,9 +16,9 @@ from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
 from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.statistics import DENSE_BYTES
 from bigsvm.data.store import Store, open_store
+from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.streams import Source, is_compressed, source_name, source_size
 from bigsvm.data.workspace import Workspace
-from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.files import local_path
 from bigsvm.processors import default_threads

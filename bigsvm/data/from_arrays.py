@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.blocks import check_finite
-from bigsvm.data.convert import (
+from bigsvm.data.from_text import (
     ConversionProgress,
     DType,
     Layout,
@@ -25,8 +25,8 @@ from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
 from bigsvm.data.sources import ArrayRows, as_row_source, as_store
 from bigsvm.data.store import Store, open_store
+from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.workspace import Workspace
-from bigsvm.data.writer import RowBatch, StoreWriter
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.files import local_path
 
