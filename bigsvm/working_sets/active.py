@@ -95,7 +95,9 @@ class ActiveRows:
         at = self.optimality()
         if at.gap <= tol:
             return self.started(np.empty(0, np.int64)), tol
-        places, tol = choice.working_set(self, at, tol=tol)
+        places, tol = choice.working_set(
+            self.dual, self.alpha, self.outputs, at, rows=self.listed, near=self.kernel_row, tol=tol
+        )
         return self.started(places), tol
 
     def started(self, places: I8) -> WorkingSet:

@@ -11,11 +11,12 @@ from bigsvm.gram.low_rank import rank_of_model
 from bigsvm.working_sets.scopes import DIRECT_ROWS, GROWTH, GROWTH_OUT_OF_CORE, next_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowSource
     from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.working_sets.active import ActiveRows
 
 SCOPE_TOL = 0.05
 """A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
@@ -246,40 +247,55 @@ class Choice:
         """Whether several functions have one working set, of all active rows."""
         return n_active <= min(LARGEST_SET, self._plan.working_set)
 
-    def working_set(self, active: ActiveRows, at: Standing, *, tol: float) -> tuple[I8, float]:
-        """Choose a working set: ascending places among the active rows, and its own tolerance.
+    def working_set(
+        self,
+        dual: Dual[Any],
+        alpha: F8,
+        outputs: F8,
+        standing: Standing,
+        *,
+        rows: I8 | None,
+        near: Callable[[int], F8],
+        tol: float,
+    ) -> tuple[I8, float]:
+        """Choose a working set: ascending places among some rows, and its own tolerance.
 
         Parameters
         ----------
-        active : ActiveRows
+        dual : Dual
             Of the run, or of one of its functions.
-        at : Standing
-            Where they stand.
+        alpha, outputs : (b,) float64
+        standing : Standing
+            Of this point.
+        rows : (b,) int64, optional
+            The active rows; None where the set is chosen among all rows.
+        near : callable
+            Kernel values, (b,), of these rows with the one at a place.
         tol : float
             KKT gap they are to reach among themselves.
         """
-        if active.swept:
+        if rows is None:
             # The memory of active rows with all functions is that of as many variables of each.
             most = self._plan.widest_set
             wanted = Wanted(most, min(SMALLEST_COLUMN_SET, most), FILL, self._rng, tol)
-            return active.dual.select(active.alpha, active.outputs, at, wanted), tol
-        if self.takes_all(len(active)):
-            return np.arange(len(active)), tol
-        if self._ties_functions and len(active) <= self._plan.working_set:
-            # Row steps look at few of the rows, and so what does not violate costs them little:
-            # Crammer-Singer of mnist takes 13.5 s, and 14.9 in sets as large as pair steps want.
-            return np.arange(len(active)), self.loosely(at, tol)
+            return dual.select(alpha, outputs, standing, wanted), tol
+        n_active = len(rows)
+        if self.takes_all(n_active):
+            return np.arange(n_active), tol
+        if self._ties_functions and n_active <= self._plan.working_set:
+            # Row steps look at few of the rows: those that do not violate cost them little.
+            return np.arange(n_active), self.loosely(standing, tol)
         wanted = Wanted(
-            capacity=self._capacity(at),
-            smallest=max(SMALLEST_SET, int(LEAST_SHARE * len(active))),
+            capacity=self._capacity(standing),
+            smallest=max(SMALLEST_SET, int(LEAST_SHARE * n_active)),
             fill=FILL,
             rng=self._rng,
-            tol=self.loosely(at, tol),
-            crowd=Crowd(self._capacity(at), near=active.kernel_row),
+            tol=self.loosely(standing, tol),
+            crowd=Crowd(self._capacity(standing), near=near),
         )
-        places = active.dual.select(active.alpha, active.outputs, at, wanted, rows=active.indices)
-        share = WORKING_TOL if len(places) < len(active) else 1.0
-        return places, self.loosely(at, share * tol)
+        places = dual.select(alpha, outputs, standing, wanted, rows=rows)
+        share = WORKING_TOL if len(places) < n_active else 1.0
+        return places, self.loosely(standing, share * tol)
 
     @property
     def _ties_functions(self) -> bool:
