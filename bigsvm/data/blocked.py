@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, stack_rows
-from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.rows import (
+    as_csr,
+    check_finite,
+    float_type,
+    is_sparse,
+    stack_rows,
+)
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.errors import DataError
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from bigsvm.budget import HELD_SHARE, READER_CHUNKS, show_bytes
-from bigsvm.data.blocks import float_type, is_sparse
 from bigsvm.data.frames import (
     FrameTable,
     frame_names,
@@ -20,6 +19,7 @@ from bigsvm.data.frames import (
     names_of,
     sparse_columns,
 )
+from bigsvm.data.rows import float_type, is_sparse
 from bigsvm.data.schema import KEY
 from bigsvm.data.tables import ArrayTable, CsrTable, SparseTable
 from bigsvm.data.zarr_sizes import check_array

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from bigsvm.data.blocks import stack_rows
+from bigsvm.data.rows import stack_rows
 from bigsvm.data.views import HeldRows
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
 
 class DrawnRows(HeldRows):

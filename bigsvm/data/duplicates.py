@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.core import duplicates as core
-from bigsvm.data.blocks import is_sparse
+from bigsvm.data.rows import is_sparse
 
 if TYPE_CHECKING:
     from typing import TypeAlias

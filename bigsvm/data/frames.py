@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from bigsvm.data.blocked import check_shape
-from bigsvm.data.blocks import float_type
+from bigsvm.data.rows import float_type
 from bigsvm.data.tables import Table
 from bigsvm.errors import DataError
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.blocks import check_finite
 from bigsvm.data.from_text import (
     ConversionProgress,
     DType,
@@ -21,6 +20,7 @@ from bigsvm.data.from_text import (
     write_spool,
 )
 from bigsvm.data.row_values import in_order_of
+from bigsvm.data.rows import check_finite
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
 from bigsvm.data.sources import ArrayRows, as_row_source, as_store
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
 
 
 def write_store(

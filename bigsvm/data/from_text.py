@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from bigsvm.budget import parse_bytes
-from bigsvm.data.blocks import make_csr
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
+from bigsvm.data.rows import make_csr
 from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
 from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.statistics import DENSE_BYTES

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import xxhash
 
-from bigsvm.data.rows import DerivedRows
+from bigsvm.data.row_source import DerivedRows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
 CHECKED_ROWS = 256
 """Random rows whose kernel values with one another are checked for symmetry."""

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.core import wide
-from bigsvm.data.blocks import make_csr
-from bigsvm.data.rows import DerivedRows
+from bigsvm.data.row_source import DerivedRows
+from bigsvm.data.rows import make_csr
 from bigsvm.data.views import HeldRows
 from bigsvm.errors import DataError
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
 
 class Numbering:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.blocks import ascend_below, is_sparse
+from bigsvm.data.rows import ascend_below, is_sparse
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bigsvm.core import records
-from bigsvm.data.blocks import is_sparse, make_csr
+from bigsvm.data.rows import is_sparse, make_csr
 from bigsvm.data.store_writer import RowBatch
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import numpy as np
 
 from bigsvm.budget import show_bytes
 from bigsvm.data.blocked import DaskRows, Digest, check_indices, check_shape
-from bigsvm.data.blocks import as_csr, check_finite, float_type, is_sparse, make_csr
 from bigsvm.data.containers import (
     check_copy,
     copied_bytes,
@@ -31,7 +30,15 @@ from bigsvm.data.frames import (
     is_pandas,
     sparse_columns,
 )
-from bigsvm.data.rows import DASK_BLOCK_BYTES, RowsAt, RowSource
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.rows import (
+    RowsAt,
+    as_csr,
+    check_finite,
+    float_type,
+    is_sparse,
+    make_csr,
+)
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
 from bigsvm.data.tables import TableRows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.core import moments, wide
-from bigsvm.data.blocks import is_sparse
+from bigsvm.data.rows import is_sparse
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.arrays import VerifiedArray
-from bigsvm.data.blocks import ascend_below, make_csr, stack_rows
 from bigsvm.data.consistency import (
     check_columns_ascend,
     check_indptr,
@@ -18,8 +17,9 @@ from bigsvm.data.consistency import (
     check_statistics,
 )
 from bigsvm.data.metadata import check_array, check_files, read_attributes
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import put_in_order
-from bigsvm.data.rows import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.rows import ascend_below, make_csr, stack_rows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
     COLUMN,

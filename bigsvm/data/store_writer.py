@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm.data.arrays import ArrayWriter
-from bigsvm.data.blocks import is_sparse, make_csr, stack_rows
+from bigsvm.data.rows import is_sparse, make_csr, stack_rows
 from bigsvm.data.schema import (
     COLUMN,
     CSR,

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import xxhash
 
 from bigsvm.budget import HELD_SHARE
-from bigsvm.data.blocks import place_not_finite
-from bigsvm.data.rows import DASK_BLOCK_BYTES, DerivedRows
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, DerivedRows
+from bigsvm.data.rows import place_not_finite
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.statistics import Statistics, statistics_of
 from bigsvm.errors import DataError
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.duplicates import Indices
-    from bigsvm.data.rows import Rows, RowsAt, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.data.scaler import Scaler
 
 _PASS_BYTES = 16 << 20

@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
 )
 
 from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.data.blocks import check_finite
 from bigsvm.data.containers import (
     check_copy,
     copied_bytes,
@@ -29,8 +28,9 @@ from bigsvm.data.containers import (
     names_of_columns,
 )
 from bigsvm.data.frames import check_numbers
+from bigsvm.data.row_source import DASK_BLOCK_BYTES
 from bigsvm.data.row_values import in_order_of
-from bigsvm.data.rows import DASK_BLOCK_BYTES
+from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
 
     Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]

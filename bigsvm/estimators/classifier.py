@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 

@@ -22,7 +22,7 @@ from bigsvm.working_sets.scopes import DIRECT_ROWS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.fit.problem import Classes
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.ball import BallFormulation
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.gram import KernelTiles

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.parameters import TrainingParameters
 
     Values = NDArray[np.float64]

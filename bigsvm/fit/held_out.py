@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.calibration import Calibration
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Hooks
 

@@ -16,7 +16,7 @@ from bigsvm.working_sets.shrinking import STATE_BYTES
 
 if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.parameters import TrainingParameters
 
 

@@ -38,7 +38,7 @@ from bigsvm.training.saving import Saver
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.one_vs_one.class_rows import PairRows
     from bigsvm.one_vs_one.joined import OneVsOne
     from bigsvm.parameters import TrainingParameters

@@ -37,7 +37,7 @@ from bigsvm.training.events import Hooks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.fit.problem import Classes
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.result import Certificate, TrainingResult

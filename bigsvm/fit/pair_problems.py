@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.duplicates import Indices
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.formulations import Classification
     from bigsvm.one_vs_one.class_rows import ClassRows, PairRows
     from bigsvm.parameters import TrainingParameters

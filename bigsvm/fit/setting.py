@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.scaler import Scaler
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks

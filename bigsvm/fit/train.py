@@ -28,7 +28,7 @@ from bigsvm.training.events import Hooks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters

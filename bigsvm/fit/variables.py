@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.duplicates import Indices
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation, Segment
     from bigsvm.training.result import Certificate, TrainingResult
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.models.expansion import KernelExpansion
 
 SAME_DOUBT = 1e-6

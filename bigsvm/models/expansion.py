@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigsvm import votes
-from bigsvm.data.blocks import check_finite
 from bigsvm.data.kernel_matrix import prediction_matrix
-from bigsvm.data.rows import RowSource
+from bigsvm.data.row_source import RowSource
+from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError

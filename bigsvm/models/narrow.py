@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.blocks import is_sparse
 from bigsvm.data.narrow import NarrowRows, Numbering
+from bigsvm.data.rows import is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
 
 def meet(

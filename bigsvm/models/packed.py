@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import packed_bytes
-from bigsvm.data.blocks import is_sparse
-from bigsvm.data.rows import RowsAt
+from bigsvm.data.rows import RowsAt, is_sparse
 from bigsvm.gram import Columns
 from bigsvm.models.precision import rounding_of
 from bigsvm.training.executors import Block, blocks, rows_at_once
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.weights import Weights
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.duplicates import Indices
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
 
 
 class Batch(NamedTuple):

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.data.blocks import stack_rows
-from bigsvm.data.rows import RowsAt
+from bigsvm.data.rows import RowsAt, stack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
     Part: TypeAlias = tuple[NDArray[np.int64], RowsAt]
     """Indices of some rows, and these rows."""

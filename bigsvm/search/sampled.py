@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.data.blocks import stack_rows
+from bigsvm.data.rows import stack_rows
 from bigsvm.search.core_set import CoreSet
 from bigsvm.search.search import Search, largest_core
 from bigsvm.training.result import StopReason
@@ -23,7 +23,8 @@ from bigsvm.working_sets.choice import MANY_TOGETHER
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.gram import KernelTiles
     from bigsvm.search.random_rows import RandomRows
 

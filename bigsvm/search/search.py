@@ -21,7 +21,8 @@ from bigsvm.training.watch import Watch
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.duals.ball import BallDual
     from bigsvm.duals.dual import Dual
     from bigsvm.gram import KernelTiles

@@ -14,7 +14,8 @@ from bigsvm.gram import Columns
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.duals.ball import BallDual
     from bigsvm.gram import KernelTiles
     from bigsvm.training.state import SearchState

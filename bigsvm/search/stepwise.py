@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.core import sampled_steps as steps
-from bigsvm.data.blocks import stack_rows
-from bigsvm.data.rows import RowsAt
+from bigsvm.data.rows import RowsAt, stack_rows
 from bigsvm.duals.ball import Solver
 from bigsvm.gram import Columns
 from bigsvm.search.search import Search

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from bigsvm.arrays import F8, I8
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.gram import KernelTiles
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.held_rows import WorkingRows
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.disk_cache import DiskCache

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.arrays import F8, I8
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.gram import Columns, KernelTiles
     from bigsvm.gram.weights import Floats, Weights
 

@@ -14,7 +14,7 @@ from bigsvm.training.state import Stopped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.gram import KernelTiles
     from bigsvm.training.executors import Partial
     from bigsvm.training.state import Counters, Limits

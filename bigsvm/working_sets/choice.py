@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
-    from bigsvm.data.rows import RowSource
+    from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
 
 SCOPE_TOL = 0.05

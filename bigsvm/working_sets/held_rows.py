@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bigsvm.arrays import I8, Mask
-    from bigsvm.data.rows import Rows, RowSource
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
 
 
 class WorkingRows:

@@ -1,0 +1,312 @@
+"""RowSource: the rows of a training or test set, wherever they live, in blocks of bounded size.
+
+Everything above this module sees data only through a `RowSource`: contiguous blocks read ahead by
+one, scattered rows through `take`, column means and the variance that ``gamma="scale"`` needs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.data.rows import RowBlock, rows_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.data.scaler import Scaler
+
+DASK_BLOCK_BYTES = 32 << 20
+"""Large enough that reading a block takes far longer than Dask's overhead for a task."""
+
+
+class RowSource(ABC):
+    """The rows of one data set, (n_rows, n_columns), float32 or float64, dense or sparse.
+
+    Attributes
+    ----------
+    n_rows, n_columns : int
+    dtype : numpy.dtype
+        float32 or float64.
+    is_sparse : bool
+        Whether `read` and `take` give `scipy.sparse.csr_array` instead of arrays.
+    is_shuffled : bool
+        Whether the order of the rows is random, so that a contiguous run is a random sample.
+    bytes_per_row : float
+        Mean bytes one row takes in memory as `read` gives it.
+    row_alignment : int
+        Blocks that start and end at multiples of this are cheapest to read (1 where it is all one).
+    first_index : int or None
+        Index that column 0 had in LIBSVM text, 0 or 1; None where the rows are of other origin.
+    feature_names : tuple of str or None
+        Names of the columns; None if they have none.
+    scaler : Scaler or None
+        What the rows have been scaled by, as far as they know.
+    copied_bytes : int
+        Bytes of rows in memory that the caller does not hold.
+    share_drawn : float
+        Of the rows of which these were drawn at random, 1 where they are all; see `DrawnRows`.
+    """
+
+    n_rows: int
+    n_columns: int
+    dtype: np.dtype[np.float32] | np.dtype[np.float64]
+    is_sparse: bool
+    is_shuffled: bool
+    bytes_per_row: float
+    row_alignment: int
+    first_index: int | None = None
+    feature_names: tuple[str, ...] | None = None
+    copied_bytes: int = 0
+    share_drawn: float = 1.0
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows have been scaled by, None where they have not, or do not know."""
+        return None
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the data: `n_columns` and those left out as they never occur."""
+        return self.n_columns
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that the source keeps in memory besides the rows."""
+        return 0
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur, (m,) ascending, if the source has very many columns.
+
+        None if every column is kept; see `bigsvm.data.statistics.is_listed`.
+        """
+        return None
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start … stop - 1``; verified, where the source has checksums."""
+
+    @abstractmethod
+    def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices` ((m,) int64, any order, repeats allowed), in that order.
+
+        `look` is called before each chunk that is read; where it raises, the rows are given up.
+        """
+
+    def lend(
+        self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None
+    ) -> RowsAt:
+        """Rows at `indices`, where they are if they are in memory; else taken there."""
+        return rows_at(self.take(indices, look=look))
+
+    @abstractmethod
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column, (n_columns,) float64; zeros of sparse rows count.
+
+        If `occurring_columns` is not None, the mean of those, (m,).
+        """
+
+    @abstractmethod
+    def total_variance(self) -> float:
+        """Variance of all entries of X together, population form, as scikit-learn's ``X.var()``."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a short hash of the content: equal only for equal rows in equal order."""
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input, (n_rows,) int64, from 0."""
+        return np.arange(self.n_rows)
+
+    @abstractmethod
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Give the rows as a lazy Dask array, explicit chunks along rows, one along columns.
+
+        `block_bytes` sets the size of a block if the source has no blocks of its own.
+        """
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered so far from outside this process's memory; 0 if all is inside."""
+
+    def blocks(
+        self, max_bytes: int, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[RowBlock]:
+        """Yield contiguous blocks covering ``start … stop - 1``, the next one read ahead.
+
+        Parameters
+        ----------
+        max_bytes : int
+            Bytes for the two blocks that exist at once, as `read` gives them. It counts as no less
+            than two times `row_alignment` mean rows, which callers project; a block of a store may
+            take a quarter more than its half, or be one row.
+        start, stop : int
+            First row, and one past the last.
+        """
+        return self.read_ahead(self._spans(max_bytes, start, stop))
+
+    def blocks_with(
+        self, indices: NDArray[np.int64], max_bytes: int
+    ) -> Iterator[tuple[RowBlock, NDArray[np.int64]]]:
+        """Yield the blocks that hold some of the given rows, each with the rows found in it.
+
+        Parameters
+        ----------
+        indices : (m,) int64
+            Ascending, repeats allowed.
+        max_bytes : int
+            As for `blocks`.
+        """
+        spans = self._spans(max_bytes, 0, None)
+        edges = np.array([0, *(stop for _, stop in spans)])
+        places = np.searchsorted(indices, edges)
+        held = np.flatnonzero(np.diff(places)).tolist()
+        following = iter(held)
+        for block in self.read_ahead(spans[k] for k in held):
+            k = next(following)
+            yield block, indices[places[k] : places[k + 1]]
+            del block
+
+    def read_ahead(self, spans: Iterable[tuple[int, int]]) -> Iterator[RowBlock]:
+        """Yield the rows of each span (first, and one past the last), the next one read ahead."""
+        left = iter(spans)
+        span = next(left, None)
+        if span is None:
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
+            ahead = reader.submit(self.read, *span)
+            try:
+                while span is not None:
+                    values, first = ahead.result(), span[0]
+                    span = next(left, None)
+                    if span is not None:
+                        ahead = reader.submit(self.read, *span)
+                    yield RowBlock(first, values)
+                    del values
+            finally:
+                ahead.cancel()
+
+    def sample_indices(
+        self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Choose random rows that cost little to read; another seed chooses other rows.
+
+        All rows have the same probability. If the order of the rows is random and the source is
+        not in memory, the result is a contiguous run of rows; otherwise rows from anywhere.
+
+        Parameters
+        ----------
+        count : int
+            Largest number of rows.
+        seed : int
+        candidates : (m,) int64, optional
+            The rows to choose among, ascending.
+
+        Returns
+        -------
+        (min(count, m),) int64, ascending
+        """
+        m = self.n_rows if candidates is None else len(candidates)
+        rng = np.random.default_rng(seed)
+        if count >= m:
+            places = np.arange(m)
+        elif self.is_shuffled and self.row_alignment > 1:
+            places = np.sort((rng.integers(m) + np.arange(count)) % m)
+        else:
+            places = np.sort(rng.choice(m, count, replace=False))
+        return places if candidates is None else candidates[places]
+
+    def _spans(self, max_bytes: int, start: int, stop: int | None) -> list[tuple[int, int]]:
+        """First row, and one past the last, of each block of ``start … stop - 1``."""
+        stop = self.n_rows if stop is None else stop
+        rows = self.rows_per_block(max_bytes)
+        edges = [start, *range((start // rows + 1) * rows, stop, rows), stop]
+        spans = []
+        for a, b in itertools.pairwise(edges):
+            first = a
+            while first < b:
+                # Depends on `first` alone, so that a pass may be resumed at any block.
+                end = self._end_of_block(first, b, max_bytes)
+                spans.append((first, end))
+                first = end
+        return spans
+
+    def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
+        """Where the block at `start` must end, at `stop` or before, to have about its bytes."""
+        return stop
+
+    def rows_per_block(self, max_bytes: int) -> int:
+        """Rows of a block when two of them may take `max_bytes`: a multiple of `row_alignment`."""
+        rows = int(max_bytes / 2 / max(self.bytes_per_row, 1e-9))
+        return max(self.row_alignment, rows // self.row_alignment * self.row_alignment, 1)
+
+
+class DerivedRows(RowSource):
+    """Rows made from those of another source; what a subclass does not define is the source's.
+
+    Parameters
+    ----------
+    source : RowSource
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self.n_rows, self.n_columns = source.n_rows, source.n_columns
+        self.dtype, self.is_sparse = source.dtype, source.is_sparse
+        self.is_shuffled = source.is_shuffled
+        self.bytes_per_row, self.row_alignment = source.bytes_per_row, source.row_alignment
+        self.first_index, self.feature_names = source.first_index, source.feature_names
+        self.share_drawn = source.share_drawn
+
+    @property
+    def scaler(self) -> Scaler | None:
+        """What the rows of the source have been scaled by."""
+        return self._source.scaler
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the data, including those that never occur and were left out."""
+        return self._source.n_features
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that the source keeps in memory besides the rows."""
+        return self._source.kept_bytes
+
+    def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
+        """Columns that occur in the source; None if all columns are kept."""
+        return self._source.occurring_columns()
+
+    def column_means(self) -> NDArray[np.float64]:
+        """Mean of each column of the source."""
+        return self._source.column_means()
+
+    def total_variance(self) -> float:
+        """Variance of all entries of the source."""
+        return self._source.total_variance()
+
+    def fingerprint(self) -> str:
+        """Hash of the content of the source."""
+        return self._source.fingerprint()
+
+    def original_rows(self) -> NDArray[np.int64]:
+        """Return the number that each row had in its input."""
+        return self._source.original_rows()
+
+    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
+        """Rows of the source as a Dask array."""
+        return self._source.as_dask(block_bytes=block_bytes)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows delivered so far from outside this process's memory."""
+        return self._source.bytes_read
