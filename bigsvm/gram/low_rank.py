@@ -78,7 +78,7 @@ class LowRank:
     ) -> None:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
-        columns = Columns.of_rows_like(tiles, chosen)
+        columns = Columns.of_rows_like(tiles.values, chosen)
         # Products with the inverse take less than half the time of solving for the rows.
         lower = cholesky(_among(tiles, chosen), lower=True)
         turned = solve_triangular(lower, np.eye(len(lower)), lower=True).T.astype(np.float32)
@@ -91,7 +91,7 @@ class LowRank:
             span = slice(first, min(first + PARTS * ROWS_AT_ONCE, len(out)))
             tiles.evaluate(RowsAt(rows.rows, rows.places[span]), columns, out[span])
             tiles.share_out(solve, _spans(span.start, span.stop))
-        diagonal = tiles.values.diagonal(Columns.of_rows_like(tiles, rows))
+        diagonal = tiles.values.diagonal(Columns.of_rows_like(tiles.values, rows).norms)
         self._norms = np.einsum("ij,ij->i", out, out).astype(np.float64)
         self.rest = np.maximum(diagonal - self._norms, 0.0)
         edges = np.linspace(0, len(out), PARTS + 1).astype(int)
@@ -163,7 +163,7 @@ def _among(tiles: KernelTiles, landmarks: RowsAt) -> F8:
     r = len(landmarks.places)
     values = np.empty((r, r))
     with tiles.exact() as exact:
-        exact.evaluate(landmarks, Columns.of_rows_like(exact, landmarks), values)
+        exact.evaluate(landmarks, Columns.of_rows_like(exact.values, landmarks), values)
     values[np.diag_indices(r)] += ADDED * float(values.diagonal().max())
     return values
 

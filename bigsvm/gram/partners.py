@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I4, I8
     from bigsvm.data.rows import Rows
-    from bigsvm.gram.tiles import KernelTiles
     from bigsvm.gram.values import KernelValues
 
     Floats = F4 | F8
@@ -98,8 +97,8 @@ class Columns:
 
     Parameters
     ----------
-    tiles : KernelTiles
-        Whose dtype and centre they are prepared for.
+    values : KernelValues
+        Prepares them: with its centre, in its dtype.
     rows : Rows or RowsAt
         (p, d) vectors, dense or sparse.
     sparse_partners : bool
@@ -116,29 +115,34 @@ class Columns:
         Columns of the widest tile.
     """
 
-    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
+    def __init__(self, values: KernelValues, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
         base, places = rows_at(rows)
         self.n = len(places)
         self.sparse_partners = sparse_partners
         make = self._sparse_tiles if sparse_partners else self._dense_tiles
-        if tiles.kernel.product == "lookup":
+        if values.kernel.product == "lookup":
             make = self._looked_up
-        self.whole, self._tiles = make(tiles.values, base, places)
+        self.whole, self._tiles = make(values, base, places)
         self.widest = max((tile.stop - tile.start for tile in self._tiles), default=0)
 
     @classmethod
-    def of_rows_like(cls, tiles: KernelTiles, rows: RowsAt) -> Columns:
+    def of_rows_like(cls, values: KernelValues, rows: RowsAt) -> Columns:
         """Prepare vectors that will be multiplied with rows of their own kind."""
-        return cls(tiles, rows, sparse_partners=not isinstance(rows.rows, np.ndarray))
+        return cls(values, rows, sparse_partners=not isinstance(rows.rows, np.ndarray))
 
     def __iter__(self) -> Iterator[Tile]:
         return iter(self._tiles)
 
     @property
+    def norms(self) -> Floats:
+        """``|b|²`` or ``|b|₁`` of each vector, (p,); of a kernel matrix, its diagonal if known."""
+        return self.whole.norms
+
+    @property
     def nbytes(self) -> int:
         """Bytes they hold."""
         used = 0 if self.whole.used is None else self.whole.used.nbytes
-        return self.whole.vectors.nbytes + self.whole.norms.nbytes + used
+        return self.whole.vectors.nbytes + self.norms.nbytes + used
 
     @staticmethod
     def _dense_tiles(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:

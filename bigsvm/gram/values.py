@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I8
     from bigsvm.data.rows import Rows
-    from bigsvm.gram.partners import Columns
     from bigsvm.kernels import Kernel
 
     Floats = F4 | F8
@@ -160,13 +159,12 @@ class KernelValues:
                 f"a value of the kernel matrix is not a number of {self.dtype}; scale the matrix"
             )
 
-    def diagonal(self, columns: Columns) -> F8:
-        """k(a, a) of packed vectors, (p,) float64, with the bits that `evaluate` gives it.
+    def diagonal(self, norms: Floats) -> F8:
+        """k(a, a) of rows with these norms, (p,) float64, with the bits that `evaluate` gives it.
 
-        Pair steps take curvatures from both: of rows that nearly agree they are differences as
-        small as the rounding of the values.
+        A pair step subtracts one from the other. For two rows that nearly agree the difference is
+        as small as the rounding of the values.
         """
-        norms = columns.whole.norms
         if self._looks_up:
             return norms.astype(np.float64) + self._offset
         if not self.is_compiled:

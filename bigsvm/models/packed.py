@@ -77,15 +77,15 @@ class Packed:
 
     def _columns(self, span: slice) -> Columns:
         rows = RowsAt(self._vectors, np.arange(span.start, span.stop))
-        return Columns(self._tiles, rows, sparse_partners=self._sparse_partners)
+        return Columns(self._tiles.values, rows, sparse_partners=self._sparse_partners)
 
     def rounding(self) -> float:
         """Estimate the error of decision values; see `bigsvm.models.precision.rounding`."""
         values = self._tiles.values
         if self._only is not None:
-            own = [values.diagonal(self._only[0])]
+            own = [values.diagonal(self._only[0].norms)]
         else:
-            own = [values.diagonal(self._columns(span)) for span in self._spans]
+            own = [values.diagonal(self._columns(span).norms) for span in self._spans]
         return rounding_of(np.concatenate(own), self._coefficients, self._tiles.dtype)
 
     def blocks(self, source: RowSource, block_bytes: int) -> Iterator[Block]:

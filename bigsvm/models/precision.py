@@ -30,7 +30,7 @@ def rounding(tiles: KernelTiles, columns: Columns, coefficients: Weights) -> flo
         The support vectors, (p).
     coefficients : (p,) float64 or (p, n_functions) CSR
     """
-    return rounding_of(tiles.values.diagonal(columns), coefficients, tiles.dtype)
+    return rounding_of(tiles.values.diagonal(columns.norms), coefficients, tiles.dtype)
 
 
 def rounding_of(

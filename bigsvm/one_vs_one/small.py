@@ -256,7 +256,7 @@ class SmallPairs:
 
         def evaluate(block: tuple[int, int]) -> None:
             (a, b), began = block, time.perf_counter()
-            columns = Columns(self._tiles, rows[b], sparse_partners=held.source.is_sparse)
+            columns = Columns(self._tiles.values, rows[b], sparse_partners=held.source.is_sparse)
             self._tiles.evaluate(rows[a], columns, grams[block])
             taken.append(time.perf_counter() - began)
 

@@ -100,8 +100,8 @@ class CoreSet:
         self._signs = np.append(self._signs, segment.box.linear)
         self._ridge = np.append(self._ridge, np.broadcast_to(segment.ridge, q))
         self._rows.append(rows)
-        fresh = Columns(self._tiles, rows, sparse_partners=self._is_sparse)
-        self._diagonal = np.append(self._diagonal, self._tiles.values.diagonal(fresh))
+        fresh = Columns(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        self._diagonal = np.append(self._diagonal, self._tiles.values.diagonal(fresh.norms))
         block, first = np.empty((q, p + q), np.float32), 0
         for columns in [*self._packed, fresh]:
             self._tiles.evaluate(rows, columns, block[:, first : first + columns.n])
@@ -126,7 +126,7 @@ class CoreSet:
         keep = [] if p - self._n_packed > REPACKED * p else self._packed[:1]
         first = keep[0].n if keep else 0
         rows = self.rows()
-        rest = Columns(self._tiles, rows[first:], sparse_partners=self._is_sparse)
+        rest = Columns(self._tiles.values, rows[first:], sparse_partners=self._is_sparse)
         self._packed = [*keep, rest]
         if not keep:
             self._n_packed = p
@@ -184,7 +184,7 @@ class CoreSet:
             return
         rows = self.rows()
         self._packed = [
-            Columns(self._tiles, rows[first:stop], sparse_partners=self._is_sparse)
+            Columns(self._tiles.values, rows[first:stop], sparse_partners=self._is_sparse)
             for first, stop in itertools.pairwise(edges)
         ]
         self._n_packed = int(edges[1])
@@ -206,4 +206,4 @@ class CoreSet:
         self._gram[q:p] = 0
         self._rows = [rows]
         self._packed, self._n_packed = [], 0
-        self._pack(Columns(self._tiles, rows, sparse_partners=self._is_sparse))
+        self._pack(Columns(self._tiles.values, rows, sparse_partners=self._is_sparse))

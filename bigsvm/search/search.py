@@ -287,15 +287,17 @@ class Search(ABC):
         movable = np.logical_or.reduce(formulation.movable_by_class())
         a = rng.choice(np.flatnonzero(movable), 1)
         first = source.take(a, look=self.watch.look)
-        columns = Columns(self._tiles, first, sparse_partners=source.is_sparse)
+        columns = Columns(self._tiles.values, first, sparse_partners=source.is_sparse)
         sign, best, farthest = formulation.signs(a), a, -np.inf
         for indices, part in rows.draw(self._sample):
-            own = Columns(self._tiles, part, sparse_partners=source.is_sparse)
+            own = Columns(self._tiles.values, part, sparse_partners=source.is_sparse)
             (segment,) = formulation.segments(indices)
             values = np.zeros(len(indices))
             self._tiles.multiply(part, columns, sign, values)
             apart = (
-                self._tiles.values.diagonal(own) + segment.ridge - 2 * segment.box.linear * values
+                self._tiles.values.diagonal(own.norms)
+                + segment.ridge
+                - 2 * segment.box.linear * values
             )
             apart[~formulation.has_variable(indices) | (indices == a)] = -np.inf
             k = int(np.argmax(apart))

@@ -224,7 +224,7 @@ class StepwiseSearch(Search):
         core, tiles, m = self.core, self._tiles, len(indices)
         formulation = self._dual.formulation
         (segment,) = formulation.segments(indices)
-        columns = Columns(tiles, held, sparse_partners=self._source.is_sparse)
+        columns = Columns(tiles.values, held, sparse_partners=self._source.is_sparse)
         values = np.empty((len(core) + n_samples, m), tiles.dtype)
         tiles.evaluate(core.rows(), columns, values)
         samples = steps.Samples(
@@ -279,7 +279,7 @@ class StepwiseSearch(Search):
         core, formulation = self.core, self._dual.formulation
         if self._packed is None:
             sparse = self._source.is_sparse
-            self._packed = Columns(self._tiles, core.rows(), sparse_partners=sparse)
+            self._packed = Columns(self._tiles.values, core.rows(), sparse_partners=sparse)
         beta = core.beta
         best, least, row = -1, np.inf, None
         for indices, part in rows.draw(self._sample):

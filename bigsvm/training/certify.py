@@ -90,7 +90,7 @@ class Exact:
 
     def columns(self, rows: Rows) -> Columns:
         """Pack rows as partners."""
-        return Columns(self.tiles, rows, sparse_partners=self.source.is_sparse)
+        return Columns(self.tiles.values, rows, sparse_partners=self.source.is_sparse)
 
     def gram(self, rows: I8) -> F8:
         """Kernel values among rows (m,), (m, m)."""

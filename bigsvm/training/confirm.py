@@ -74,7 +74,7 @@ def confirm(
         for first in range(0, len(support), size):
             piece = support[first : first + size]
             values = rows.at(piece, look).at(np.arange(len(piece)))
-            columns = Columns(tiles, values, sparse_partners=source.is_sparse)
+            columns = Columns(tiles.values, values, sparse_partners=source.is_sparse)
             weights = beta[piece] if beta.ndim == 1 else sp.csr_array(beta[piece])
             prepared = tiles.prepared(columns, weights)
             at_once = rows_at_once(columns, prepared)

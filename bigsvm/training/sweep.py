@@ -117,7 +117,7 @@ class Passes:
         nor on how rows are divided into blocks.
         """
         count = self._count
-        columns = Columns(self._tiles, rows, sparse_partners=self._executor.is_sparse)
+        columns = Columns(self._tiles.values, rows, sparse_partners=self._executor.is_sparse)
         for partial in self._executor.run(
             columns,
             weights,

@@ -257,7 +257,7 @@ class ShrinkingProblem:
         if not len(moved):
             return added
         base, places = self._rows
-        columns = Columns.of_rows_like(self._tiles, RowsAt(base, places[moved]))
+        columns = Columns.of_rows_like(self._tiles.values, RowsAt(base, places[moved]))
         weights = self._tiles.prepared(columns, change[moved])
         step = max(1, VALUES_AT_ONCE // columns.n)
         for first in range(0, len(rest), step):

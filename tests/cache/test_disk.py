@@ -44,7 +44,9 @@ class TestEmptyDiskRows(RowTierContract):
             opened = []
 
             def make(data):
-                below = ComputedRows(tiles, data, Columns(tiles, data, sparse_partners=False))
+                below = ComputedRows(
+                    tiles, data, Columns(tiles.values, data, sparse_partners=False)
+                )
                 opened.append(open_tier(tmp_path, below, decision=decision))
                 return opened[0]
 

@@ -16,7 +16,7 @@ from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
 
 def gram_of(tiles, rows):
     gram = np.empty((len(rows.places), len(rows.places)))
-    tiles.evaluate(rows, Columns.of_rows_like(tiles, rows), gram)
+    tiles.evaluate(rows, Columns.of_rows_like(tiles.values, rows), gram)
     return gram
 
 

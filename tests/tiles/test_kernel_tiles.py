@@ -44,7 +44,7 @@ def tiles_for(kernel, **options):
 
 def evaluate(tiles, rows, columns, *, sparse=False):
     out = np.full((rows.shape[0], columns.shape[0]), np.nan, tiles.dtype)
-    tiles.evaluate(rows, Columns(tiles, columns, sparse_partners=sparse), out)
+    tiles.evaluate(rows, Columns(tiles.values, columns, sparse_partners=sparse), out)
     return out
 
 
@@ -63,20 +63,23 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         np.testing.assert_allclose(found, exact, rtol=40 * eps, atol=40 * eps)
         weights = np.random.default_rng(2).normal(size=p)
         out = np.full(m, 2.0)
-        tiles.multiply(convert(A), Columns(tiles, convert(B), sparse_partners=sparse), weights, out)
+        tiles.multiply(
+            convert(A), Columns(tiles.values, convert(B), sparse_partners=sparse), weights, out
+        )
         scale = np.abs(exact) @ np.abs(weights)
         assert (np.abs(out - 2 - exact @ weights) <= 60 * eps * (scale + 1)).all()
         assert tiles.n_evaluations == 2 * m * p
         diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
         np.testing.assert_allclose(
-            tiles.values.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)),
+            tiles.values.diagonal(Columns(tiles.values, convert(A), sparse_partners=sparse).norms),
             diagonal,
             rtol=60 * eps,
             atol=eps,
         )
         own = evaluate(tiles, convert(A), convert(A), sparse=sparse)
         np.testing.assert_array_equal(
-            tiles.values.diagonal(Columns(tiles, convert(A), sparse_partners=sparse)), np.diag(own)
+            tiles.values.diagonal(Columns(tiles.values, convert(A), sparse_partners=sparse).norms),
+            np.diag(own),
         )
 
 
@@ -91,11 +94,11 @@ def test_an_offset_is_added_to_every_value(name, sparse, dtype):
     found = []
     for offset in (0.0, 1.0):
         with tiles_for(kernel, dtype=dtype, offset=offset) as tiles:
-            columns = Columns(tiles, convert(B), sparse_partners=sparse)
+            columns = Columns(tiles.values, convert(B), sparse_partners=sparse)
             sums = np.zeros(9)
             tiles.multiply(convert(A), columns, weights, sums)
             own = evaluate(tiles, convert(B), convert(B), sparse=sparse)
-            diagonal = tiles.values.diagonal(columns)
+            diagonal = tiles.values.diagonal(columns.norms)
             np.testing.assert_array_equal(diagonal, np.diag(own))
             found.append((evaluate(tiles, convert(A), convert(B), sparse=sparse), diagonal, sums))
     plain, raised = found
@@ -147,7 +150,7 @@ def test_bits_of_sums_do_not_depend_on_threads_or_on_the_rows_beside(
         monkeypatch.setattr(kernel_tiles, "WORTH_SHARING", 0.0)
         kernel = make_kernel(name, **PARAMETERS)
         with tiles_for(kernel, dtype=dtype, threads=threads, offset=0.5) as tiles:
-            columns = Columns(tiles, matrix, sparse_partners=sparse)
+            columns = Columns(tiles.values, matrix, sparse_partners=sparse)
             found.append(np.zeros(600))
             tiles.multiply(matrix, columns, weights, found[-1])
             part = np.zeros(7)
@@ -168,8 +171,8 @@ def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
         K = evaluate(tiles, matrix, matrix, sparse=sparse)
         np.testing.assert_array_equal(np.diag(K), 1)
         np.testing.assert_array_equal(np.diag(K[300:, :300]), 1)
-        packed = Columns(tiles, matrix, sparse_partners=sparse)
-        np.testing.assert_array_equal(tiles.values.diagonal(packed), 1)
+        packed = Columns(tiles.values, matrix, sparse_partners=sparse)
+        np.testing.assert_array_equal(tiles.values.diagonal(packed.norms), 1)
 
 
 def test_centring_keeps_distances_far_from_the_origin():
@@ -203,7 +206,7 @@ def test_hundred_thousand_columns(name):
     rows = sp.random_array((120, 100_000), density=1e-3, format="csr", dtype="f8", rng=rng)
     kernel = make_kernel(name, gamma=0.02)
     with tiles_for(kernel) as tiles:
-        columns = Columns(tiles, rows, sparse_partners=True)
+        columns = Columns(tiles.values, rows, sparse_partners=True)
         assert len(list(columns)) > 1  # too many features for one tile
         # Nothing here is as long as the features are many, but one scratch array a thread.
         assert columns.nbytes < 4 * 120 * 100 * 120
@@ -242,11 +245,11 @@ def test_places_of_rows_give_the_bits_of_a_copy(sparse, dtype):
     with tiles_for(RBF(gamma=0.7), threads=2, dtype=dtype, centre=centre) as tiles:
         results = []
         for lent in (RowsAt(matrix, places), matrix[places]):
-            columns = Columns(tiles, RowsAt(matrix, places[:70]), sparse_partners=sparse)
+            columns = Columns(tiles.values, RowsAt(matrix, places[:70]), sparse_partners=sparse)
             sums, values = np.zeros(300), np.empty((300, 70), dtype)
             tiles.multiply(lent, columns, weights, sums)
             tiles.evaluate(lent, columns, values)
-            results.append((sums, values, tiles.values.diagonal(columns)))
+            results.append((sums, values, tiles.values.diagonal(columns.norms)))
         for at_places, copied in zip(*results, strict=True):
             np.testing.assert_array_equal(at_places, copied)
         np.testing.assert_array_equal(results[0][1][:70].diagonal(), results[0][2])
@@ -258,16 +261,16 @@ def test_no_rows_and_no_columns(sparse):
     rows = make_rows(5, 4)
     matrix = sp.csr_array(rows) if sparse else rows
     with tiles_for(RBF(gamma=1.0), threads=2) as tiles:
-        none = Columns(tiles, matrix[:0], sparse_partners=sparse)
+        none = Columns(tiles.values, matrix[:0], sparse_partners=sparse)
         assert (none.n, none.nbytes, list(none)) == (0, 0, [])
         out = np.full(5, 3.0)
         tiles.multiply(matrix, none, np.empty(0), out)
         np.testing.assert_array_equal(out, 3.0)
-        some = Columns(tiles, matrix, sparse_partners=sparse)
+        some = Columns(tiles.values, matrix, sparse_partners=sparse)
         tiles.multiply(matrix[:0], some, np.ones(5), np.empty(0))
         tiles.evaluate(matrix[:0], some, np.empty((0, 5), np.float32))
         assert tiles.n_evaluations == 0
-        assert tiles.values.diagonal(none).shape == (0,)
+        assert tiles.values.diagonal(none.norms).shape == (0,)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -277,7 +280,7 @@ def test_rows_are_written_to_their_slots_and_the_other_slots_are_left_alone(m, s
     matrix = sp.csr_array(rows) if sparse else rows
     slots = np.random.default_rng(1).permutation(m + 9)[:m]
     with tiles_for(RBF(gamma=0.3), threads=2) as tiles:
-        columns = Columns(tiles, matrix, sparse_partners=sparse)
+        columns = Columns(tiles.values, matrix, sparse_partners=sparse)
         out = np.full((m + 9, m + 3), -5.0, np.float32)
         tiles.evaluate(matrix, columns, out, slots=slots)
         np.testing.assert_array_equal(
@@ -291,7 +294,7 @@ def test_columns_past_the_last_are_left_alone():
     rows = make_rows(7, 4)
     with tiles_for(Linear()) as tiles:
         out = np.full((7, 12), -5.0, np.float32)
-        tiles.evaluate(rows, Columns(tiles, rows, sparse_partners=False), out)
+        tiles.evaluate(rows, Columns(tiles.values, rows, sparse_partners=False), out)
         np.testing.assert_array_equal(out[:, 7:], -5)
         np.testing.assert_allclose(out[:, :7], rows @ rows.T, atol=1e-5)
 
@@ -307,7 +310,7 @@ def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(Linear(), threads=threads, dtype=np.float64) as tiles:
         out = np.ones(m)
-        prepared = Columns(tiles, convert(columns), sparse_partners=sparse)
+        prepared = Columns(tiles.values, convert(columns), sparse_partners=sparse)
         assert [t.start for t in prepared] == [
             0,
             *itertools.islice((t.stop for t in prepared), len(list(prepared)) - 1),
@@ -329,7 +332,7 @@ def test_symmetric_products_are_those_of_all_values(m, of_several, sparse, dtype
     found = {}
     for threads in (1, 3):
         with tiles_for(RBF(gamma=0.3), dtype=dtype, threads=threads) as tiles:
-            columns = Columns(tiles, rows, sparse_partners=sparse)
+            columns = Columns(tiles.values, rows, sparse_partners=sparse)
             found[threads] = np.ones(weights.shape)
             tiles.multiply_symmetric(rows, columns, weights, found[threads])
             evaluations = tiles.n_evaluations
@@ -375,7 +378,7 @@ def test_rows_that_are_not_numbers_are_refused(kernel, sparse):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(kernel) as tiles:
         with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
-            Columns(tiles, convert(wrong), sparse_partners=sparse)
+            Columns(tiles.values, convert(wrong), sparse_partners=sparse)
         with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
 
@@ -393,7 +396,7 @@ def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(kernel) as tiles, np.errstate(over="ignore"):
         with pytest.raises(DataError, match=r"squared length .* scale the features"):
-            Columns(tiles, convert(wrong), sparse_partners=sparse)
+            Columns(tiles.values, convert(wrong), sparse_partners=sparse)
         with pytest.raises(DataError, match=f"{kernel.name} kernel values in float32"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
         assert np.isfinite(evaluate(tiles, convert(rows), convert(rows), sparse=sparse)).all()
@@ -451,7 +454,7 @@ def test_evaluations_in_float64_are_added_to_those_of_the_tiles(fails):
     rows = make_rows(20, 6, dtype=np.float32)
     with tiles_for(RBF(gamma=0.3), dtype=np.float32, threads=1) as tiles:
         with pytest.raises(KeyError) if fails else nullcontext(), tiles.exact() as exact:
-            columns = Columns(exact, rows[:5], sparse_partners=False)
+            columns = Columns(exact.values, rows[:5], sparse_partners=False)
             exact.evaluate(rows, columns, np.empty((20, 5)))
             assert exact.dtype == np.float64
             assert tiles.n_evaluations == 0

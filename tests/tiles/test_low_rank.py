@@ -15,7 +15,7 @@ from bigsvm.kernels import RBF, Linear, Sigmoid
 def gram_of(kernel, rows, offset):
     gram = np.empty((len(rows.places), len(rows.places)))
     with KernelTiles(kernel, dtype=np.float64, offset=offset) as tiles:
-        tiles.evaluate(rows, Columns.of_rows_like(tiles, rows), gram)
+        tiles.evaluate(rows, Columns.of_rows_like(tiles.values, rows), gram)
     return gram
 
 
