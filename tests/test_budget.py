@@ -18,7 +18,7 @@ from bigsvm.budget import (
     show_bytes,
 )
 from bigsvm.errors import MemoryBudgetError, ParameterError
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.kernels import make_kernel
 
 
@@ -174,5 +174,5 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     values = np.ones(n * entries, np.float32)
     rows = sp.csr_array((values, indices, indptr), shape=(n, width))
     with KernelTiles(make_kernel("linear")) as tiles:
-        packed = Columns(tiles.values, rows, sparse_partners=True).nbytes
+        packed = Partners(tiles.values, rows, sparse_partners=True).nbytes
     assert packed <= n * (packed_bytes(width, 8 * entries) + 16)

@@ -10,7 +10,7 @@ from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.ball import BallDual, Solver, is_ball
 from bigsvm.duals.box import BoxDual, SelectionRule
 from bigsvm.fit.gamma import SAMPLE, sampled_rows
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.low_rank import LARGEST_RANK, lack
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _ball_dual(
     diagonal = 1.0 + tiles.offset
     if not tiles.kernel.is_shift_invariant:
         rows = sampled_rows(source, source.sample_indices(SAMPLE, seed=parameters.seed))
-        columns = Columns(tiles.values, rows, sparse_partners=source.is_sparse)
+        columns = Partners(tiles.values, rows, sparse_partners=source.is_sparse)
         diagonal = float(tiles.values.diagonal(columns.norms).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
     lack_of = None if parameters.working_set == "all" else lacking

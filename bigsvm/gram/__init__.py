@@ -6,7 +6,7 @@ keep rows of K. A new product of two rows has its place in `values`, a new way t
 is a `RowTier`.
 """
 
-from bigsvm.gram.partners import Columns
+from bigsvm.gram.partners import Partners
 from bigsvm.gram.tiles import KernelTiles
 
-__all__ = ["Columns", "KernelTiles"]
+__all__ = ["KernelTiles", "Partners"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.gram.partners import Columns
+from bigsvm.gram.partners import Partners
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambd
             found[start : start + len(part), :d] = tiles.values.dense(rows.rows[part])
         found[:, d:] = math.sqrt(tiles.offset)
         return found
-    left = tiles.values.diagonal(Columns.of_rows_like(tiles.values, rows).norms)
+    left = tiles.values.diagonal(Partners.of_rows_like(tiles.values, rows).norms)
     least, column = NOTHING_LEFT * left.max(), np.empty((m, 1))
     for c in range(width):
         pivot = int(left.argmax())
@@ -63,7 +63,7 @@ def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambd
             return found[:, :c]
         look()
         one = RowsAt(rows.rows, rows.places[pivot : pivot + 1])
-        tiles.evaluate(rows, Columns.of_rows_like(tiles.values, one), column)
+        tiles.evaluate(rows, Partners.of_rows_like(tiles.values, one), column)
         found[:, c] = column[:, 0] - found[:, :c] @ found[pivot, :c]
         found[:, c] /= math.sqrt(left[pivot])
         left -= found[:, c] ** 2

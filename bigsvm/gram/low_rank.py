@@ -11,7 +11,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.blas import dsyrk, ssyrk
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.gram.partners import Columns
+from bigsvm.gram.partners import Partners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class LowRank:
     ) -> None:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
-        columns = Columns.of_rows_like(tiles.values, chosen)
+        columns = Partners.of_rows_like(tiles.values, chosen)
         # Products with the inverse take less than half the time of solving for the rows.
         lower = cholesky(_among(tiles, chosen), lower=True)
         turned = solve_triangular(lower, np.eye(len(lower)), lower=True).T.astype(np.float32)
@@ -91,7 +91,7 @@ class LowRank:
             span = slice(first, min(first + PARTS * ROWS_AT_ONCE, len(out)))
             tiles.evaluate(RowsAt(rows.rows, rows.places[span]), columns, out[span])
             tiles.share_out(solve, _spans(span.start, span.stop))
-        diagonal = tiles.values.diagonal(Columns.of_rows_like(tiles.values, rows).norms)
+        diagonal = tiles.values.diagonal(Partners.of_rows_like(tiles.values, rows).norms)
         self._norms = np.einsum("ij,ij->i", out, out).astype(np.float64)
         self.rest = np.maximum(diagonal - self._norms, 0.0)
         edges = np.linspace(0, len(out), PARTS + 1).astype(int)
@@ -163,7 +163,7 @@ def _among(tiles: KernelTiles, landmarks: RowsAt) -> F8:
     r = len(landmarks.places)
     values = np.empty((r, r))
     with tiles.exact() as exact:
-        exact.evaluate(landmarks, Columns.of_rows_like(exact.values, landmarks), values)
+        exact.evaluate(landmarks, Partners.of_rows_like(exact.values, landmarks), values)
     values[np.diag_indices(r)] += ADDED * float(values.diagonal().max())
     return values
 

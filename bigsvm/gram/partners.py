@@ -1,4 +1,4 @@
-"""Columns: vectors prepared for kernel values with them, in tiles that stay in the cache."""
+"""Partners: vectors prepared for kernel values with them, in tiles that stay in the cache."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Layout(NamedTuple):
         return int(self.parts[-1, 2]) * self.dtype.itemsize
 
 
-class Columns:
+class Partners:
     """Vectors that kernel values are taken with: support vectors or a working set, in tiles.
 
     Parameters
@@ -126,7 +126,7 @@ class Columns:
         self.widest = max((tile.stop - tile.start for tile in self._tiles), default=0)
 
     @classmethod
-    def of_rows_like(cls, values: KernelValues, rows: RowsAt) -> Columns:
+    def of_rows_like(cls, values: KernelValues, rows: RowsAt) -> Partners:
         """Prepare vectors that will be multiplied with rows of their own kind."""
         return cls(values, rows, sparse_partners=not isinstance(rows.rows, np.ndarray))
 

@@ -18,7 +18,7 @@ from bigsvm.data.rows import RowsAt, rows_at
 if TYPE_CHECKING:
     from bigsvm.arrays import F4, I4, I8, Mask
     from bigsvm.data.rows import Rows
-    from bigsvm.gram import Columns, KernelTiles
+    from bigsvm.gram import KernelTiles, Partners
 
 BATCH = 24
 """Most rows fetched together: many of those that seem to be needed next are not."""
@@ -106,7 +106,7 @@ class ComputedRows:
 
     n_hits = 0
 
-    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, columns: Columns) -> None:
+    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, columns: Partners) -> None:
         self._tiles, self._rows, self.columns = tiles, rows_at(rows), columns
 
     def fetch(self, variables: I8, rows: F4, slots: I8) -> None:

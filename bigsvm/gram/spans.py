@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
     from bigsvm.arrays import F4, F8, I8
-    from bigsvm.gram.partners import Columns, Tile
+    from bigsvm.gram.partners import Partners, Tile
     from bigsvm.gram.team import Team
     from bigsvm.gram.values import KernelValues
 
@@ -41,12 +41,12 @@ class Span(ABC):
     def kernel_values(self, tile: Tile) -> Floats:
         """Kernel values with the columns of a tile, (m, ≥ p), in scratch memory."""
 
-    def add_sums(self, columns: Columns, weights: F8, sums: F8) -> None:
+    def add_sums(self, columns: Partners, weights: F8, sums: F8) -> None:
         """Add ``K @ weights`` to sums (m,), tile by tile; weights (p,)."""
         for tile in columns:
             gram.weighted_sums(self.kernel_values(tile), weights[tile.start : tile.stop], sums)
 
-    def store(self, columns: Columns, out: Floats, slots: I8) -> None:
+    def store(self, columns: Partners, out: Floats, slots: I8) -> None:
         """Write the kernel values of row i to row slots_i of out (n_slots, ≥ p)."""
         for tile in columns:
             values = self.kernel_values(tile)[:, : tile.stop - tile.start]
@@ -82,7 +82,7 @@ class ComputedSpan(Span):
             self._values.replace(found, self.norms, tile.norms)
         return found
 
-    def add_sums(self, columns: Columns, weights: F8, sums: F8) -> None:
+    def add_sums(self, columns: Partners, weights: F8, sums: F8) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled:
             super().add_sums(columns, weights, sums)
@@ -90,7 +90,7 @@ class ComputedSpan(Span):
             block, out = self._block(columns.widest), self._no_rows()
             self._run(columns.whole, block, weights, sums, out, NO_SLOTS)
 
-    def store(self, columns: Columns, out: Floats, slots: I8) -> None:
+    def store(self, columns: Partners, out: Floats, slots: I8) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled or out.dtype != self._values.dtype:
             super().store(columns, out, slots)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I8
     from bigsvm.data.rows import Rows
-    from bigsvm.gram.partners import Columns, Tile
+    from bigsvm.gram.partners import Partners, Tile
     from bigsvm.gram.spans import Span
     from bigsvm.gram.weights import Weights
     from bigsvm.kernels import Kernel
@@ -151,7 +151,7 @@ class KernelTiles:
 
     # -- the two products --------------------------------------------------------------------
 
-    def prepared(self, columns: Columns, weights: Weights | Functions) -> F8 | Functions:
+    def prepared(self, columns: Partners, weights: Weights | Functions) -> F8 | Functions:
         """Weights as `multiply` works on them, once for many calls: of the precision of dtype."""
         if isinstance(weights, Functions):
             return weights
@@ -160,7 +160,7 @@ class KernelTiles:
         return Functions(columns, weights, self.dtype)
 
     def multiply(
-        self, rows: Rows | RowsAt, columns: Columns, weights: Weights | Functions, out: F8
+        self, rows: Rows | RowsAt, columns: Partners, weights: Weights | Functions, out: F8
     ) -> None:
         """``out += K(rows, columns) @ weights``, each kernel value being computed once.
 
@@ -171,7 +171,7 @@ class KernelTiles:
         ----------
         rows : Rows or RowsAt
             (m, d).
-        columns : Columns
+        columns : Partners
             (p).
         weights : (p,) float64; or (p, k) of k functions, dense, CSR, or `prepared`
         out : (m,) or (m, k) float64
@@ -190,7 +190,7 @@ class KernelTiles:
         self._for_each_span(rows, columns, add, self._spans(m), m * columns.n)
 
     def _multiply_functions(
-        self, rows: Rows | RowsAt, columns: Columns, functions: Functions, out: F8
+        self, rows: Rows | RowsAt, columns: Partners, functions: Functions, out: F8
     ) -> None:
         def accumulate(span: slice, tile: Tile, values: Floats) -> None:
             shape = (functions.n, span.stop - span.start)
@@ -208,7 +208,7 @@ class KernelTiles:
     def multiply_symmetric(
         self,
         rows: Rows | RowsAt,
-        columns: Columns,
+        columns: Partners,
         weights: F8,
         out: F8,
         *,
@@ -231,7 +231,7 @@ class KernelTiles:
     def multiply_half(
         self,
         rows: Rows | RowsAt,
-        columns: Columns,
+        columns: Partners,
         weights: tuple[F8, F8],
         along: F8,
         down: F8,
@@ -311,7 +311,7 @@ class KernelTiles:
             below.clear()
 
     def evaluate(
-        self, rows: Rows | RowsAt, columns: Columns, out: Floats, *, slots: I8 | None = None
+        self, rows: Rows | RowsAt, columns: Partners, out: Floats, *, slots: I8 | None = None
     ) -> None:
         """``out = K(rows, columns)``, or ``out[slots] = K(rows, columns)``.
 
@@ -319,7 +319,7 @@ class KernelTiles:
         ----------
         rows : Rows or RowsAt
             (m, d).
-        columns : Columns
+        columns : Partners
             (p).
         out : (≥ m, ≥ p) of a float dtype
             Columns past p are left as they are.
@@ -343,7 +343,7 @@ class KernelTiles:
     def _for_each_tile(
         self,
         rows: Rows | RowsAt,
-        columns: Columns,
+        columns: Partners,
         use: Use,
         spans: Sequence[slice],
         *,
@@ -367,7 +367,7 @@ class KernelTiles:
     def _for_each_span(
         self,
         rows: Rows | RowsAt,
-        columns: Columns,
+        columns: Partners,
         use: Callable[[slice, Span], None],
         spans: Sequence[slice],
         n_evaluations: int,

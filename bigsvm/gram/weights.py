@@ -11,7 +11,7 @@ from bigsvm.core.functions import TURNED_STRIDE, add_all, add_some
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F4, F8, I4, I8
-    from bigsvm.gram.partners import Columns, Tile
+    from bigsvm.gram.partners import Partners, Tile
     from bigsvm.gram.team import Team
 
     Floats: TypeAlias = F4 | F8
@@ -66,7 +66,7 @@ class Functions:
 
     Parameters
     ----------
-    columns : Columns
+    columns : Partners
         The p columns.
     weights : (p, k) float64, or CSR
         CSR where most are zero, as in a vote of pairs of classes: a support vector has a part in
@@ -82,7 +82,7 @@ class Functions:
         Weights other than zero.
     """
 
-    def __init__(self, columns: Columns, weights: Weights, dtype: np.dtype[Any]) -> None:
+    def __init__(self, columns: Partners, weights: Weights, dtype: np.dtype[Any]) -> None:
         self.n = int(weights.shape[1])
         self.n_weights = 0
         self._parts: dict[int, All | Some] = {}

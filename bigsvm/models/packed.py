@@ -13,7 +13,7 @@ import numpy as np
 
 from bigsvm.budget import packed_bytes
 from bigsvm.data.rows import RowsAt, is_sparse
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.models.precision import rounding_of
 from bigsvm.training.executors import Block, blocks, rows_at_once
 
@@ -70,14 +70,14 @@ class Packed:
             groups = max(1, int(-(-n * each // max(most_bytes, LEAST_BYTES))))
         edges = np.linspace(0, n, groups + 1).astype(np.int64)
         self._spans = [slice(a, b) for a, b in itertools.pairwise(edges)]
-        self._only: tuple[Columns, Any] | None = None
+        self._only: tuple[Partners, Any] | None = None
         if groups == 1:
             columns = self._columns(self._spans[0])
             self._only = columns, tiles.prepared(columns, coefficients)
 
-    def _columns(self, span: slice) -> Columns:
+    def _columns(self, span: slice) -> Partners:
         rows = RowsAt(self._vectors, np.arange(span.start, span.stop))
-        return Columns(self._tiles.values, rows, sparse_partners=self._sparse_partners)
+        return Partners(self._tiles.values, rows, sparse_partners=self._sparse_partners)
 
     def rounding(self) -> float:
         """Estimate the error of decision values; see `bigsvm.models.precision.rounding`."""

@@ -9,14 +9,14 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigsvm.gram import Columns, KernelTiles
+    from bigsvm.gram import KernelTiles, Partners
     from bigsvm.gram.weights import Weights
 
 ENOUGH = 1e-3
 """Largest error of a decision value in single precision: the usual tolerance of training."""
 
 
-def rounding(tiles: KernelTiles, columns: Columns, coefficients: Weights) -> float:
+def rounding(tiles: KernelTiles, columns: Partners, coefficients: Weights) -> float:
     """Estimate how far decision values are off, summed up of kernel values in the tiles' dtype.
 
     Each term is rounded by half a unit in its last place, to either side, and kernel values of a
@@ -26,7 +26,7 @@ def rounding(tiles: KernelTiles, columns: Columns, coefficients: Weights) -> flo
     Parameters
     ----------
     tiles : KernelTiles
-    columns : Columns
+    columns : Partners
         The support vectors, (p).
     coefficients : (p,) float64 or (p, n_functions) CSR
     """

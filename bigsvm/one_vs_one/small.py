@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsvm.core import small_pairs, smo
 from bigsvm.duals.formulations import finish_nu_svc
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.partners import COLUMNS_PER_TILE
 from bigsvm.gram.team import Team
 from bigsvm.gram.tiles import ROWS_PER_TILE
@@ -256,7 +256,7 @@ class SmallPairs:
 
         def evaluate(block: tuple[int, int]) -> None:
             (a, b), began = block, time.perf_counter()
-            columns = Columns(self._tiles.values, rows[b], sparse_partners=held.source.is_sparse)
+            columns = Partners(self._tiles.values, rows[b], sparse_partners=held.source.is_sparse)
             self._tiles.evaluate(rows[a], columns, grams[block])
             taken.append(time.perf_counter() - began)
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bigsvm.core import smo
 from bigsvm.data.rows import rows_at
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8, Mask
@@ -56,7 +56,7 @@ class CoreSet:
         self.weights, self.gradient = np.empty(0), np.empty(0)
         self._signs, self._ridge, self._diagonal = np.empty(0), np.empty(0), np.empty(0)
         self._rows: list[Rows] = []
-        self._packed: list[Columns] = []
+        self._packed: list[Partners] = []
         self._n_packed = 0
         # Memory that is not written to yet is none.
         self._gram = np.zeros((capacity, smo.row_width(capacity)), np.float32)
@@ -100,7 +100,7 @@ class CoreSet:
         self._signs = np.append(self._signs, segment.box.linear)
         self._ridge = np.append(self._ridge, np.broadcast_to(segment.ridge, q))
         self._rows.append(rows)
-        fresh = Columns(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        fresh = Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
         self._diagonal = np.append(self._diagonal, self._tiles.values.diagonal(fresh.norms))
         block, first = np.empty((q, p + q), np.float32), 0
         for columns in [*self._packed, fresh]:
@@ -117,7 +117,7 @@ class CoreSet:
         self.weights = np.append(self.weights, np.zeros(q))
         self._pack(fresh)
 
-    def _pack(self, fresh: Columns) -> None:
+    def _pack(self, fresh: Partners) -> None:
         """Keep points ready for products: most of them together, the newest in few parts."""
         self._packed.append(fresh)
         p = len(self)
@@ -126,7 +126,7 @@ class CoreSet:
         keep = [] if p - self._n_packed > REPACKED * p else self._packed[:1]
         first = keep[0].n if keep else 0
         rows = self.rows()
-        rest = Columns(self._tiles.values, rows[first:], sparse_partners=self._is_sparse)
+        rest = Partners(self._tiles.values, rows[first:], sparse_partners=self._is_sparse)
         self._packed = [*keep, rest]
         if not keep:
             self._n_packed = p
@@ -184,7 +184,7 @@ class CoreSet:
             return
         rows = self.rows()
         self._packed = [
-            Columns(self._tiles.values, rows[first:stop], sparse_partners=self._is_sparse)
+            Partners(self._tiles.values, rows[first:stop], sparse_partners=self._is_sparse)
             for first, stop in itertools.pairwise(edges)
         ]
         self._n_packed = int(edges[1])
@@ -206,4 +206,4 @@ class CoreSet:
         self._gram[q:p] = 0
         self._rows = [rows]
         self._packed, self._n_packed = [], 0
-        self._pack(Columns(self._tiles.values, rows, sparse_partners=self._is_sparse))
+        self._pack(Partners(self._tiles.values, rows, sparse_partners=self._is_sparse))

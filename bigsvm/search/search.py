@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsvm.core.smo import row_width
 from bigsvm.errors import MemoryBudgetError
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.search.random_rows import random_rows, room_for
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
@@ -287,10 +287,10 @@ class Search(ABC):
         movable = np.logical_or.reduce(formulation.movable_by_class())
         a = rng.choice(np.flatnonzero(movable), 1)
         first = source.take(a, look=self.watch.look)
-        columns = Columns(self._tiles.values, first, sparse_partners=source.is_sparse)
+        columns = Partners(self._tiles.values, first, sparse_partners=source.is_sparse)
         sign, best, farthest = formulation.signs(a), a, -np.inf
         for indices, part in rows.draw(self._sample):
-            own = Columns(self._tiles.values, part, sparse_partners=source.is_sparse)
+            own = Partners(self._tiles.values, part, sparse_partners=source.is_sparse)
             (segment,) = formulation.segments(indices)
             values = np.zeros(len(indices))
             self._tiles.multiply(part, columns, sign, values)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from bigsvm.core import sampled_steps as steps
 from bigsvm.core import smo
 from bigsvm.errors import MemoryBudgetError
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
@@ -64,7 +64,7 @@ class SteppedCore:
         self.counters[steps.FARTHEST] = -1
         self._rows: list[Rows] = []
         # Of many rows that are fetched one by one, all would be packed for each.
-        self._packed: tuple[Rows, Columns] | None = None
+        self._packed: tuple[Rows, Partners] | None = None
         # Memory that is not written to yet is none.
         self._values = np.zeros(n_values, tiles.dtype)
         self._lay_out(smo.row_width(1))
@@ -155,7 +155,7 @@ class SteppedCore:
         points.row[new], points.signs[new] = indices, segment.box.linear
         points.weights[new], points.gradient[new] = 0.0, 0.0
         points.ridge[new] = np.broadcast_to(segment.ridge, q)
-        fresh = Columns(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        fresh = Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
         points.diagonal[new] = self._tiles.values.diagonal(fresh.norms) + points.ridge[new]
         points.slots[new] = -1
         self.counters[steps.POINTS] = p + q
@@ -200,7 +200,7 @@ class SteppedCore:
         rows = self.rows()
         if self._packed is None or self._packed[0] is not rows:
             self._packed = None  # free it first
-            self._packed = rows, Columns(self._tiles.values, rows, sparse_partners=self._is_sparse)
+            self._packed = rows, Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
         columns = self._packed[1]
         slots = np.array(
             [steps.give_slot(points, self.kept, self.counters, int(t)) for t in wanted], np.int64
@@ -251,7 +251,7 @@ class SteppedCore:
         """Compute g from scratch; returns by how much it was off, at most, relative to R."""
         p = len(self)
         rows, signs = self.rows(), self.points.signs[:p]
-        columns = Columns(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        columns = Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
         exact, beta = np.empty(p), self.beta
         part = np.empty((min(ROWS_AT_ONCE, p), p), self._tiles.dtype)
         for first in range(0, p, ROWS_AT_ONCE):

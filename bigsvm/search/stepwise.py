@@ -22,7 +22,7 @@ import numpy as np
 from bigsvm.core import sampled_steps as steps
 from bigsvm.data.rows import RowsAt, stack_rows
 from bigsvm.duals.ball import Solver
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.search.search import Search
 from bigsvm.search.stepped_core import SteppedCore
 from bigsvm.training.result import StopReason
@@ -63,7 +63,7 @@ class SampleBlock(NamedTuple):
 
     samples: steps.Samples
     rows: RowsAt
-    columns: Columns
+    columns: Partners
 
 
 class StepwiseSearch(Search):
@@ -71,7 +71,7 @@ class StepwiseSearch(Search):
 
     core: SteppedCore
     _begun: tuple[SearchState, dict[str, Any]] | None = None
-    _packed: Columns | None = None
+    _packed: Partners | None = None
 
     def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
         self._block_rows = max(1, int(BLOCK_SHARE * plan.active_rows))
@@ -224,7 +224,7 @@ class StepwiseSearch(Search):
         core, tiles, m = self.core, self._tiles, len(indices)
         formulation = self._dual.formulation
         (segment,) = formulation.segments(indices)
-        columns = Columns(tiles.values, held, sparse_partners=self._source.is_sparse)
+        columns = Partners(tiles.values, held, sparse_partners=self._source.is_sparse)
         values = np.empty((len(core) + n_samples, m), tiles.dtype)
         tiles.evaluate(core.rows(), columns, values)
         samples = steps.Samples(
@@ -279,7 +279,7 @@ class StepwiseSearch(Search):
         core, formulation = self.core, self._dual.formulation
         if self._packed is None:
             sparse = self._source.is_sparse
-            self._packed = Columns(self._tiles.values, core.rows(), sparse_partners=sparse)
+            self._packed = Partners(self._tiles.values, core.rows(), sparse_partners=sparse)
         beta = core.beta
         best, least, row = -1, np.inf, None
         for indices, part in rows.draw(self._sample):

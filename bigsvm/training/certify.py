@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigsvm.errors import CheckpointError
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.partners import COLUMNS_PER_TILE, in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 
@@ -88,9 +88,9 @@ class Exact:
         """Rows at (m,) int64 `indices`."""
         return self._gather(indices, self.look)
 
-    def columns(self, rows: Rows) -> Columns:
+    def columns(self, rows: Rows) -> Partners:
         """Pack rows as partners."""
-        return Columns(self.tiles.values, rows, sparse_partners=self.source.is_sparse)
+        return Partners(self.tiles.values, rows, sparse_partners=self.source.is_sparse)
 
     def gram(self, rows: I8) -> F8:
         """Kernel values among rows (m,), (m, m)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training.executors import blocks, rows_at_once
@@ -74,7 +74,7 @@ def confirm(
         for first in range(0, len(support), size):
             piece = support[first : first + size]
             values = rows.at(piece, look).at(np.arange(len(piece)))
-            columns = Columns(tiles.values, values, sparse_partners=source.is_sparse)
+            columns = Partners(tiles.values, values, sparse_partners=source.is_sparse)
             weights = beta[piece] if beta.ndim == 1 else sp.csr_array(beta[piece])
             prepared = tiles.prepared(columns, weights)
             at_once = rows_at_once(columns, prepared)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.gram import Columns, KernelTiles
+    from bigsvm.gram import KernelTiles, Partners
     from bigsvm.gram.weights import Floats, Weights
 
 VALUES_AT_ONCE = 1 << 21
@@ -69,7 +69,7 @@ class Partial(NamedTuple):
 def partial_sums(
     tiles: KernelTiles,
     block: Block,
-    columns: Columns,
+    columns: Partners,
     prepared: Floats | Functions,
     begin: F8 | None,
 ) -> F8:
@@ -109,7 +109,7 @@ class LocalExecutor:
 
     def run(
         self,
-        columns: Columns,
+        columns: Partners,
         weights: Weights,
         *,
         start: int,
@@ -121,7 +121,7 @@ class LocalExecutor:
 
         Parameters
         ----------
-        columns : Columns
+        columns : Partners
             (p) working-set rows or support vectors.
         weights : (p,) float64; or (p, k) of k functions, dense or CSR
         start, stop : int
@@ -148,7 +148,7 @@ class LocalExecutor:
             wall, cpu = time.monotonic(), time.process_time()
 
 
-def rows_at_once(columns: Columns, prepared: Floats | Functions) -> int:
+def rows_at_once(columns: Partners, prepared: Floats | Functions) -> int:
     """Rows between two looks at the clock, whose sums do not fill the memory."""
     n_functions, each = 1, float(columns.n)
     if isinstance(prepared, Functions):

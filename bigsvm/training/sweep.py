@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
@@ -117,7 +117,7 @@ class Passes:
         nor on how rows are divided into blocks.
         """
         count = self._count
-        columns = Columns(self._tiles.values, rows, sparse_partners=self._executor.is_sparse)
+        columns = Partners(self._tiles.values, rows, sparse_partners=self._executor.is_sparse)
         for partial in self._executor.run(
             columns,
             weights,

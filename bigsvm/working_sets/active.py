@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.working_sets.choice import WorkingSet
@@ -205,7 +205,7 @@ class ActiveRows:
         found[rest] = self._added(rest, places, change[places], look)
         if len(places):
             rows = self.rows.at(places)
-            columns = Columns.of_rows_like(self.tiles.values, rows)
+            columns = Partners.of_rows_like(self.tiles.values, rows)
             self.tiles.multiply_symmetric(rows, columns, change[places], among, look=look)
         found[places] = among
         return found
@@ -216,7 +216,7 @@ class ActiveRows:
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
             partners = self.rows.at(places[moved])
-            columns = Columns.of_rows_like(self.tiles.values, partners)
+            columns = Partners.of_rows_like(self.tiles.values, partners)
             weights = self.tiles.prepared(columns, change[moved])
             step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
             for low in range(0, len(rows), step):

@@ -20,7 +20,7 @@ import numpy as np
 from bigsvm.core.smo import REFRESH
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.duals.pair_steps import kept_of, with_kept
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.working_sets.subproblem import Progress, SubProblem
 
@@ -257,7 +257,7 @@ class ShrinkingProblem:
         if not len(moved):
             return added
         base, places = self._rows
-        columns = Columns.of_rows_like(self._tiles.values, RowsAt(base, places[moved]))
+        columns = Partners.of_rows_like(self._tiles.values, RowsAt(base, places[moved]))
         weights = self._tiles.prepared(columns, change[moved])
         step = max(1, VALUES_AT_ONCE // columns.n)
         for first in range(0, len(rest), step):

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsvm.core import row_choice, smo
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.gram.factor import factor, factor_width
 from bigsvm.gram.row_cache import BATCH, ComputedRows, KernelRowCache, WithSlack
 from bigsvm.gram.weights import weighted_rows
@@ -111,7 +111,7 @@ class SubProblem:
         self._spare = spare
         self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
         rows = rows_at(rows)
-        columns = Columns.of_rows_like(tiles.values, rows)
+        columns = Partners.of_rows_like(tiles.values, rows)
         self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
         diagonal = tiles.values.diagonal(columns.norms)
         self._taken = dual.begin(
@@ -144,7 +144,7 @@ class SubProblem:
     def let_go(self) -> None:
         """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
         base, places = self._rows
-        self._computed.columns = Columns.of_rows_like(self._tiles.values, RowsAt(base, places[:0]))
+        self._computed.columns = Partners.of_rows_like(self._tiles.values, RowsAt(base, places[:0]))
 
     def hand_over(self, narrow: SubProblem, kept: Mask) -> None:
         """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
@@ -272,7 +272,7 @@ class SubProblem:
         for first in range(0, len(moved), BATCH):
             look()
             part = moved[first : first + BATCH]
-            columns = Columns.of_rows_like(
+            columns = Partners.of_rows_like(
                 tiles.values, RowsAt(self._rows.rows, self._rows.places[part])
             )
             tiles.multiply(self._rows, columns, change[part], outputs)

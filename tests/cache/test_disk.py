@@ -28,7 +28,7 @@ from disk_rows import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigsvm.gram import Columns, KernelTiles, disk
+from bigsvm.gram import KernelTiles, Partners, disk
 from bigsvm.gram.row_cache import ComputedRows
 from bigsvm.kernels import RBF
 
@@ -45,7 +45,7 @@ class TestEmptyDiskRows(RowTierContract):
 
             def make(data):
                 below = ComputedRows(
-                    tiles, data, Columns(tiles.values, data, sparse_partners=False)
+                    tiles, data, Partners(tiles.values, data, sparse_partners=False)
                 )
                 opened.append(open_tier(tmp_path, below, decision=decision))
                 return opened[0]

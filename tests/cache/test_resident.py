@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.row_cache import (
     FEWEST_SLOTS,
     ComputedRows,
@@ -23,7 +23,7 @@ class TestComputedRows(RowTierContract):
     def make(self):
         with KernelTiles(RBF(gamma=self.gamma)) as tiles:
             yield lambda data: ComputedRows(
-                tiles, data, Columns(tiles.values, data, sparse_partners=False)
+                tiles, data, Partners(tiles.values, data, sparse_partners=False)
             )
 
 

@@ -9,7 +9,7 @@ from sklearn.svm import SVC as PeerSVC
 
 from bigsvm import SVC, SVR, CrammerSingerSVC, KernelExpansion
 from bigsvm.data.sources import as_row_source
-from bigsvm.gram import Columns
+from bigsvm.gram import Partners
 from bigsvm.models import packed
 from bigsvm.models.linear import weight_vectors
 
@@ -23,12 +23,12 @@ def rows_of(n=200, k=3, seed=0):
 def n_columns_used(monkeypatch):
     found = []
 
-    class Noted(Columns):
+    class Noted(Partners):
         def __init__(self, *given, **named):
             super().__init__(*given, **named)
             found.append(self.n)
 
-    monkeypatch.setattr(packed, "Columns", Noted)
+    monkeypatch.setattr(packed, "Partners", Noted)
     return found
 
 

@@ -31,8 +31,8 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
     monkeypatch.setattr(packed, "ROWS_BETWEEN", 150)
     monkeypatch.setattr(packed, "FEWEST_ROWS", 10)
     made = []
-    columns = packed.Columns
-    monkeypatch.setattr(packed, "Columns", lambda *a, **b: made.append(1) or columns(*a, **b))
+    columns = packed.Partners
+    monkeypatch.setattr(packed, "Partners", lambda *a, **b: made.append(1) or columns(*a, **b))
     for source in (ArrayRows(rows), store.rows):
         seen = []
         found = model.decision_function(source, on_progress=seen.append, block_bytes=1 << 16)
@@ -46,7 +46,7 @@ def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
     model = bigsvm.SVC(gamma=0.5, C=10).fit(rows, np.arange(400) % 2).model_
     monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
     alive, most = weakref.WeakSet(), []
-    columns = packed.Columns
+    columns = packed.Partners
 
     def noted(*given, **named):
         most.append(len(alive))
@@ -54,7 +54,7 @@ def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
         alive.add(made)
         return made
 
-    monkeypatch.setattr(packed, "Columns", noted)
+    monkeypatch.setattr(packed, "Partners", noted)
     model.decision_function(ArrayRows(rows), block_bytes=1 << 16)
     assert len(most) > 5
     assert max(most) == 0
@@ -78,14 +78,14 @@ def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
     rng = np.random.default_rng(0)
     shape = (3000, 40_000)
     vectors = sp.random_array(shape, density=5e-4, rng=rng, format="csr", dtype=kind)
-    sizes, columns = [], packed.Columns
+    sizes, columns = [], packed.Partners
 
     def noted(*given, **named):
         made = columns(*given, **named)
         sizes.append(made.nbytes)
         return made
 
-    monkeypatch.setattr(packed, "Columns", noted)
+    monkeypatch.setattr(packed, "Partners", noted)
     monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 20)
     most = 4 << 20
     with KernelTiles(RBF(gamma=1.0), dtype=kind) as tiles:

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm import SVC
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.models import packed
 from bigsvm.models.precision import ENOUGH, rounding
 
@@ -20,12 +20,12 @@ def dtypes_used(monkeypatch):
     """Of the columns that predictions are made with, one after the other."""
     found = []
 
-    class Noted(Columns):
+    class Noted(Partners):
         def __init__(self, values, *given, **named):
             found.append(np.dtype(values.dtype))
             super().__init__(values, *given, **named)
 
-    monkeypatch.setattr(packed, "Columns", Noted)
+    monkeypatch.setattr(packed, "Partners", Noted)
     return found
 
 
@@ -71,7 +71,7 @@ def test_estimated_rounding_is_close_to_measured_rounding(kernel, of_several):
     sums = []
     for dtype in (np.float32, np.float64):
         with KernelTiles(fitted.kernel, dtype=dtype) as tiles:
-            columns = Columns(tiles.values, X, sparse_partners=False)
+            columns = Partners(tiles.values, X, sparse_partners=False)
             out = np.zeros((400, 3) if of_several else 400)
             tiles.multiply(X, columns, tiles.prepared(columns, weights), out)
             sums.append(out)
@@ -86,5 +86,5 @@ def test_a_function_of_no_vectors_has_no_rounding():
     X, y = rows_of()
     kernel = SVC(gamma=0.3).fit(X, y).model_.kernel
     with KernelTiles(kernel) as tiles:
-        columns = Columns(tiles.values, X[:0], sparse_partners=False)
+        columns = Partners(tiles.values, X[:0], sparse_partners=False)
         assert rounding(tiles, columns, np.zeros(0)) == 0.0

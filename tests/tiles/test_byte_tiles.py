@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.core import gram
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.values import KernelValues
 from bigsvm.kernels import RBF, Laplacian, Linear
 
@@ -24,7 +24,7 @@ def whole_rows(largest, *, density=0.6, seed=0):
 
 def chosen(rows, *, kernel=None, places=slice(None), **options):
     with KernelTiles(kernel or RBF(gamma=0.1), **options) as tiles:
-        columns = Columns(tiles.values, sp.csr_array(rows[places]), sparse_partners=True)
+        columns = Partners(tiles.values, sp.csr_array(rows[places]), sparse_partners=True)
         return columns.whole.vectors.dtype
 
 
@@ -33,8 +33,8 @@ def computed(rows, columns, *, dtype, threads=1):
     rows, columns = sp.csr_array(rows), sp.csr_array(columns)
     weights = np.linspace(-1, 2, N)
     with KernelTiles(RBF(gamma=1e-3), dtype=dtype, threads=threads) as tiles:
-        prepared = Columns(tiles.values, columns, sparse_partners=True)
-        own = Columns(tiles.values, rows, sparse_partners=True)
+        prepared = Partners(tiles.values, columns, sparse_partners=True)
+        own = Partners(tiles.values, rows, sparse_partners=True)
         values, sums, symmetric = np.empty((N, N), dtype), np.zeros(N), np.zeros(N)
         tiles.evaluate(rows, prepared, values)
         tiles.multiply(rows, prepared, weights, sums)

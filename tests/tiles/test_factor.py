@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.factor import factor, factor_width
 from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
 
 
 def gram_of(tiles, rows):
     gram = np.empty((len(rows.places), len(rows.places)))
-    tiles.evaluate(rows, Columns.of_rows_like(tiles.values, rows), gram)
+    tiles.evaluate(rows, Partners.of_rows_like(tiles.values, rows), gram)
     return gram
 
 

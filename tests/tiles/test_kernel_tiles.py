@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.errors import DataError
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram import partners as columns
 from bigsvm.gram import tiles as kernel_tiles
 from bigsvm.gram.partners import COLUMNS_PER_TILE
@@ -44,7 +44,7 @@ def tiles_for(kernel, **options):
 
 def evaluate(tiles, rows, columns, *, sparse=False):
     out = np.full((rows.shape[0], columns.shape[0]), np.nan, tiles.dtype)
-    tiles.evaluate(rows, Columns(tiles.values, columns, sparse_partners=sparse), out)
+    tiles.evaluate(rows, Partners(tiles.values, columns, sparse_partners=sparse), out)
     return out
 
 
@@ -64,21 +64,21 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         weights = np.random.default_rng(2).normal(size=p)
         out = np.full(m, 2.0)
         tiles.multiply(
-            convert(A), Columns(tiles.values, convert(B), sparse_partners=sparse), weights, out
+            convert(A), Partners(tiles.values, convert(B), sparse_partners=sparse), weights, out
         )
         scale = np.abs(exact) @ np.abs(weights)
         assert (np.abs(out - 2 - exact @ weights) <= 60 * eps * (scale + 1)).all()
         assert tiles.n_evaluations == 2 * m * p
         diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
         np.testing.assert_allclose(
-            tiles.values.diagonal(Columns(tiles.values, convert(A), sparse_partners=sparse).norms),
+            tiles.values.diagonal(Partners(tiles.values, convert(A), sparse_partners=sparse).norms),
             diagonal,
             rtol=60 * eps,
             atol=eps,
         )
         own = evaluate(tiles, convert(A), convert(A), sparse=sparse)
         np.testing.assert_array_equal(
-            tiles.values.diagonal(Columns(tiles.values, convert(A), sparse_partners=sparse).norms),
+            tiles.values.diagonal(Partners(tiles.values, convert(A), sparse_partners=sparse).norms),
             np.diag(own),
         )
 
@@ -94,7 +94,7 @@ def test_an_offset_is_added_to_every_value(name, sparse, dtype):
     found = []
     for offset in (0.0, 1.0):
         with tiles_for(kernel, dtype=dtype, offset=offset) as tiles:
-            columns = Columns(tiles.values, convert(B), sparse_partners=sparse)
+            columns = Partners(tiles.values, convert(B), sparse_partners=sparse)
             sums = np.zeros(9)
             tiles.multiply(convert(A), columns, weights, sums)
             own = evaluate(tiles, convert(B), convert(B), sparse=sparse)
@@ -150,7 +150,7 @@ def test_bits_of_sums_do_not_depend_on_threads_or_on_the_rows_beside(
         monkeypatch.setattr(kernel_tiles, "WORTH_SHARING", 0.0)
         kernel = make_kernel(name, **PARAMETERS)
         with tiles_for(kernel, dtype=dtype, threads=threads, offset=0.5) as tiles:
-            columns = Columns(tiles.values, matrix, sparse_partners=sparse)
+            columns = Partners(tiles.values, matrix, sparse_partners=sparse)
             found.append(np.zeros(600))
             tiles.multiply(matrix, columns, weights, found[-1])
             part = np.zeros(7)
@@ -171,7 +171,7 @@ def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
         K = evaluate(tiles, matrix, matrix, sparse=sparse)
         np.testing.assert_array_equal(np.diag(K), 1)
         np.testing.assert_array_equal(np.diag(K[300:, :300]), 1)
-        packed = Columns(tiles.values, matrix, sparse_partners=sparse)
+        packed = Partners(tiles.values, matrix, sparse_partners=sparse)
         np.testing.assert_array_equal(tiles.values.diagonal(packed.norms), 1)
 
 
@@ -206,7 +206,7 @@ def test_hundred_thousand_columns(name):
     rows = sp.random_array((120, 100_000), density=1e-3, format="csr", dtype="f8", rng=rng)
     kernel = make_kernel(name, gamma=0.02)
     with tiles_for(kernel) as tiles:
-        columns = Columns(tiles.values, rows, sparse_partners=True)
+        columns = Partners(tiles.values, rows, sparse_partners=True)
         assert len(list(columns)) > 1  # too many features for one tile
         # Nothing here is as long as the features are many, but one scratch array a thread.
         assert columns.nbytes < 4 * 120 * 100 * 120
@@ -245,7 +245,7 @@ def test_places_of_rows_give_the_bits_of_a_copy(sparse, dtype):
     with tiles_for(RBF(gamma=0.7), threads=2, dtype=dtype, centre=centre) as tiles:
         results = []
         for lent in (RowsAt(matrix, places), matrix[places]):
-            columns = Columns(tiles.values, RowsAt(matrix, places[:70]), sparse_partners=sparse)
+            columns = Partners(tiles.values, RowsAt(matrix, places[:70]), sparse_partners=sparse)
             sums, values = np.zeros(300), np.empty((300, 70), dtype)
             tiles.multiply(lent, columns, weights, sums)
             tiles.evaluate(lent, columns, values)
@@ -261,12 +261,12 @@ def test_no_rows_and_no_columns(sparse):
     rows = make_rows(5, 4)
     matrix = sp.csr_array(rows) if sparse else rows
     with tiles_for(RBF(gamma=1.0), threads=2) as tiles:
-        none = Columns(tiles.values, matrix[:0], sparse_partners=sparse)
+        none = Partners(tiles.values, matrix[:0], sparse_partners=sparse)
         assert (none.n, none.nbytes, list(none)) == (0, 0, [])
         out = np.full(5, 3.0)
         tiles.multiply(matrix, none, np.empty(0), out)
         np.testing.assert_array_equal(out, 3.0)
-        some = Columns(tiles.values, matrix, sparse_partners=sparse)
+        some = Partners(tiles.values, matrix, sparse_partners=sparse)
         tiles.multiply(matrix[:0], some, np.ones(5), np.empty(0))
         tiles.evaluate(matrix[:0], some, np.empty((0, 5), np.float32))
         assert tiles.n_evaluations == 0
@@ -280,7 +280,7 @@ def test_rows_are_written_to_their_slots_and_the_other_slots_are_left_alone(m, s
     matrix = sp.csr_array(rows) if sparse else rows
     slots = np.random.default_rng(1).permutation(m + 9)[:m]
     with tiles_for(RBF(gamma=0.3), threads=2) as tiles:
-        columns = Columns(tiles.values, matrix, sparse_partners=sparse)
+        columns = Partners(tiles.values, matrix, sparse_partners=sparse)
         out = np.full((m + 9, m + 3), -5.0, np.float32)
         tiles.evaluate(matrix, columns, out, slots=slots)
         np.testing.assert_array_equal(
@@ -294,7 +294,7 @@ def test_columns_past_the_last_are_left_alone():
     rows = make_rows(7, 4)
     with tiles_for(Linear()) as tiles:
         out = np.full((7, 12), -5.0, np.float32)
-        tiles.evaluate(rows, Columns(tiles.values, rows, sparse_partners=False), out)
+        tiles.evaluate(rows, Partners(tiles.values, rows, sparse_partners=False), out)
         np.testing.assert_array_equal(out[:, 7:], -5)
         np.testing.assert_allclose(out[:, :7], rows @ rows.T, atol=1e-5)
 
@@ -310,7 +310,7 @@ def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(Linear(), threads=threads, dtype=np.float64) as tiles:
         out = np.ones(m)
-        prepared = Columns(tiles.values, convert(columns), sparse_partners=sparse)
+        prepared = Partners(tiles.values, convert(columns), sparse_partners=sparse)
         assert [t.start for t in prepared] == [
             0,
             *itertools.islice((t.stop for t in prepared), len(list(prepared)) - 1),
@@ -332,7 +332,7 @@ def test_symmetric_products_are_those_of_all_values(m, of_several, sparse, dtype
     found = {}
     for threads in (1, 3):
         with tiles_for(RBF(gamma=0.3), dtype=dtype, threads=threads) as tiles:
-            columns = Columns(tiles.values, rows, sparse_partners=sparse)
+            columns = Partners(tiles.values, rows, sparse_partners=sparse)
             found[threads] = np.ones(weights.shape)
             tiles.multiply_symmetric(rows, columns, weights, found[threads])
             evaluations = tiles.n_evaluations
@@ -378,7 +378,7 @@ def test_rows_that_are_not_numbers_are_refused(kernel, sparse):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(kernel) as tiles:
         with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
-            Columns(tiles.values, convert(wrong), sparse_partners=sparse)
+            Partners(tiles.values, convert(wrong), sparse_partners=sparse)
         with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
 
@@ -396,7 +396,7 @@ def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(kernel) as tiles, np.errstate(over="ignore"):
         with pytest.raises(DataError, match=r"squared length .* scale the features"):
-            Columns(tiles.values, convert(wrong), sparse_partners=sparse)
+            Partners(tiles.values, convert(wrong), sparse_partners=sparse)
         with pytest.raises(DataError, match=f"{kernel.name} kernel values in float32"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
         assert np.isfinite(evaluate(tiles, convert(rows), convert(rows), sparse=sparse)).all()
@@ -411,7 +411,7 @@ import numpy as np
 import scipy.sparse as sp
 from bigsvm.core import gram
 from bigsvm.kernels import make_kernel
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 rng = np.random.default_rng(0)
 rows = (rng.standard_normal((150, 9)) * (rng.random((150, 9)) < 0.5)).astype(np.float32)
 weights, digest, sums = rng.normal(size=150), hashlib.sha256(), np.zeros(150)
@@ -420,7 +420,7 @@ for dtype in (np.float32, np.float64):
         kernel = make_kernel(name, gamma=0.2, coef0=0.5, degree=3)
         for matrix in (rows, sp.csr_array(rows)):
             with KernelTiles(kernel, dtype=dtype) as tiles:
-                columns = Columns(tiles, matrix, sparse_partners=matrix is not rows)
+                columns = Partners(tiles.values, matrix, sparse_partners=matrix is not rows)
                 out = np.empty((150, 150), dtype)
                 tiles.evaluate(matrix, columns, out)
                 tiles.multiply(matrix, columns, weights, sums)
@@ -454,7 +454,7 @@ def test_evaluations_in_float64_are_added_to_those_of_the_tiles(fails):
     rows = make_rows(20, 6, dtype=np.float32)
     with tiles_for(RBF(gamma=0.3), dtype=np.float32, threads=1) as tiles:
         with pytest.raises(KeyError) if fails else nullcontext(), tiles.exact() as exact:
-            columns = Columns(exact.values, rows[:5], sparse_partners=False)
+            columns = Partners(exact.values, rows[:5], sparse_partners=False)
             exact.evaluate(rows, columns, np.empty((20, 5)))
             assert exact.dtype == np.float64
             assert tiles.n_evaluations == 0

@@ -7,7 +7,7 @@ import pytest
 from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.low_rank import LowRank, lack
 from bigsvm.kernels import RBF, Linear, Sigmoid
 
@@ -15,7 +15,7 @@ from bigsvm.kernels import RBF, Linear, Sigmoid
 def gram_of(kernel, rows, offset):
     gram = np.empty((len(rows.places), len(rows.places)))
     with KernelTiles(kernel, dtype=np.float64, offset=offset) as tiles:
-        tiles.evaluate(rows, Columns.of_rows_like(tiles.values, rows), gram)
+        tiles.evaluate(rows, Partners.of_rows_like(tiles.values, rows), gram)
     return gram
 
 

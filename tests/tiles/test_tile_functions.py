@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.data.rows import RowsAt
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram import tiles as kernel_tiles
 from bigsvm.gram import weights as functions
 from bigsvm.gram.partners import COLUMNS_PER_TILE
@@ -30,7 +30,7 @@ def products(A, B, weights, *, kernel="rbf", sparse=False, **options):
     convert = sp.csr_array if sparse else np.asarray
     out = np.ones((A.shape[0], weights.shape[1]))
     with KernelTiles(make_kernel(kernel, **PARAMETERS), **options) as tiles:
-        columns = Columns(tiles.values, convert(B), sparse_partners=sparse)
+        columns = Partners(tiles.values, convert(B), sparse_partners=sparse)
         tiles.multiply(convert(A), columns, weights, out)
         assert tiles.n_evaluations == A.shape[0] * B.shape[0]
     return out
@@ -48,7 +48,7 @@ def way(request, monkeypatch):
 def kinds(weights):
     """What is prepared for each tile."""
     with KernelTiles(make_kernel("linear")) as tiles:
-        columns = Columns(tiles.values, make_rows(len(weights), 2), sparse_partners=False)
+        columns = Partners(tiles.values, make_rows(len(weights), 2), sparse_partners=False)
         prepared = tiles.prepared(columns, sp.csr_array(weights))
     return [type(part).__name__.lower() for part in prepared._parts.values()]
 
@@ -116,7 +116,7 @@ def test_tiles_of_both_kinds_are_added_up(sparse):
 def test_rows_taken_from_a_block_and_weights_prepared_for_many():
     A, B, weights = make_rows(80, 5), make_rows(40, 5, seed=1), make_weights(40, 3)
     with KernelTiles(make_kernel("rbf", **PARAMETERS), offset=1.0) as tiles:
-        columns = Columns(tiles.values, B, sparse_partners=False)
+        columns = Partners(tiles.values, B, sparse_partners=False)
         prepared = tiles.prepared(columns, sp.csr_array(weights))
         assert (prepared.n, prepared.n_weights) == (3, np.count_nonzero(weights))
         places = np.array([70, 3, 3, 41])
@@ -131,9 +131,9 @@ def test_empty_rows_and_columns_change_nothing(k):
     rows = make_rows(5, 3)
     with KernelTiles(make_kernel("rbf", **PARAMETERS)) as tiles:
         out = np.ones((5, k))
-        none = Columns(tiles.values, rows[:0], sparse_partners=False)
+        none = Partners(tiles.values, rows[:0], sparse_partners=False)
         tiles.multiply(rows, none, np.empty((0, k)), out)
-        some = Columns(tiles.values, rows, sparse_partners=False)
+        some = Partners(tiles.values, rows, sparse_partners=False)
         tiles.multiply(rows[:0], some, np.ones((5, k)), np.empty((0, k)))
         tiles.multiply(rows, some, sp.csr_array((5, k)), out)
     np.testing.assert_array_equal(out, 1)
@@ -152,7 +152,7 @@ def test_memory_of_sums_is_bounded_where_functions_are_many(monkeypatch):
 
         monkeypatch.setattr(tiles._team, "scratch", watched)
         out = np.zeros((200, 100_000))
-        tiles.multiply(A, Columns(tiles.values, B, sparse_partners=False), weights, out)
+        tiles.multiply(A, Partners(tiles.values, B, sparse_partners=False), weights, out)
     most = max(rows for name, *_, rows in shapes if name == "sums")
     assert most <= 12
     np.testing.assert_array_equal(np.flatnonzero(out.any(axis=0)), [0, 7, 99_999])

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows, as_row_source
-from bigsvm.gram import Columns, KernelTiles
+from bigsvm.gram import KernelTiles, Partners
 from bigsvm.kernels import RBF
 from bigsvm.training import executors
 from bigsvm.training.executors import LocalExecutor
@@ -51,7 +51,7 @@ def test_the_next_block_is_read_while_this_one_is_computed(monkeypatch):
     source = Watched(X)
     done = []
     with KernelTiles(RBF(gamma=0.5), threads=1) as tiles:
-        columns = Columns(tiles.values, X[:50], sparse_partners=False)
+        columns = Partners(tiles.values, X[:50], sparse_partners=False)
         compute_sums = executors.partial_sums
 
         def compute(*arguments):
@@ -81,7 +81,7 @@ def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
     done = []
     out, alone = np.ones((600, 3)), np.ones((600, 3))
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        columns = Columns(tiles.values, X[:50], sparse_partners=False)
+        columns = Partners(tiles.values, X[:50], sparse_partners=False)
         options = {"block_bytes": 2 * X.nbytes // N_BLOCKS, "start": 3, "stop": 590, "skip": skip}
         sweep(
             source, tiles, columns, sp.csr_array(weights), out, on_progress=done.append, **options
@@ -121,7 +121,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
         source.row_alignment = aligned
         out, done = begin.copy(), 0
         with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
-            columns = Columns(tiles.values, rows[:550], sparse_partners=sparse)
+            columns = Partners(tiles.values, rows[:550], sparse_partners=sparse)
 
             def interrupt(rows_done):
                 nonlocal done
@@ -145,7 +145,7 @@ def test_a_partial_has_what_its_block_cost(skip):
     X, _ = blobs(600)
     source = Watched(X)
     with KernelTiles(RBF(gamma=0.5)) as tiles:
-        columns = Columns(tiles.values, X[:50], sparse_partners=False)
+        columns = Partners(tiles.values, X[:50], sparse_partners=False)
         executor = LocalExecutor(source, tiles, block_bytes=2 * X.nbytes // N_BLOCKS)
         partials = list(executor.run(columns, np.ones(50), start=0, stop=600, skip=skip))
         assert tiles.n_evaluations == 0
@@ -163,7 +163,7 @@ def test_sums_go_on_from_those_given_and_these_stay_as_they_are():
     begin = np.random.default_rng(0).standard_normal(300)
     before = begin.copy()
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        columns = Columns(tiles.values, X[:50], sparse_partners=False)
+        columns = Partners(tiles.values, X[:50], sparse_partners=False)
         executor = LocalExecutor(ArrayRows(X), tiles, block_bytes=1 << 20)
         (partial,) = executor.run(columns, np.ones(50), start=10, stop=290, begin=begin)
     np.testing.assert_array_equal(begin, before)
