@@ -1,6 +1,10 @@
 """From the values of several functions to classes: votes of pairs, a decision graph, the largest.
 
-Classes are codes from 0, in the order that the model has them. Rules:
+Classes are codes from 0, in the order that the model has them. Class pairs of k classes are (0, 1),
+(0, 2), …, (0, k - 1), (1, 2), …: LIBSVM's and scikit-learn's order. The function of a pair is
+**positive for its second class**, as a decision value of two classes is everywhere in bigsvm.
+LIBSVM's, and the "ovo" values of scikit-learn, are positive for the first; functions below that
+speak of LIBSVM turn the sign round. Rules:
 
     ovo             each pair of classes has a vote; ties go to the first class, as LIBSVM's do
     ovo-break-ties  ties go to the class that the pairs are surest of: scikit-learn's `break_ties`
@@ -9,25 +13,25 @@ Classes are codes from 0, in the order that the model has them. Rules:
     ovr, crammer-singer
                     each class has a function, and the largest value wins; ties go to the first
 
-Values of pairs are in the order of `bigsvm.pairs`, and positive ones are for the second class. A
-value of exactly 0 is for the first, as it is where there are two classes only (LIBSVM: the second).
+A value of exactly 0 is for the first class, as it is where there are two classes only (LIBSVM: the
+second).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigsvm.errors import ParameterError
-from bigsvm.pairs import pair_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    Values = NDArray[np.float64]
+    from bigsvm.arrays import F8, I8
 
 OF_PAIRS = ("ovo", "ovo-break-ties", "ddag")
 OF_CLASSES = ("ovr", "crammer-singer")
@@ -47,7 +51,7 @@ def n_functions(rule: str, n_classes: int) -> int:
     return n_classes * (n_classes - 1) // 2 if rule in OF_PAIRS else n_classes
 
 
-def decide(values: Values, rule: str, n_classes: int) -> NDArray[np.int64]:
+def decide(values: F8, rule: str, n_classes: int) -> I8:
     """Classes, (n,) int64 codes.
 
     Parameters
@@ -74,11 +78,11 @@ def decide(values: Values, rule: str, n_classes: int) -> NDArray[np.int64]:
         values = count_votes(values, n_classes)
     elif rule == "ovo-break-ties":
         values = one_vs_rest_values(values, n_classes)
-    codes: NDArray[np.int64] = np.argmax(values, axis=1)
+    codes: I8 = np.argmax(values, axis=1)
     return codes
 
 
-def count_votes(values: Values, n_classes: int) -> Values:
+def count_votes(values: F8, n_classes: int) -> F8:
     """How many pairs each class wins, (n, k) float64; values (n, k (k - 1) / 2)."""
     votes = np.zeros((len(values), n_classes))
     for first, pairs in _pairs_by_first(n_classes):
@@ -88,8 +92,8 @@ def count_votes(values: Values, n_classes: int) -> Values:
     return votes
 
 
-def one_vs_rest_values(values: Values, n_classes: int) -> Values:
-    """Values of classes from those of pairs: `decision_function_shape="ovr"` of scikit-learn.
+def one_vs_rest_values(values: F8, n_classes: int) -> F8:
+    """F8 of classes from those of pairs: `decision_function_shape="ovr"` of scikit-learn.
 
     The number of votes, and something below 1 / 2 in size that grows with the sum of the values in
     favour of the class, so that it breaks ties: ``s / (3 (|s| + 1))``. (n, k) float64.
@@ -99,7 +103,7 @@ def one_vs_rest_values(values: Values, n_classes: int) -> Values:
         part = values[:, pairs]
         sums[:, first] -= part.sum(axis=1)
         sums[:, first + 1 :] += part
-    shaped: Values = count_votes(values, n_classes) + sums / (3 * (np.abs(sums) + 1))
+    shaped: F8 = count_votes(values, n_classes) + sums / (3 * (np.abs(sums) + 1))
     return shaped
 
 
@@ -112,7 +116,8 @@ def _pairs_by_first(n_classes: int) -> Iterator[tuple[int, slice]]:
         start = stop
 
 
-def _along_graph(values: Values, n_classes: int) -> NDArray[np.int64]:
+def _along_graph(values: F8, n_classes: int) -> I8:
+    """Classes by the decision graph."""
     rows = np.arange(len(values))
     first = np.zeros(len(values), np.int64)
     last = np.full(len(values), n_classes - 1)
@@ -121,3 +126,91 @@ def _along_graph(values: Values, n_classes: int) -> NDArray[np.int64]:
         first += last_wins
         last -= ~last_wins
     return first
+
+
+def pair_number(first: Any, second: Any, n_classes: int) -> Any:  # noqa: ANN401 (int or array)
+    """Place of the pair (first, second), first < second, in their order; ints or int64 arrays."""
+    return first * (2 * n_classes - first - 1) // 2 + second - first - 1
+
+
+def pair_classes(n_classes: int) -> tuple[I8, I8]:
+    """First and second class of every pair, in their order."""
+    return np.triu_indices(n_classes, 1)
+
+
+def pair_functions(dual_coefficients: F8, counts: NDArray[np.integer]) -> sp.csr_array:
+    """Coefficients of all pairs from LIBSVM's ``sv_coef``, scikit-learn's ``dual_coef_``.
+
+    Parameters
+    ----------
+    dual_coefficients : (k - 1, n_support) float64
+        Support vectors ordered by class; each has one coefficient for every other class.
+    counts : (k,) integers
+        Support vectors of each class; `n_support` together.
+
+    Returns
+    -------
+    (n_support, k (k - 1) / 2) CSR float64
+        With k - 1 entries in a row, sign turned round.
+    """
+    n_classes = len(counts)
+    classes = np.repeat(np.arange(n_classes), counts)[:, None]
+    others = np.arange(n_classes - 1)[None, :]
+    others = others + (others >= classes)
+    pairs = pair_number(np.minimum(classes, others), np.maximum(classes, others), n_classes)
+    starts = np.arange(len(classes) + 1) * (n_classes - 1)
+    shape = (len(classes), n_classes * (n_classes - 1) // 2)
+    data = -np.ascontiguousarray(dual_coefficients.T, np.float64)
+    functions = sp.csr_array((data.ravel(), pairs.ravel(), starts), shape=shape)
+    functions.sort_indices()
+    return functions
+
+
+def support_classes(functions: sp.csr_array, n_classes: int) -> I8:
+    """Class of each support vector, (n_support,) int64: the one its first coefficient pulls to.
+
+    Parameters
+    ----------
+    functions : (n_support, k (k - 1) / 2) CSR float64
+        Not 0 in every row.
+    n_classes : int
+    """
+    first, second = pair_classes(n_classes)
+    entry = functions.indptr[:-1]
+    pair = functions.indices[entry]
+    classes: I8 = np.where(functions.data[entry] > 0, second[pair], first[pair])
+    return classes
+
+
+def libsvm_coefficients(functions: sp.csr_array, n_classes: int) -> tuple[I8, I8, F8]:
+    """Lay out coefficients of pairs as LIBSVM does.
+
+    A support vector belongs to the class that its coefficients pull to. It is listed once for each
+    such class: there are several where training has merged equal rows with different labels.
+
+    Parameters
+    ----------
+    functions : (n_support, k (k - 1) / 2) CSR float64
+    n_classes : int
+
+    Returns
+    -------
+    rows : (q,) int64
+        Places of the support vectors, ordered by class.
+    counts : (k,) int64
+        Number of them in each class.
+    dual_coefficients : (k - 1, q) float64
+        Sign turned round: positive for the first class of a pair.
+    """
+    first, second = pair_classes(n_classes)
+    entries = functions.tocoo()
+    used = entries.data != 0
+    row, pair, data = entries.coords[0][used], entries.coords[1][used], entries.data[used]
+    towards = np.where(data > 0, second[pair], first[pair]).astype(np.int64)
+    other = np.where(data > 0, first[pair], second[pair])
+    n_support = functions.shape[0]
+    lines, line = np.unique(towards * n_support + row, return_inverse=True)
+    rows, classes = lines % max(n_support, 1), lines // max(n_support, 1)
+    dual_coefficients = np.zeros((n_classes - 1, len(lines)))
+    dual_coefficients[other - (other > towards), line] = -data
+    return rows, np.bincount(classes, minlength=n_classes), dual_coefficients

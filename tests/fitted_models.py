@@ -7,7 +7,7 @@ from sklearn.svm import SVC
 
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion
-from bigsvm.pairs import pair_functions
+from bigsvm.votes import pair_functions
 
 
 def blobs(k, *, n=240, seed=0):

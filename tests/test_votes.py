@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 from bigsvm import votes
 from bigsvm.errors import ParameterError
-from bigsvm.pairs import libsvm_coefficients, pair_functions, pair_number
+from bigsvm.votes import libsvm_coefficients, pair_functions, pair_number
 
 
 def pairs(k):

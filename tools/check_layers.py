@@ -20,7 +20,6 @@ ORDER = (
     "version",
     "errors",
     "arrays",
-    "pairs",
     "votes",
     "calibration",
     "files",

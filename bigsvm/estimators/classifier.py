@@ -16,9 +16,8 @@ from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.fit.problem import are_many_classes, label_array
-from bigsvm.pairs import libsvm_coefficients, support_classes
 from bigsvm.parameters.declaration import check_value
-from bigsvm.votes import OF_PAIRS
+from bigsvm.votes import OF_PAIRS, libsvm_coefficients, support_classes
 
 if TYPE_CHECKING:
     import dask.array as da

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.one_vs_one.entries import REASONS
-from bigsvm.one_vs_one.joined import pair_classes
 from bigsvm.training.result import StopReason
+from bigsvm.votes import pair_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

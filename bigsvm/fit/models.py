@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigsvm.pairs import support_classes
+from bigsvm.votes import pair_classes, support_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +92,7 @@ def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
     gaps, rho = functions.gaps[known], np.abs(functions.rho[known])
     with np.errstate(over="ignore"):  # beside no gap, any rho is sure
         worst = known[np.argmin(rho / np.maximum(gaps, np.finfo(np.float64).tiny))]
-    first, second = np.triu_indices(n_classes, 1)
+    first, second = pair_classes(n_classes)
     return {
         "least_sure": {
             "classes": [int(first[worst]), int(second[worst])],

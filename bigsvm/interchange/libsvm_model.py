@@ -7,7 +7,7 @@
 LIBSVM decides for its first label where ``Σ coefficient · K − rho`` is positive, and lists the
 support vectors of the first label first; here a positive value stands for the second class. Of two
 classes they change places; of more they stay, as ties go to the first, and the values of all pairs
-change signs (see `bigsvm.pairs`). A support vector of k classes has k - 1 coefficients.
+change signs (see `bigsvm.votes`). A support vector of k classes has k - 1 coefficients.
 
 Of a value f its first label has the probability ``1 / (1 + exp(probA f + probB))``: a sigmoid
 calibration with the other signs. Numbers are written so that they read back to the same bits.
@@ -37,7 +37,7 @@ from bigsvm.interchange.libsvm_vectors import read_vectors
 from bigsvm.interchange.range_file import read_range
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
-from bigsvm.pairs import libsvm_coefficients, pair_functions
+from bigsvm.votes import libsvm_coefficients, pair_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

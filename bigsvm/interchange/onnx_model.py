@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bigsvm.errors import ModelError
 from bigsvm.interchange.fitted import model_of
-from bigsvm.votes import OF_CLASSES
+from bigsvm.votes import OF_CLASSES, pair_classes
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -127,7 +127,7 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
             sign = "index" if model.rule is None else "second_wins"
             nodes.append(helper.make_node("Cast", [positive], [sign], to=kind_of_sign))
         if model.rule == "ovo":
-            first, second = np.triu_indices(len(labels), 1)
+            first, second = pair_classes(len(labels))
             classes = np.arange(len(labels))
             # A vote that the second class wins is one that the first does not.
             moved = (second[:, None] == classes).astype(np.float64) - (first[:, None] == classes)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from bigsvm.data.kernel_matrix import row_numbers
 from bigsvm.errors import ModelError
 from bigsvm.interchange.fitted import model_of
-from bigsvm.pairs import libsvm_coefficients
+from bigsvm.votes import libsvm_coefficients
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

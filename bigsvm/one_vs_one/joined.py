@@ -8,6 +8,7 @@ import numpy as np
 
 from bigsvm.one_vs_one.entries import REASONS
 from bigsvm.training.result import Certificate, StopReason
+from bigsvm.votes import pair_classes
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -51,19 +52,6 @@ class OneVsOne(NamedTuple):
     gaps: F8
     certificate: Certificate
     pairs: dict[str, Any]
-
-
-def pair_numbers(pairs: I8, n_classes: int) -> I8:
-    """Place of pairs (m, 2) of classes, the first one less, in LIBSVM's order, from 0."""
-    first, second = pairs[:, 0], pairs[:, 1]
-    before = first * n_classes - first * (first + 1) // 2
-    numbers: I8 = before + second - first - 1
-    return numbers
-
-
-def pair_classes(n_classes: int) -> tuple[I8, I8]:
-    """First and second class of every pair, in LIBSVM's order."""
-    return np.triu_indices(n_classes, 1)
 
 
 def join(log: PairLog, n_classes: int, n_rows: int, reason: StopReason) -> OneVsOne:

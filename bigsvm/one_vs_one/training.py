@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.one_vs_one.joined import join, pair_classes, pair_numbers
+from bigsvm.one_vs_one.joined import join
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits, Stopped
+from bigsvm.votes import pair_classes, pair_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -151,7 +152,7 @@ class PairTraining:
 
     def _batch(self, batch: Batch) -> None:
         """Train what is left of a batch; at the end what it has held is let go of."""
-        numbers = pair_numbers(batch.pairs, len(self._classes))
+        numbers = pair_number(batch.pairs[:, 0], batch.pairs[:, 1], len(self._classes))
         left = np.flatnonzero(self._log.records["reason"][numbers] < 0)
         if not len(left):
             return

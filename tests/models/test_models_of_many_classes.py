@@ -16,8 +16,8 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError, ParameterError
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion
-from bigsvm.pairs import pair_functions
 from bigsvm.training import executors
+from bigsvm.votes import pair_functions
 
 
 @pytest.mark.parametrize("sparse", [False, True])

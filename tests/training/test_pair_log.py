@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from bigsvm.data.sources import ArrayRows
 from bigsvm.errors import CheckpointError, MemoryBudgetError
-from bigsvm.one_vs_one.joined import pair_classes, pair_numbers
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT, NAME, PairLog, Solved
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import PHASES, Certificate, StopReason
 from bigsvm.training.state import Counters, Phase, first_state
+from bigsvm.votes import pair_classes, pair_number
 
 SOURCE = ArrayRows(np.zeros((50, 1)))
 CERTIFICATE = Certificate(
@@ -83,7 +83,7 @@ def test_pairs_are_numbered_as_in_libsvm(k):
     first, second = pair_classes(k)
     expected = [(a, b) for a in range(k) for b in range(a + 1, k)]
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == expected
-    numbers = pair_numbers(np.array(expected), k)
+    numbers = pair_number(*np.array(expected).T, k)
     np.testing.assert_array_equal(numbers, np.arange(len(expected)))
 
 

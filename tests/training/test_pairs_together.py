@@ -10,8 +10,8 @@ from bigsvm.gram import KernelTiles
 from bigsvm.kernels import make_kernel
 from bigsvm.one_vs_one import small as small_pairs
 from bigsvm.one_vs_one.class_rows import ClassRows
-from bigsvm.one_vs_one.joined import pair_classes
 from bigsvm.one_vs_one.small import SmallPairs
+from bigsvm.votes import pair_classes
 
 AMPLE = 100e6
 OTHERS = 2e6
