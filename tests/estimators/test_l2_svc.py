@@ -1,11 +1,6 @@
 """L2SVC beside a dense problem in float64, LIBLINEAR, and its own definition."""
 
 import json
-import signal
-import subprocess
-import sys
-import textwrap
-import time
 import warnings
 
 import dask.array as da
@@ -18,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.svm import LinearSVC
 from support.optimum import coefficients_of, is_the_optimum_of_its_ball, optimum_of_ball
+from support.resuming import assert_killed_to_the_same_bits
 
 import bigsvm
 from bigsvm import KernelExpansion
@@ -28,6 +24,7 @@ from bigsvm.fit.gamma import mean_distance
 from bigsvm.gram.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
+from bigsvm.training.checkpoint import newest_manifest
 
 SOLVERS = ("pairwise", "mfw", "fw", "cvm")
 KERNELS = {
@@ -421,13 +418,6 @@ def test_a_store_has_the_optimum_of_its_rows(store, clouds, of_store, solver):
     assert lazy.objective_ == pytest.approx(of_store.objective_, rel=1e-5)
 
 
-def assert_same_model(model, other):
-    np.testing.assert_array_equal(model.support_, other.support_)
-    np.testing.assert_array_equal(model.dual_coef_, other.dual_coef_)
-    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter", "drift"):
-        assert model.certificate_[name] == other.certificate_[name], name
-
-
 def test_resumed_after_max_iter_it_ends_at_the_same_model(store, of_store, tmp_path):
     """In its search, and in the sweeps after it."""
     run, stops = tmp_path / "run", []
@@ -442,53 +432,33 @@ def test_resumed_after_max_iter_it_ends_at_the_same_model(store, of_store, tmp_p
     assert model.objective_ == pytest.approx(of_store.objective_, rel=1e-6)
 
 
+def fit_in_process(folder, name, store):
+    saving = {"checkpoint": folder, "checkpoint_every": 0.02}
+    return getattr(bigsvm, name)(**LITTLE, **saving).fit(store).model_
+
+
 @pytest.mark.parametrize("name", ["L2SVC", "L2OneClassSVM"])
 def test_killed_several_times_it_ends_at_the_same_model(store, name, tmp_path):
-    """`kill -9` of a real process, each time after it has saved once more."""
-    code = textwrap.dedent(
-        """
-        import sys
-        import bigsvm
-        name, C, gamma, memory, ball_tol, run, store, model = sys.argv[1:]
-        fitted = getattr(bigsvm, name)(
-            C=float(C), gamma=float(gamma), memory=memory, ball_tol=float(ball_tol), n_jobs=1,
-            checkpoint=run, checkpoint_every=0.02,
-        ).fit(store)
-        fitted.model_.save(model)
-        """
-    )
-    run, model = tmp_path / "run", tmp_path / "model"
-    given = [name, *(LITTLE[parameter] for parameter in ("C", "gamma", "memory", "ball_tol"))]
-    command = [sys.executable, "-c", code, *map(str, [*given, run, store.path, model])]
-
-    def newest():
-        return max((path.name for path in run.glob("generation-*")), default="")
-
-    kills, phases = 0, set()
-    for _ in range(2):
-        before = newest()
-        process = subprocess.Popen(command)
-        while newest() == before and process.poll() is None:
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-        manifest = (run / newest() / "manifest.json").read_text()
-        latest, _ = json.JSONDecoder().raw_decode(manifest)
-        phases.add(latest["values"]["phase"])
-    assert kills >= 1
+    phases = set()
+    assert_killed_to_the_same_bits(
+        fit_in_process, tmp_path, arguments=(name, store.path), pause=0.0, same=assert_same_run,
+        after_kill=lambda folder: phases.add(newest_manifest(folder)["values"]["phase"]),
+    )  # fmt: skip
     assert "search" in phases
-    assert subprocess.run(command, check=False).returncode == 0
-    ended = KernelExpansion.load(model)
-    whole = getattr(bigsvm, name)(**LITTLE).fit(store)
-    np.testing.assert_array_equal(ended.support, whole.model_.support)
-    np.testing.assert_array_equal(ended.coefficients, whole.model_.coefficients)
-    assert ended.certificate["gap"] == whole.gap_
+
+
+def assert_same_run(model, other):
+    """Hold a model to another one that may have been saved more often."""
+    np.testing.assert_array_equal(model.support, other.support)
+    np.testing.assert_array_equal(model.coefficients, other.coefficients)
+    for name in ("objective", "gap", "duality_gap", "n_sweeps", "n_iter", "drift"):
+        assert model.certificate[name] == other.certificate[name], name
 
 
 def test_a_finished_run_is_the_same_model_again(store, of_store, tmp_path):
     model = bigsvm.L2SVC(**LITTLE, checkpoint=tmp_path / "run")
-    assert_same_model(model.fit(store), of_store)
-    assert_same_model(clone(model).fit(store), of_store)
+    assert_same_run(model.fit(store).model_, of_store.model_)
+    assert_same_run(clone(model).fit(store).model_, of_store.model_)
 
 
 def test_all_rows_as_one_working_set(moons):

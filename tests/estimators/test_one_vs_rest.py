@@ -216,22 +216,14 @@ def test_limits_are_of_all_functions(tmp_path, limit, reason):
     assert ended.functions.certificate.converged
 
 
-PROGRAM = """
-import pickle
-sys.path.insert(1, sys.path[0] + "/estimators")
-from support.problems import clouds
-from test_one_vs_rest import train
-X, y = clouds(n=1000, k=6, spread=0.7)
-print("started", flush=True)
-found = train(X, y, C=10.0, tol=1e-3, checkpoint=sys.argv[1], checkpoint_every=0.1).functions
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(found, file)
-"""
+def train_in_process(folder):
+    X, y = clouds(n=1000, k=6, spread=0.7)
+    return train(X, y, C=10.0, tol=1e-3, checkpoint=str(folder), checkpoint_every=0.1).functions
 
 
 def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` each time after it has saved once more."""
-    whole = assert_killed_to_the_same_bits(PROGRAM, tmp_path, pause=0.0)
+    whole = assert_killed_to_the_same_bits(train_in_process, tmp_path, pause=0.0)
     assert whole.certificate.converged
 
 

@@ -10,6 +10,7 @@ from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resu
 from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
+from bigsvm.one_vs_one import small as small_pairs
 from bigsvm.one_vs_one.log import NAME
 from bigsvm.training.checkpoint import newest_manifest
 from bigsvm.training.events import Hooks
@@ -180,28 +181,21 @@ class TestLog:
         assert_same_bits(self.resumed(half), self.whole())
 
 
-PROGRAM = """
-import pickle
-from estimators.one_vs_one import train
-from support.problems import clouds
-from bigsvm.one_vs_one import small as small_pairs
-if sys.argv[3] == "by runs":
-    small_pairs.MOST_ROWS = 0
-    X, y = clouds(n=2400, k=8, spread=0.5)
-else:
-    X, y = clouds(n=9000, k=30, spread=0.5)
-print("started", flush=True)
-given = {"checkpoint": sys.argv[1], "checkpoint_every": 0.1, "threads": int(sys.argv[4])}
-found = train(X, y, C=10.0, **given).functions
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(found, file)
-"""
+def train_in_process(folder, pairs, threads):
+    """Train pairs in runs of their own, or small ones together."""
+    if pairs == "by runs":
+        small_pairs.MOST_ROWS = 0
+        X, y = clouds(n=2400, k=8, spread=0.5)
+    else:
+        X, y = clouds(n=9000, k=30, spread=0.5)
+    given = {"checkpoint": str(folder), "checkpoint_every": 0.1, "threads": threads}
+    return train(X, y, C=10.0, **given).functions
 
 
 @pytest.mark.parametrize(("pairs", "threads"), [("by runs", 1), ("by runs", 2), ("together", 1)])
 def test_killed_several_times_it_gives_the_same_bits(tmp_path, pairs, threads):
     """A real process, `kill -9` at random moments, each after it has got on a little."""
-    whole = assert_killed_to_the_same_bits(PROGRAM, tmp_path, arguments=(pairs, threads))
+    whole = assert_killed_to_the_same_bits(train_in_process, tmp_path, arguments=(pairs, threads))
     assert whole.certificate.converged
 
 

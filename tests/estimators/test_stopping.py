@@ -1,84 +1,64 @@
 """Ctrl-C during `fit`: a run with a checkpoint is saved before it ends."""
 
+import itertools
+import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support import processes
+from support.problems import clouds
 
 import bigsvm
+from bigsvm.one_vs_one import small as small_pairs
+from bigsvm.training import saving
 from bigsvm.training.checkpoint import newest_manifest
 
-PROGRAM = """
-import os, signal, sys
-import numpy as np
-import bigsvm
-from bigsvm.training import decomposition, saving
-from bigsvm.search import sampled as frank_wolfe
-from bigsvm.one_vs_one import small as small_pairs
-small_pairs.MOST_ROWS = 0
-rng = np.random.default_rng(0)
-y = rng.integers(0, 3, 900)
-X = (rng.standard_normal((900, 4)) + 0.7 * rng.standard_normal((3, 4))[y]).astype(np.float32)
-y = y if sys.argv[2] == "many" else y > 0
-times, moment = int(sys.argv[4]), int(sys.argv[5])
-asked, is_due = 0, saving.Saver.is_due
-def interrupt(self):
-    global asked
-    asked += 1
-    if asked == moment:
-        for _ in range(times):
-            os.kill(os.getpid(), signal.SIGINT)
-    return is_due(self)
-saving.Saver.is_due = interrupt
-machine = eval(f"bigsvm.{sys.argv[3]}").set_params(checkpoint=sys.argv[1], n_jobs=2, memory="50MB")
-try:
-    machine.fit(X, y)
-except KeyboardInterrupt:
-    print("interrupted", hasattr(machine, "model_"))
-assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-"""
 
+def fit_and_be_interrupted(folder, classes, machine, times, moment):
+    """Fit in a process of its own, which sends itself SIGINT when a save is due."""
+    small_pairs.MOST_ROWS = 0
+    X, y = clouds(n=900, k=3, d=4, spread=0.7)
+    asked, is_due = itertools.count(1), saving.Saver.is_due
 
-def interrupted(folder, classes, machine, *, times=1, moment=2):
-    """Fit in another process, which is sent SIGINT; what it says."""
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(folder),
-        classes,
-        machine,
-        str(times),
-        str(moment),
-    ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
-    return ended.stdout.strip()
+    def interrupt(self):
+        if next(asked) == moment:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+        return is_due(self)
+
+    saving.Saver.is_due = interrupt
+    machine.set_params(checkpoint=folder, n_jobs=2, memory="50MB")
+    with pytest.raises(KeyboardInterrupt):
+        machine.fit(X.astype(np.float32), y if classes == "many" else y > 0)
+    assert not hasattr(machine, "model_")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.fault("half-models")
 @pytest.mark.parametrize(
     ("classes", "machine", "moment"),
     [
-        ("two", "SVC(C=50)", 2),
-        ("many", "SVC(C=50)", 3),
-        ("many", "SVC(C=50, multiclass='ovr')", 2),
-        ("many", "CrammerSingerSVC(C=5)", 2),
-        ("two", "L2SVC(C=50)", 2),
+        ("two", bigsvm.SVC(C=50), 2),
+        ("many", bigsvm.SVC(C=50), 3),
+        ("many", bigsvm.SVC(C=50, multiclass="ovr"), 2),
+        ("many", bigsvm.CrammerSingerSVC(C=5), 2),
+        ("two", bigsvm.L2SVC(C=50), 2),
     ],
+    ids=str,
 )
 def test_ctrl_c_saves_the_run_and_then_ends_it(tmp_path, classes, machine, moment):
-    assert interrupted(tmp_path, classes, machine, moment=moment) == "interrupted False"
+    assert processes.run(fit_and_be_interrupted, tmp_path, classes, machine, 1, moment) == 0
     values = newest_manifest(tmp_path)["values"]
     assert values["n_iter"] > 0 or values.get("n_finished") or values["rows_drawn"]
 
 
 @pytest.mark.fault("half-models")
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path):
-    assert interrupted(tmp_path, "two", "SVC(C=50)", times=2) == "interrupted False"
+    machine = bigsvm.SVC(C=50)
+    assert processes.run(fit_and_be_interrupted, tmp_path, "two", machine, 2, 2) == 0
     assert newest_manifest(tmp_path) is None
 
 

@@ -3,16 +3,12 @@
 import pickle
 import random
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.state import Limits
+from support import processes
 from support.same import assert_same_bits
-
-TESTS = Path(__file__).parents[1]
 
 
 class StopAt:
@@ -110,7 +106,7 @@ def assert_resumed_to_the_same_bits(
 
 
 def assert_killed_to_the_same_bits(
-    program,
+    train,
     folder,
     *,
     arguments=(),
@@ -118,42 +114,48 @@ def assert_killed_to_the_same_bits(
     at_least=1,
     pause=0.2,
     same=assert_same_bits,
+    after_kill=None,
 ):
     """Kill a process again and again, each time after it has saved something new.
 
     Parameters
     ----------
-    program : str
-        Python code; `sys.argv` has the folder of a checkpoint, the path of the result that it
-        pickles, and `arguments`. It prints a line when it has begun.
+    train : callable
+        ``train(folder, *arguments)``, a function of a module, trains with a checkpoint in a folder,
+        and returns the result.
     folder : Path
-    arguments : sequence of str
+    arguments : sequence
     times, at_least : int
         Most and fewest kills.
     pause : float
         Seconds; random times up to this one pass between a save and a kill.
     same : callable
         Compares the result with that of a process that was not killed.
+    after_kill : callable, optional
+        Is called with the folder of the checkpoint after each kill.
 
     Returns
     -------
     The result of the process that was not killed.
     """
     rng, kills = random.Random(0), 0
-    assert _begin(program, folder, "whole", arguments).wait() == 0
+    whole_run, killed_run = ((train, folder / name, arguments) for name in ("whole", "killed"))
+    assert processes.run(_train_and_save, *whole_run) == 0
     while kills < times:
         before = _newest(folder / "killed")
-        process = _begin(program, folder, "killed", arguments)
-        while _newest(folder / "killed") == before and process.poll() is None:
-            time.sleep(0.005)
+        process = processes.start(_train_and_save, *killed_run)
+        while _newest(folder / "killed") == before and process.is_alive():
+            time.sleep(0.002)
         time.sleep(rng.uniform(0, pause))
-        if process.poll() is not None:
+        process.kill()
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
             break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
         kills += 1
+        if after_kill is not None:
+            after_kill(folder / "killed")
     assert kills >= at_least
-    assert _begin(program, folder, "killed", arguments).wait() == 0
+    assert processes.run(_train_and_save, *killed_run) == 0
     killed, whole = (
         pickle.loads((folder / f"{name}.result").read_bytes()) for name in ("killed", "whole")
     )
@@ -161,17 +163,9 @@ def assert_killed_to_the_same_bits(
     return whole
 
 
-def _begin(program, folder, name, arguments):
-    code = f"import sys; sys.path.insert(0, {str(TESTS)!r})\n{program}"
-    paths = [str(folder / name), str(folder / f"{name}.result")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *paths, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    process.stdout.readline()
-    process.stdout.close()
-    return process
+def _train_and_save(train, folder, arguments):
+    result = train(folder, *arguments)
+    folder.with_suffix(".result").write_bytes(pickle.dumps(result))
 
 
 def _newest(folder):

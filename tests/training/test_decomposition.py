@@ -29,7 +29,7 @@ from bigsvm.duals.formulations import (
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram.costs import TierDecision
 from bigsvm.gram.disk_cache import DiskCache
-from bigsvm.training import events
+from bigsvm.training import events, executors
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
@@ -173,27 +173,19 @@ def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, mo
     assert phases.count("fill") > 2
 
 
-KILLED = """
-import pickle
-from support.problems import blobs, decomposition, target
-from bigsvm.training.checkpoint import Checkpoint
-from bigsvm.training import executors
-executors.EVALUATIONS_AT_ONCE = 1e6
-X, y = blobs(3000)
-with Checkpoint(sys.argv[1], {}) as checkpoint:
-    print("started", flush=True)
-    result = decomposition(
-        X, y, C=10.0, working_set=750, checkpoint=checkpoint, checkpoint_every=0.2
-    ).run()
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(result, file)
-"""
+def train_in_process(folder):
+    executors.EVALUATIONS_AT_ONCE = 1e6
+    X, y = blobs(3000)
+    with Checkpoint(folder, {}) as checkpoint:
+        return decomposition(
+            X, y, C=10.0, working_set=750, checkpoint=checkpoint, checkpoint_every=0.2
+        ).run()
 
 
 @pytest.mark.slow  # what tests/cli/test_processes.py does to the command
 def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has got on a little."""
-    assert_killed_to_the_same_bits(KILLED, tmp_path, times=4, at_least=2)
+    assert_killed_to_the_same_bits(train_in_process, tmp_path, times=4, at_least=2)
 
 
 @pytest.mark.parametrize("max_iter", [0, 1, 50])

@@ -22,9 +22,11 @@ from bigsvm.duals.formulations import (
 )
 from bigsvm.duals.pair_steps import kept_of, with_kept
 from bigsvm.gram.disk_cache import DiskCache
+from bigsvm.training import watch
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
+from bigsvm.working_sets import shrinking
 from bigsvm.working_sets.shrinking import ShrinkingProblem
 
 FORMULATIONS = {
@@ -175,23 +177,15 @@ def test_a_checkpoint_whose_rows_left_out_make_no_sense_is_refused():
     assert not dual.knows_last(last, 700)
 
 
-KILLED = """
-import pickle
-import bigsvm.working_sets.shrinking, bigsvm.training.watch
-bigsvm.working_sets.shrinking.PERIOD, bigsvm.training.watch.REFRESH = 64, 96
-from training.test_shrinking import run
-from bigsvm.training.checkpoint import Checkpoint
-with Checkpoint(sys.argv[1], {}) as checkpoint:
-    print("started", flush=True)
-    result = run(
-        "c-svc", shrinking=True, n=2500, checkpoint=checkpoint, checkpoint_every=0.05
-    ).run()
-with open(sys.argv[2], "wb") as file:
-    pickle.dump(result, file)
-"""
+def train_in_process(folder):
+    shrinking.PERIOD, watch.REFRESH = 64, 96
+    with Checkpoint(folder, {}) as checkpoint:
+        return run(
+            "c-svc", shrinking=True, n=2500, checkpoint=checkpoint, checkpoint_every=0.05
+        ).run()
 
 
 @pytest.mark.slow
 def test_killed_several_times_it_gives_the_same_bits(tmp_path):
     """A real process, `kill -9` at random times, each after it has saved something new."""
-    assert_killed_to_the_same_bits(KILLED, tmp_path, times=4, at_least=2, pause=0.1)
+    assert_killed_to_the_same_bits(train_in_process, tmp_path, times=4, at_least=2, pause=0.1)
