@@ -101,6 +101,16 @@ def test_seconds_over_the_web_series_are_a_power_of_the_rows():
     assert suite.growths(results(run("fw", "a1a", 1.0, 84.0))) == ""
 
 
+def test_several_c_of_one_set_have_no_power_of_the_rows():
+    runs = [run("fw", name, n**1.5, 97.0) for name, n in (("w1a", 10), ("w8a", 40))]
+    runs.append(run("fw", "w1a", 1.0, 97.0, C=1.0))
+    sized = [
+        r._replace(case=r.case._replace(facts={"n_rows": n}))
+        for r, n in zip(runs, (10, 40, 10), strict=True)
+    ]
+    assert suite.growths(results(*sized)) == ""
+
+
 def test_the_tests_are_those_of_the_paper():
     # Over the 16 sets of the paper's tables that there are files of, in one test for all.
     found = suite.tests(results(*as_the_paper(*paper.ACCURACY)))

@@ -78,7 +78,7 @@ def parser_of(name: str, module: ModuleType, suite: bench.Suite) -> argparse.Arg
     if suite.memory is not None:
         add("--memory", default=suite.memory, help="budget of our fits")
     if suite.give_up is not None:
-        words = "a fit is stopped after so many seconds"
+        words = "seconds after which a fit is stopped"
         if suite.patience is not None:
             words = "see above"
         add("--give-up", type=float, default=suite.give_up, help=words)

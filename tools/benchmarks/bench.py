@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 BASE = "base"
 TINY_ROWS = 1000
-"""Of a problem that shows what the interpreter takes."""
+"""Rows of a problem that shows what the interpreter takes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ STARTING = 120.0
 SAMPLE_SECONDS = 0.05
 """Between two looks at a child's memory. Linux keeps the peak between them (VmHWM)."""
 COUNTED_ROUGHLY = 1.01
-"""A child's ru_maxrss must be so many times that of this process to be its own."""
+"""A child's ru_maxrss is its own if it is at least this many times that of this process."""
 
 
 def environment(threads: int, checkout: Path = REPOSITORY) -> dict[str, str]:

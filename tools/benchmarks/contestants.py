@@ -263,7 +263,7 @@ def fit(job: Job) -> dict[str, Any]:
         answer |= {name: certificate[name] for name in CERTIFIED if name in certificate}
         answer["stopped"] = str(model.stop_reason_)
     parameters = {"kernel": "rbf", **job["parameters"]}
-    if job["who"] == "this":  # among very many support vectors nobody waits for another sum
+    if job["who"] == "this":  # another sum would be long among very many support vectors
         answer["objective"] = model.certificate_["objective"]
     elif parameters["kernel"] == "rbf" and job["n_classes"] == 2:
         beta = model.dual_coef_

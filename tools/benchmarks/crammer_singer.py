@@ -141,12 +141,12 @@ def is_there(name: str) -> bool:
 
 
 def some_rows(n: int, most: int) -> NDArray[np.int64]:
-    """Draw at most so many of n rows; the first of more are those of fewer."""
+    """Draw at most `most` of n rows; a larger draw begins with the rows of a smaller one."""
     return np.random.default_rng(0).permutation(n)[:most]
 
 
 def gamma_of(parts: Parts, times: float) -> float:
-    """Give so many times 1 / the average squared distance of two rows of the training part."""
+    """Return `times` / the average squared distance of two training rows."""
     return times / mean_distance(as_row_source(parts.x), None, seed=0)
 
 

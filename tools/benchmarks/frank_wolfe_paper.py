@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SIGMA_SEARCHED = ("usps", "pendigits")
-"""Of these it searched for sigma too, by cross-validation (section 5.2.1)."""
+"""Sets for which the paper chose sigma by cross-validation too (section 5.2.1)."""
 
 
 class Reported(NamedTuple):

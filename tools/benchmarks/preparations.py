@@ -58,7 +58,7 @@ def _normalised(x: Rows) -> Rows:
 
 
 def _smoothing(parts: Parts) -> Callable[[Rows], Rows]:
-    """Of square images, whose last columns may be missing, on a ground of the smallest value."""
+    """Prepare square images; their last columns may be missing, the ground is the least value."""
     import math
 
     import numpy as np

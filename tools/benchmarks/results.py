@@ -28,10 +28,10 @@ class Case(NamedTuple):
     Attributes
     ----------
     name : str
-        Of it among the cases of a suite.
+        Name of the case in its suite.
     data : DataSet
     parameters : dict
-        Of an estimator. ``times`` stands for a gamma of so many times 1 / the average squared
+        Parameters of an estimator. ``times`` stands for gamma = times / the average squared
         distance of two rows.
     labels : str
         "even against odd": number the classes and make two of them.
@@ -82,12 +82,12 @@ class Run(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of the fit alone."""
+        """Wall seconds of the fit alone."""
         return float(self.answer["seconds"])
 
     @property
     def evaluations_in_floors(self) -> float | None:
-        """Kernel evaluations ÷ (n · n_SV), which no noise touches; None where nobody counted."""
+        """Kernel evaluations ÷ (n · n_SV), which has no noise; None where they were not counted."""
         if "n_kernel_evaluations" not in self.answer:
             return None
         floor = self.case.facts["n_rows"] * max(self.answer["n_support"], 1)
@@ -333,7 +333,7 @@ def noise(gemm_seconds: Sequence[float]) -> str:
 
 
 def geometric_mean(values: Iterable[Number | float | None]) -> Number | None:
-    """Of all; None where one is missing, a lower bound where one is."""
+    """Geometric mean of all values; None where one is missing, a lower bound where one is a bound."""
     numbers = [_number(value) for value in values]
     known = [number for number in numbers if number is not None]
     if not known or len(known) < len(numbers):

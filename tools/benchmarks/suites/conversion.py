@@ -122,7 +122,7 @@ def per_second(row: Row) -> str:
 
 
 def limits(results: Results) -> list[Limit]:
-    """Demand one store of each file, whoever converts it."""
+    """Demand the same store from each contestant that converts a file."""
     prints = {row.case.name: len(set(row.values("fingerprint"))) for row in results.rows()}
     return [must(f"{name}: fingerprints", n, 1, n == 1) for name, n in prints.items()]
 

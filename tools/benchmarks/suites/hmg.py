@@ -13,8 +13,8 @@ matrix in float32. spambase has columns of mean 0 and variance 1, C 50, sigma 10
 --rows rows, CSR, 0 to 4 against 5 to 9, C 50, sigma 3500. A kernel row counts when it is brought to
 memory; one that is evicted and needed again counts again.
 
-tables     spambase with a cache of 47.2 %, beside tables 2 (the paper shrinks, this does not) and
-           4 (nobody does); the paper's seconds are those of an Athlon at 1533 MHz
+tables     spambase with a cache of 47.2 %, beside tables 2 and 4. The paper shrinks in table 2
+           only, this suite in neither; the paper's seconds are those of an Athlon at 1533 MHz
 caches     mnist with caches of 1 to 25 %, beside table 5, which is of connect-4, so that only
            ratios of seconds compare
 shrinking  both with caches of table 5 and larger ones, without and with shrinking, one thread.

@@ -152,7 +152,7 @@ def _ended(pid: int) -> bool:
 def resume_checks(
     store: Path, work: Path, whole: Finished, options: argparse.Namespace
 ) -> list[Limit]:
-    """Kill a run, give its command again, and compare with the run that nobody disturbed."""
+    """Kill a run, give its command again, and compare with the undisturbed run."""
     latest = 0.9 * whole.seconds
     for _ in range(ATTEMPTS):
         kill = kill_once(store, work, options, latest=latest)

@@ -62,7 +62,7 @@ FLOORS_OF_MANY, FLOORS_OF_FEW = (1.5, 2.5), (3.0, 6.0)
 
 
 def patience(name: str, runs: Sequence[Run], options: argparse.Namespace) -> float | None:
-    """Stop the slow ones after so many times our seconds; None is for ever."""
+    """Stop a contestant after this many times our seconds; None never stops it."""
     ours = [[run.seconds for run in runs if run.who == own] for own in BOTH]
     slower = max((min(seconds) for seconds in ours if seconds), default=None)
     if slower is None or name not in SLOW:

@@ -191,7 +191,7 @@ def least_memory(store: Path, problem: Any) -> int:  # noqa: ANN401
 
 
 def time_disk(length: int, parent: Path) -> dict[str, float]:
-    """CPU seconds of writing, and of reading from the system's memory, a row of so many values."""
+    """Measure CPU seconds to write a row of `length` values, and to read it from the system's memory."""
     import numpy as np
 
     from bigsvm.gram.row_file import RowFile

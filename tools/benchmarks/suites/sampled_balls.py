@@ -57,7 +57,7 @@ CVM, FW, MFW = paper.METHODS
 WEB = tuple(name for name in paper.ACCURACY if name[0] == "w")
 ADULT = tuple(name for name in paper.ACCURACY if name[0] == "a")
 C_OF_ADULT, C_OF_OTHERS = 2.0, 8.0
-"""Of the paper's grid: certified test accuracies are nearest to the paper's with these."""
+"""Values of the paper's grid with which certified test accuracies are nearest to the paper's."""
 READINGS = {"rbf": 2.0, "poly": 1.0}
 """What gamma is multiplied by where it would be 1 / the average squared distance."""
 SAMPLING = 59
@@ -174,6 +174,8 @@ def gains(results: Results) -> str:
 
 def growths(results: Results) -> str:
     """Lay out the powers of the number of rows that CPU seconds grow with, over the Web series."""
+    if not has_one_case_of_each_set(results):
+        return ""
     lines = []
     for name in results.contestants:
         points = [

@@ -2,7 +2,7 @@
 
     python -m tools.benchmarks small_problems [--data spambase mushrooms …] [--repeats 3]
 
-Such problems fit in anybody's memory: nothing is streamed, and what a run takes to begin and to end
+Such problems fit in any machine's memory: nothing is streamed, and what a run takes to begin and to end
 counts. Each data set is trained with two C and two gamma: with the larger gamma nearly every row is
 a support vector. bigsvm, scikit-learn-intelex and scikit-learn take turns in one process, on
 arrays, or CSR matrices where two thirds of the values are 0; many classes are trained one against

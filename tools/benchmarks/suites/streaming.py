@@ -12,8 +12,8 @@ memory    so too, with the budget --memory: what somebody gets who has memory to
 
 Every pass of ``streamed`` has to come from the disk: the parent drops the store's pages from the
 system's cache twenty times a second while it is under way. How much the disk did deliver to the run
-is what the system counts; where it counts nothing, what was dropped came back from a cache that
-nobody here has a say in. What the disk can deliver is measured before each such run by one
+is what the system counts; where it counts nothing, what was dropped came back from a cache outside
+this system. What the disk can deliver is measured before each such run by one
 sequential read of the store's files, dropped from the cache before. ``read`` are bytes of rows, as
 decoded; ``idle`` is the share of their time in which the threads of a sweep waited.
 
