@@ -333,7 +333,7 @@ def noise(gemm_seconds: Sequence[float]) -> str:
 
 
 def geometric_mean(values: Iterable[Number | float | None]) -> Number | None:
-    """Geometric mean of all values; None where one is missing, a lower bound where one is a bound."""
+    """Geometric mean; None where a value is missing, a lower bound where one is a bound."""
     numbers = [_number(value) for value in values]
     known = [number for number in numbers if number is not None]
     if not known or len(known) < len(numbers):

@@ -191,7 +191,7 @@ def least_memory(store: Path, problem: Any) -> int:  # noqa: ANN401
 
 
 def time_disk(length: int, parent: Path) -> dict[str, float]:
-    """Measure CPU seconds to write a row of `length` values, and to read it from the system's memory."""
+    """Measure CPU seconds to write `length` values, and to read them from the system's memory."""
     import numpy as np
 
     from bigsvm.gram.row_file import RowFile
