@@ -7,7 +7,8 @@ end counts. Each data set is trained with two C and two gamma: with the larger g
 row is a support vector. bigsvm, scikit-learn-intelex and scikit-learn take turns in one process, on
 arrays, or CSR matrices where two thirds of the values are 0; many classes are trained one against
 one by all. A first turn that compiles and loads what is needed does not count. Other libraries get
-a cache of 1000 MB, which most of these kernel matrices fit in. Ratios are taken within a turn."""
+a cache of 1000 MB, which most of these kernel matrices fit in. Ratios are taken within a turn.
+"""
 
 from __future__ import annotations
 
