@@ -163,7 +163,7 @@ def command(
                 _check_fits(trained, rows.rows.n_rows, budget)
             names = [-1.0, 1.0] if trained.kind == "one-class" else trained.classes
             labels = rows.labels()
-            from bigsvm.models.expansion import PREDICTION_BLOCKS
+            from bigsvm.models.prediction import PREDICTION_BLOCKS
 
             with _room_for_values(
                 trained, rows.rows.n_rows, output if decision_function else None

@@ -1,4 +1,4 @@
-"""Types and ranges of the training certificate in a model file."""
+"""The certificate of a model: types and ranges of its fields in a file, and doubts it leaves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+LARGE_GAP = 0.02
+"""Share of rho above which the KKT gap puts decision values in doubt."""
 DEEPEST = 16
 """Most nesting levels of a value; training writes five. Recursion must not exhaust the stack."""
 
@@ -192,3 +194,52 @@ def _check_places(found: object, n_classes: int, size: int = 1) -> None:
         raise ValueError(f"classes of its certificate are not a list of {size}")
     if not all(is_count(place) and place < n_classes for place in found):
         raise ValueError("its certificate names a class that there is not")
+
+
+def doubt_of(
+    certificate: Mapping[str, Any], formulation: str, classes: Sequence[object] | None
+) -> str | None:
+    """Why a converged model may still be of no use, in a sentence; None if it may not.
+
+    LIBSVM's tolerance applies to the dual before it is divided by rho. If rho is not much larger
+    than the tolerance, decision values are as wrong as they are large. The pair with the largest
+    gap beside rho, or the class with the smallest rho, speaks for all.
+    """
+    pair = certificate.get("pairs", {}).get("least_sure")
+    one = certificate.get("least_sure")
+    if pair is not None and classes is not None:
+        first, second = (classes[code] for code in pair["classes"])
+        doubt = _doubt(certificate, formulation, pair["rho"], pair["gap"])
+        return None if doubt is None else f"classes {first!r} and {second!r}: {doubt}"
+    if one is not None and classes is not None:
+        doubt = _doubt(certificate, formulation, one["rho"], one["gap"])
+        return (
+            None if doubt is None else f"class {classes[one['class']]!r} against the rest: {doubt}"
+        )
+    return _doubt(certificate, formulation, certificate.get("rho"), certificate.get("gap"))
+
+
+def _doubt(
+    certificate: Mapping[str, Any], formulation: str, rho: float | None, gap: float | None
+) -> str | None:
+    """Doubt about one function, by its own rho and KKT gap."""
+    balls = {"l2-svc": "margins", "l2-one-class": "rho"}
+    if formulation in balls and certificate.get("converged") and (gap or 0) > 1:
+        return (
+            f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
+            f"{balls[formulation]}; lower ball_tol"
+        )
+    if not certificate.get("converged") or rho is None or gap is None:
+        return None
+    if rho == 0 and formulation == "nu-svc":
+        return (
+            "nu is less than the share of errors that cannot be avoided: the margin is 0, and so "
+            "are all decision values; raise nu"
+        )
+    # A gap far below tol is rounding, as where one class has the origin in its middle.
+    if gap > max(LARGE_GAP * abs(rho), 1e-3 * float(certificate.get("tol", 0))):
+        return (
+            f"the KKT gap, {gap:.3g}, is not small beside rho, {rho:.3g}, by which decision values "
+            f"are to be judged; lower tol to {LARGE_GAP * abs(rho):.1g}"
+        )
+    return None

@@ -6,12 +6,10 @@ that makes labels of their values; each kernel value is computed once for all of
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigsvm import votes
 from bigsvm.data.kernel_matrix import prediction_matrix
@@ -20,19 +18,16 @@ from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.gram import KernelTiles
-from bigsvm.kernels import KernelCode
+from bigsvm.models.certificate import doubt_of
 from bigsvm.models.files import read_model, write_model
-from bigsvm.models.linear import weight_vectors
-from bigsvm.models.narrow import dense_centre, meet
-from bigsvm.models.packed import Packed
-from bigsvm.models.precision import ENOUGH
+from bigsvm.models.prediction import PREDICTION_BLOCKS, Functions, stream
 from bigsvm.processors import count_threads
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
+    import scipy.sparse as sp
     from numpy.typing import ArrayLike, NDArray
 
     from bigsvm.calibration import Calibration
@@ -45,11 +40,6 @@ if TYPE_CHECKING:
     RowsLike: TypeAlias = (
         RowSource | Store | str | os.PathLike[str] | ArrayLike | sp.spmatrix | sp.sparray
     )
-
-LARGE_GAP = 0.02
-"""Of rho, above which the KKT gap puts decision values in doubt."""
-PREDICTION_BLOCKS = 64 << 20
-"""Bytes of rows in memory while predicting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +166,7 @@ class KernelExpansion:
         """Decision values of all rows of a source, streamed in blocks.
 
         They are computed in the precision of the rows; in float64 where float32 would be off by
-        more than `bigsvm.models.precision.ENOUGH`.
+        more than `bigsvm.models.prediction.ENOUGH`.
 
         Parameters
         ----------
@@ -306,54 +296,17 @@ class KernelExpansion:
         else:
             self.check_columns(source.n_columns, source.first_index, source.feature_names)
             source = in_scale_of(source, self.scaler)
-        given, centre, shifts = self.support_vectors, self.centre, self.kernel.is_shift_invariant
-        if source.is_sparse:
-            # `centre` might fill them.
-            given, source, centre = meet(given, source, is_shift_invariant=shifts)
-        elif shifts and centre is None:
-            centre = dense_centre(given)
-        vectors, coefficients = self._terms(given)
-        single = source.dtype == np.float32 and vectors is given
-        kind = np.float32 if single else np.float64
-        with ExitStack() as stack:
-            tiles = KernelTiles(self.kernel, centre=centre, threads=threads, dtype=kind)
-            stack.enter_context(tiles)
-            sparse = source.is_sparse
-            packed = Packed(
-                tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
-            )
-            if single and packed.rounding() > ENOUGH:
-                del packed  # before the other layout takes as much memory
-                tiles = stack.enter_context(tiles.exact())
-                packed = Packed(
-                    tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
-                )
-            report = on_progress or (lambda done: None)
-            for first, done, _, rows in packed.blocks(source, block_bytes):
-
-                def look(share: float, first: int = first, done: int = done) -> None:
-                    report(first + int(share * (done - first)))
-
-                values = np.full((done - first, *np.shape(self.intercept)), self.intercept)
-                packed.add(rows, values, look=look)
-                use(slice(first, done), values)
-                report(done)
-
-    def _terms(self, given: Rows) -> tuple[Rows, Weights]:
-        """Vectors and coefficients that functions are summed up of.
-
-        Of the linear kernel those of each function are one vector, where that is less to do.
-        """
-        n, d = given.shape
-        if (
-            self.kernel.code != KernelCode.LINEAR
-            or self.n_functions >= n
-            or 8 * self.n_functions * d > PREDICTION_BLOCKS
-        ):
-            return given, self.coefficients
-        vectors = weight_vectors(given, self.coefficients)
-        alone = self.rule is None
-        return vectors, np.ones(1) if alone else sp.csr_array(sp.eye_array(len(vectors)))
+        functions = Functions(
+            self.kernel, self.support_vectors, self.coefficients, self.intercept, self.centre
+        )
+        stream(
+            functions,
+            source,
+            use,
+            threads=threads,
+            block_bytes=block_bytes,
+            on_progress=on_progress,
+        )
 
     @property
     def kind(self) -> str:
@@ -363,44 +316,8 @@ class KernelExpansion:
 
     @property
     def doubt(self) -> str | None:
-        """Why a converged model of nu-svc or one-class may still be of no use, in a sentence.
-
-        LIBSVM's tolerance applies to the dual before it is divided by rho. If rho is not much
-        larger than the tolerance, decision values are as wrong as they are large.
-        """
-        pair = self.certificate.get("pairs", {}).get("least_sure")
-        if pair is not None and self.classes is not None:
-            first, second = (self.classes[code] for code in pair["classes"])
-            alone = self._doubt(pair["rho"], pair["gap"])
-            return None if alone is None else f"classes {first!r} and {second!r}: {alone}"
-        one = self.certificate.get("least_sure")
-        if one is not None and self.classes is not None:
-            alone = self._doubt(one["rho"], one["gap"])
-            label = self.classes[one["class"]]
-            return None if alone is None else f"class {label!r} against the rest: {alone}"
-        return self._doubt(self.certificate.get("rho"), self.certificate.get("gap"))
-
-    def _doubt(self, rho: float | None, gap: float | None) -> str | None:
-        balls = {"l2-svc": "margins", "l2-one-class": "rho"}
-        if self.formulation in balls and self.certificate.get("converged") and (gap or 0) > 1:
-            return (
-                f"the ball is within its tolerance, but a row may still be outside by {gap:.3g} "
-                f"{balls[self.formulation]}; lower ball_tol"
-            )
-        if not self.certificate.get("converged") or rho is None or gap is None:
-            return None
-        if rho == 0 and self.formulation == "nu-svc":
-            return (
-                "nu is less than the share of errors that cannot be avoided: the margin is 0, and "
-                "so are all decision values; raise nu"
-            )
-        # A gap far below tol is rounding, as where one class has the origin in its middle.
-        if gap > max(LARGE_GAP * abs(rho), 1e-3 * float(self.certificate.get("tol", 0))):
-            return (
-                f"the KKT gap, {gap:.3g}, is not small beside rho, {rho:.3g}, by which decision "
-                f"values are to be judged; lower tol to {LARGE_GAP * abs(rho):.1g}"
-            )
-        return None
+        """Why a converged model may still be of no use, in a sentence; None if it may not."""
+        return doubt_of(self.certificate, self.formulation, self.classes)
 
     @property
     def first_index(self) -> int | None:

@@ -10,8 +10,8 @@ from sklearn.svm import SVC as PeerSVC
 from bigsvm import SVC, SVR, CrammerSingerSVC, KernelExpansion
 from bigsvm.data.sources import as_row_source
 from bigsvm.gram import Partners
-from bigsvm.models import packed
-from bigsvm.models.linear import weight_vectors
+from bigsvm.models import prediction
+from bigsvm.models.prediction import weight_vectors
 
 
 def rows_of(n=200, k=3, seed=0):
@@ -28,7 +28,7 @@ def n_columns_used(monkeypatch):
             super().__init__(*given, **named)
             found.append(self.n)
 
-    monkeypatch.setattr(packed, "Partners", Noted)
+    monkeypatch.setattr(prediction, "Partners", Noted)
     return found
 
 
@@ -36,7 +36,7 @@ def n_columns_used(monkeypatch):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("n_functions", [None, 4])
 def test_weights_are_their_definition(n_functions, sparse, step, monkeypatch):
-    monkeypatch.setattr("bigsvm.models.linear.ROWS_AT_ONCE", step)
+    monkeypatch.setattr("bigsvm.models.prediction.ROWS_AT_ONCE", step)
     rng = np.random.default_rng(0)
     X, _ = rows_of(30)
     coefficients = rng.normal(size=30 if n_functions is None else (30, n_functions))

@@ -11,7 +11,7 @@ from bigsvm.data.rows import RowsAt
 from bigsvm.data.sources import ArrayRows
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.models import packed
+from bigsvm.models import prediction
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
     model = bigsvm.SVC(kernel=kernel, gamma=0.5, C=10).fit(rows, y).model_
     store = bigsvm.write_store(tmp_path / "x", rows, y, shuffle=False)
     expected = model.decision_function(ArrayRows(rows))
-    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
-    monkeypatch.setattr(packed, "ROWS_BETWEEN", 150)
-    monkeypatch.setattr(packed, "FEWEST_ROWS", 10)
+    monkeypatch.setattr(prediction, "LEAST_BYTES", 1 << 16)
+    monkeypatch.setattr(prediction, "ROWS_BETWEEN", 150)
+    monkeypatch.setattr(prediction, "FEWEST_ROWS", 10)
     made = []
-    columns = packed.Partners
-    monkeypatch.setattr(packed, "Partners", lambda *a, **b: made.append(1) or columns(*a, **b))
+    columns = prediction.Partners
+    monkeypatch.setattr(prediction, "Partners", lambda *a, **b: made.append(1) or columns(*a, **b))
     for source in (ArrayRows(rows), store.rows):
         seen = []
         found = model.decision_function(source, on_progress=seen.append, block_bytes=1 << 16)
@@ -44,9 +44,9 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
 
 def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
     model = bigsvm.SVC(gamma=0.5, C=10).fit(rows, np.arange(400) % 2).model_
-    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
+    monkeypatch.setattr(prediction, "LEAST_BYTES", 1 << 16)
     alive, most = weakref.WeakSet(), []
-    columns = packed.Partners
+    columns = prediction.Partners
 
     def noted(*given, **named):
         most.append(len(alive))
@@ -54,7 +54,7 @@ def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
         alive.add(made)
         return made
 
-    monkeypatch.setattr(packed, "Partners", noted)
+    monkeypatch.setattr(prediction, "Partners", noted)
     model.decision_function(ArrayRows(rows), block_bytes=1 << 16)
     assert len(most) > 5
     assert max(most) == 0
@@ -62,7 +62,7 @@ def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
 
 def test_a_pass_in_groups_can_be_ended(rows, monkeypatch):
     model = bigsvm.SVC(gamma=0.5).fit(rows, np.arange(400) % 2).model_
-    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 16)
+    monkeypatch.setattr(prediction, "LEAST_BYTES", 1 << 16)
 
     def look(done):
         raise KeyboardInterrupt
@@ -78,18 +78,20 @@ def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
     rng = np.random.default_rng(0)
     shape = (3000, 40_000)
     vectors = sp.random_array(shape, density=5e-4, rng=rng, format="csr", dtype=kind)
-    sizes, columns = [], packed.Partners
+    sizes, columns = [], prediction.Partners
 
     def noted(*given, **named):
         made = columns(*given, **named)
         sizes.append(made.nbytes)
         return made
 
-    monkeypatch.setattr(packed, "Partners", noted)
-    monkeypatch.setattr(packed, "LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(prediction, "Partners", noted)
+    monkeypatch.setattr(prediction, "LEAST_BYTES", 1 << 20)
     most = 4 << 20
     with KernelTiles(RBF(gamma=1.0), dtype=kind) as tiles:
-        made = packed.Packed(tiles, vectors, np.ones(3000), sparse_partners=True, most_bytes=most)
+        made = prediction.Packed(
+            tiles, vectors, np.ones(3000), sparse_partners=True, most_bytes=most
+        )
         made.add(RowsAt(vectors, np.arange(10)), np.zeros(10), look=lambda share: None)
         assert sum(sizes) > 5 * most
         assert max(sizes) <= most

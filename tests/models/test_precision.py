@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from bigsvm import SVC
 from bigsvm.gram import KernelTiles, Partners
-from bigsvm.models import packed
-from bigsvm.models.precision import ENOUGH, rounding
+from bigsvm.models import prediction
+from bigsvm.models.prediction import ENOUGH, Packed
 
 
 def rows_of(n=300, scale=1.0, seed=0):
@@ -25,7 +25,7 @@ def dtypes_used(monkeypatch):
             found.append(np.dtype(values.dtype))
             super().__init__(values, *given, **named)
 
-    monkeypatch.setattr(packed, "Partners", Noted)
+    monkeypatch.setattr(prediction, "Partners", Noted)
     return found
 
 
@@ -76,7 +76,8 @@ def test_estimated_rounding_is_close_to_measured_rounding(kernel, of_several):
             tiles.multiply(X, columns, tiles.prepared(columns, weights), out)
             sums.append(out)
             if dtype == np.float32:
-                estimate = rounding(tiles, columns, weights)
+                packed = Packed(tiles, X, weights, sparse_partners=False, most_bytes=1 << 20)
+                estimate = packed.rounding()
     seen = np.abs(sums[0] - sums[1])
     assert estimate / 30 < np.median(seen) < 3 * estimate
     assert seen.max() < 30 * estimate
@@ -86,5 +87,5 @@ def test_a_function_of_no_vectors_has_no_rounding():
     X, y = rows_of()
     kernel = SVC(gamma=0.3).fit(X, y).model_.kernel
     with KernelTiles(kernel) as tiles:
-        columns = Partners(tiles.values, X[:0], sparse_partners=False)
-        assert rounding(tiles, columns, np.zeros(0)) == 0.0
+        packed = Packed(tiles, X[:0], np.zeros(0), sparse_partners=False, most_bytes=1 << 20)
+        assert packed.rounding() == 0.0

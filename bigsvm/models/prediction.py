@@ -1,0 +1,293 @@
+"""Decision values of the rows of a source, which are streamed past the support vectors.
+
+Support vectors are prepared for products with rows all at once, or group by group: the layout of a
+tile of sparse vectors has all features that occur in the tile, and takes up to a hundred times the
+size of the vectors if they share few features.
+"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.budget import packed_bytes
+from bigsvm.data.narrow import NarrowRows, Numbering
+from bigsvm.data.rows import RowsAt, is_sparse
+from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
+from bigsvm.gram import KernelTiles, Partners
+from bigsvm.kernels import KernelCode
+from bigsvm.training.executors import Block, blocks, rows_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bigsvm.arrays import F8
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
+    from bigsvm.gram.weights import Weights
+    from bigsvm.kernels import Kernel
+
+LEAST_BYTES = 16 << 20
+"""Bytes of sparse vectors that may always be laid out together: some tiles, to multiply fast."""
+ROWS_BETWEEN = 1 << 17
+VALUES_BETWEEN = 1 << 23
+"""Most rows, and decision values, computed before the vectors are laid out again."""
+FEWEST_ROWS = 1 << 14
+"""Fewest rows per layout: for fewer rows the layout would cost more than the products."""
+ROWS_AT_ONCE = 1 << 12
+"""Support vectors of a linear kernel that are float64 together."""
+PREDICTION_BLOCKS = 64 << 20
+"""Bytes of rows in memory while predicting."""
+ENOUGH = 1e-3
+"""Largest error of a decision value in single precision: the usual tolerance of training."""
+
+
+class Functions(NamedTuple):
+    """What decision values are summed up of, as `KernelExpansion` has it."""
+
+    kernel: Kernel
+    vectors: Rows
+    coefficients: Weights
+    intercept: float | F8
+    centre: F8 | None
+
+
+def stream(
+    functions: Functions,
+    source: RowSource,
+    use: Callable[[slice, F8], None],
+    *,
+    threads: int,
+    block_bytes: int,
+    on_progress: Callable[[int], None] | None,
+) -> None:
+    """Hand the decision values of some rows after the other to `use`.
+
+    Parameters
+    ----------
+    functions : Functions
+    source : RowSource
+        Scaled as the support vectors are.
+    use : callable
+        Given places of rows, and their values (m,) or (m, n_functions).
+    threads, block_bytes, on_progress
+        As for `KernelExpansion.decision_function`.
+    """
+    kernel, given, _, intercept, centre = functions
+    if source.is_sparse:
+        # `centre` might fill them.
+        given, source, centre = _meet(given, source, kernel=kernel)
+    elif kernel.is_shift_invariant and centre is None:
+        centre = _dense_centre(given)
+    vectors, coefficients = _terms(functions._replace(vectors=given))
+    single = source.dtype == np.float32 and vectors is given
+    with ExitStack() as stack:
+        tiles = KernelTiles(
+            kernel, centre=centre, threads=threads, dtype=np.float32 if single else np.float64
+        )
+        stack.enter_context(tiles)
+        sparse = source.is_sparse
+        packed = Packed(
+            tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
+        )
+        if single and packed.rounding() > ENOUGH:
+            del packed  # before the other layout takes as much memory
+            tiles = stack.enter_context(tiles.exact())
+            packed = Packed(
+                tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
+            )
+        report = on_progress or (lambda done: None)
+        for first, done, _, rows in packed.blocks(source, block_bytes):
+
+            def look(share: float, first: int = first, done: int = done) -> None:
+                report(first + int(share * (done - first)))
+
+            values = np.full((done - first, *np.shape(intercept)), intercept)
+            packed.add(rows, values, look=look)
+            use(slice(first, done), values)
+            report(done)
+
+
+def _terms(functions: Functions) -> tuple[Rows, Weights]:
+    """Vectors and coefficients that functions are summed up of.
+
+    Those of a function with the linear kernel are one vector, where that is less to compute.
+    """
+    kernel, vectors, coefficients, intercept, _ = functions
+    (n, d), n_functions = vectors.shape, np.size(intercept)
+    if (
+        kernel.code != KernelCode.LINEAR
+        or n_functions >= n
+        or 8 * n_functions * d > PREDICTION_BLOCKS
+    ):
+        return vectors, coefficients
+    directions = weight_vectors(vectors, coefficients)
+    alone = coefficients.ndim == 1
+    return directions, np.ones(1) if alone else sp.csr_array(sp.eye_array(len(directions)))
+
+
+def weight_vectors(support_vectors: Rows, coefficients: Weights) -> F8:
+    """``coefficientsᵀ support_vectors``: w of each function, (n_functions, d) float64.
+
+    Parameters
+    ----------
+    support_vectors : (p, d) array or CSR
+    coefficients : (p,) float64 or (p, n_functions) CSR
+    """
+    n_functions = 1 if coefficients.ndim == 1 else coefficients.shape[1]
+    directions = np.zeros((n_functions, support_vectors.shape[1]))
+    for start in range(0, support_vectors.shape[0], ROWS_AT_ONCE):
+        rows = support_vectors[start : start + ROWS_AT_ONCE].astype(np.float64)
+        part = coefficients[start : start + ROWS_AT_ONCE]
+        product = part.T @ rows
+        directions += product if isinstance(product, np.ndarray) else product.toarray()
+    return directions
+
+
+def _meet(vectors: Rows, source: RowSource, *, kernel: Kernel) -> tuple[Rows, RowSource, F8 | None]:
+    """Prepare support vectors and sparse rows for their products with each other.
+
+    Few of very many columns occur in the vectors; all others only affect the lengths of rows.
+
+    Parameters
+    ----------
+    vectors : (p, d)
+    source : RowSource
+        Sparse rows, (n, d).
+    kernel : Kernel
+
+    Returns
+    -------
+    vectors : (p, m)
+    source : RowSource
+        (n, m).
+    centre : (m,) float64 or None
+        Centre to subtract from sparse rows; see `far_columns`.
+    """
+    n, d = vectors.shape
+    centred = kernel.is_shift_invariant and n > 0
+    if not centred and not may_be_listed(d, sparse=is_sparse(vectors)):
+        return vectors, source, None
+    taken = statistics_of(d, sparse=is_sparse(vectors))
+    taken.add(vectors)
+    statistics = taken.result()
+    centre = None
+    if centred:
+        centre = far_columns(statistics.mean, statistics.total_variance(), d)
+    if statistics.columns is None:
+        return vectors, source, centre
+    numbering = Numbering(statistics.columns, d, spread=True)
+    if centre is not None:
+        spread = np.zeros(numbering.n_columns)
+        spread[1::2] = centre
+        centre = spread
+    return numbering.apply(vectors), NarrowRows(source, numbering), centre
+
+
+def _dense_centre(vectors: Rows) -> F8 | None:
+    """Centre of dense rows, (d,), for sparse vectors that were too wide to have one."""
+    rows: Any = vectors
+    n, d = rows.shape
+    if n == 0 or not may_be_listed(d, sparse=is_sparse(rows)):
+        return None
+    return np.asarray(rows.mean(axis=0), np.float64).ravel()
+
+
+class Packed:
+    """Vectors and coefficients of a decision function.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+    vectors : (p, d)
+    coefficients : (p,) float64 or (p, n_functions) CSR
+    sparse_partners : bool
+        Whether the rows to multiply with are sparse.
+    most_bytes : int
+        Most bytes of sparse vectors that are laid out together, at least `LEAST_BYTES`.
+    """
+
+    def __init__(
+        self,
+        tiles: KernelTiles,
+        vectors: Rows,
+        coefficients: Weights,
+        *,
+        sparse_partners: bool,
+        most_bytes: int,
+    ) -> None:
+        self._tiles, self._coefficients = tiles, coefficients
+        self._vectors, self._sparse_partners = vectors, sparse_partners
+        n_functions = 1 if coefficients.ndim == 1 else coefficients.shape[1]
+        self._rows_between = min(ROWS_BETWEEN, VALUES_BETWEEN // max(n_functions, 1))
+        n, groups = vectors.shape[0], 1
+        if sparse_partners and is_sparse(vectors) and self._rows_between >= FEWEST_ROWS:
+            entries = vectors.nnz / max(n, 1)
+            each = packed_bytes(vectors.shape[1], 8 * entries) * tiles.dtype.itemsize / 4
+            groups = max(1, int(-(-n * each // max(most_bytes, LEAST_BYTES))))
+        edges = np.linspace(0, n, groups + 1).astype(np.int64)
+        self._spans = [slice(a, b) for a, b in itertools.pairwise(edges)]
+        self._only: tuple[Partners, Any] | None = None
+        if groups == 1:
+            partners = self._partners(self._spans[0])
+            self._only = partners, tiles.prepared(partners, coefficients)
+
+    def _partners(self, span: slice) -> Partners:
+        rows = RowsAt(self._vectors, np.arange(span.start, span.stop))
+        return Partners(self._tiles.values, rows, sparse_partners=self._sparse_partners)
+
+    def rounding(self) -> float:
+        """Estimate how far decision values are off, computed in the dtype of the tiles.
+
+        Each term is rounded by half a unit in its last place, up or down, and the kernel values of
+        a row that is like the support vectors are as large as those of the vectors with
+        themselves. The estimate is one standard deviation of the function where it is largest.
+        """
+        if self._vectors.shape[0] == 0:
+            return 0.0
+        values = self._tiles.values
+        if self._only is not None:
+            diagonals = [values.diagonal(self._only[0].norms)]
+        else:
+            diagonals = [values.diagonal(self._partners(span).norms) for span in self._spans]
+        diagonal = np.abs(np.concatenate(diagonals))
+        weights = self._coefficients
+        squared = weights**2 if isinstance(weights, np.ndarray) else weights.power(2)
+        spread = float(np.sqrt((diagonal @ squared).max(initial=0.0) * diagonal.mean()))
+        half_a_unit: float = 0.5 * float(np.spacing(np.ones((), self._tiles.dtype)))
+        return half_a_unit * spread
+
+    def blocks(self, source: RowSource, block_bytes: int) -> Iterator[Block]:
+        """Divide all rows of a source into blocks for `add`."""
+        step = self._rows_between if self._only is None else rows_at_once(*self._only)
+        return blocks(source, 0, source.n_rows, step, block_bytes)
+
+    def add(self, rows: RowsAt, out: F8, *, look: Callable[[float], None]) -> None:
+        """``out += K(rows, vectors) @ coefficients``.
+
+        Parameters
+        ----------
+        rows : (m, d)
+        out : (m,) or (m, n_functions) float64
+        look : callable
+            Called now and then with the share that is done; may raise.
+        """
+        if self._only is not None:
+            self._tiles.multiply(rows, *self._only, out)
+            return
+        m, base = len(rows.places), rows.rows
+        for group, span in enumerate(self._spans):
+            partners = self._partners(span)
+            weights = self._tiles.prepared(partners, self._coefficients[span])
+            step = rows_at_once(partners, weights)
+            for low in range(0, m, step):
+                part = slice(low, min(low + step, m))
+                some = RowsAt(base, rows.places[part])
+                self._tiles.multiply(some, partners, weights, out[part])
+                look((group + part.stop / m) / len(self._spans))
+            # Free this group before the next one is laid out.
+            del partners, weights
