@@ -19,7 +19,7 @@ from bigsvm.duals.problem import Problem
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F8
-    from bigsvm.duals.problem import Selection
+    from bigsvm.duals.problem import EarlierModel, Selection
 
 
 class Box(NamedTuple):
@@ -101,6 +101,15 @@ class Formulation(Problem):
 
     def per_output(self, alpha: F8) -> F8:
         return alpha.sum(axis=1) if self.n_faces > 1 else alpha
+
+    def alpha_from(self, earlier: EarlierModel) -> F8:
+        """Return alpha of a model's rows, with C scaled to this problem's; it may be infeasible."""
+        beta, C = earlier.coefficients, self.chosen().get("C")
+        if earlier.C is not None and C is not None:
+            beta = beta * (C / earlier.C)
+        if self.n_faces == 1:
+            return beta
+        return np.stack([np.maximum(beta, 0), np.minimum(beta, 0)], axis=1)
 
     def sums(self, rows: Selection) -> tuple[float, ...] | None:
         """Return what the variables of each group add up to if these rows are all; None for 0."""

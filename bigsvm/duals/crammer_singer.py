@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bigsvm.arrays import F8, I4, I8, Mask
-    from bigsvm.duals.problem import Selection
+    from bigsvm.duals.problem import EarlierModel, Selection
 
 
 OUTSIDE = 1e-9
@@ -131,6 +131,19 @@ class CrammerSinger(Problem):
     def bounds(self, rows: Selection) -> F8:
         """C_i of `rows`, (m,)."""
         return self.C * self.weights(rows)
+
+    def alpha_from(self, earlier: EarlierModel) -> F8:
+        """Return alpha of a model's rows with its τ; 0 where a row has another label now."""
+        if earlier.bounds is None:
+            raise DataError("the model to start from has no bounds of its coefficients; start anew")
+        rows, bounds, label = earlier.rows, self.bounds(earlier.rows), self.label[earlier.rows]
+        # The one coefficient above 0 is that of a row's label.
+        same = label == earlier.coefficients.argmax(axis=1)
+        alpha: F8 = earlier.coefficients * (same * bounds / earlier.bounds)[:, None]
+        # Rounding must not carry a coefficient past its bound.
+        of_label = np.arange(len(rows)), label
+        alpha[of_label] = np.minimum(alpha[of_label], bounds)
+        return alpha
 
 
 class Violations(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I4, I8, Mask
-    from bigsvm.duals.problem import Selection
+    from bigsvm.duals.problem import EarlierModel, Selection
 
 
 MARGIN = 1e-9
@@ -218,6 +218,11 @@ class NuClassification(Classification):
 
     def scale(self, thresholds: tuple[float, ...]) -> float:
         return 0.5 * abs(thresholds[0] - thresholds[1])
+
+    def alpha_from(self, earlier: EarlierModel) -> F8:
+        # The decision function was divided by rho, where there was one.
+        beta = earlier.coefficients * (earlier.rho or 1.0)
+        return super().alpha_from(earlier._replace(coefficients=beta))
 
     def finish(self, thresholds: tuple[float, ...]) -> Finished:
         return finish_nu_svc(thresholds, self.sums(slice(None))[1])

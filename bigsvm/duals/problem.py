@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,27 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I4, I8, Mask
 
     Selection = slice | I8
+
+
+class EarlierModel(NamedTuple):
+    """A model of the same rows that a problem can start from.
+
+    Attributes
+    ----------
+    rows : (p,) int64
+        Its support vectors.
+    coefficients : (p,) or (p, k) float64
+    C, rho : float or None
+        As it was trained with, and as its certificate has it.
+    bounds : (p,) float64 or None
+        As its problem had them, if it keeps them.
+    """
+
+    rows: I8
+    coefficients: F8
+    C: float | None
+    rho: float | None
+    bounds: F8 | None
 
 
 class FingerprintEntry(StrEnum):

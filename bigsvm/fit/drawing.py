@@ -11,7 +11,7 @@ from bigsvm.budget import HELD_SHARE, parse_bytes, show_bytes
 from bigsvm.data.drawn import draw_rows
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.fit.variables import ORDER_SEED
-from bigsvm.parameters.formulations import BALLS
+from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Stopped
 from bigsvm.working_sets.scopes import DIRECT_ROWS
@@ -28,20 +28,25 @@ if TYPE_CHECKING:
 
 def drawn_for(
     source: RowSource,
+    labels: NDArray[Any] | None,
     sample_weight: NDArray[np.float64] | None,
     parameters: TrainingParameters,
     hooks: Hooks,
 ) -> DrawnRows | None:
-    """Draw rows for a classifier where the first rows of a source do not stand for the others.
+    """Draw rows for a classifier without certificate, if the first rows are no random sample.
 
-    None where they do, where all rows can be held, and for a ball, whose search draws its own. As
+    None if they are one, if all rows can be held, and for a ball, whose search draws its own. As
     many are drawn as may be held; how often a row counts does not change how often it is drawn.
 
     Raises
     ------
     MemoryBudgetError
         Memory holds too few of them.
+    DataError
+        Those that it holds do not have all classes.
     """
+    if parameters.certify or parameters.formulation not in CLASSIFIERS:
+        return None
     memory = parse_bytes(parameters.memory)
     streamed = source.row_alignment > 1 and not source.is_shuffled
     searches = parameters.formulation in BALLS and parameters.multiclass != "ovr"
@@ -63,14 +68,16 @@ def drawn_for(
         if hooks.interrupted():
             raise Stopped(StopReason.INTERRUPTED)
 
-    return draw_rows(
+    drawn = draw_rows(
         source, count,
         candidates=candidates, seed=ORDER_SEED, look=look,
         block_bytes=int(HELD_SHARE * memory),
     )  # fmt: skip
+    _check_labels_drawn(labels, drawn)
+    return drawn
 
 
-def check_labels_drawn(labels: NDArray[Any] | None, drawn: DrawnRows) -> None:
+def _check_labels_drawn(labels: NDArray[Any] | None, drawn: DrawnRows) -> None:
     """Refuse to train on drawn rows that do not have all classes.
 
     Raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -32,41 +32,41 @@ def recorded_rules(parameters: TrainingParameters) -> dict[str, str]:
     return rules
 
 
-def fingerprint_of(
-    source: RowSource,
-    kernel: Kernel,
-    *,
-    formulation: str,
-    per_row: tuple[NDArray[Any], NDArray[np.float64] | None],
-    chosen: Mapping[str, Any],
-    class_weights: Any,
-    others: Mapping[str, str],
-) -> dict[str, str]:
-    """List what a checkpoint must agree with, readable where a person will compare.
+class Recorded(NamedTuple):
+    """What the fingerprint of a checkpoint records of the problems.
 
-    Parameters
+    Attributes
     ----------
-    source : RowSource
-    kernel : Kernel
     formulation : str
-    per_row : (n,) array and (n,) float64 or None
+    per_row : (n,) array, and (n,) float64 or None
         Labels or targets, and weights.
     chosen : mapping
-        Parameters of the problem, as `Problem.chosen` has them.
-    class_weights, others
-        As they are to be read.
+        Parameters of the problem, as `Problem.chosen` returns them.
+    class_weights
+        Recorded as `repr` shows them.
+    others : mapping of str to str
     """
-    labels, weights = per_row
+
+    formulation: str
+    per_row: tuple[NDArray[Any], NDArray[np.float64] | None]
+    chosen: Mapping[str, Any]
+    class_weights: Any
+    others: Mapping[str, str]
+
+
+def fingerprint_of(source: RowSource, kernel: Kernel, recorded: Recorded) -> dict[str, str]:
+    """List what a checkpoint must agree with, readable where a person will compare."""
+    labels, weights = recorded.per_row
     hasher = xxhash.xxh3_128(np.ascontiguousarray(labels).data)
     if weights is not None:
         hasher.update(weights.data)
     return {
         FingerprintEntry.DATA: source.fingerprint(),
         FingerprintEntry.LABELS: hasher.hexdigest(),
-        "formulation": formulation,
-        **{name: repr(value) for name, value in chosen.items()},
-        **others,
-        FingerprintEntry.CLASS_WEIGHTS: repr(class_weights),
+        "formulation": recorded.formulation,
+        **{name: repr(value) for name, value in recorded.chosen.items()},
+        **recorded.others,
+        FingerprintEntry.CLASS_WEIGHTS: repr(recorded.class_weights),
         "kernel": kernel.recorded,
         "bigsvm": _this_version(),
     }

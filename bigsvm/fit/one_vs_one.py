@@ -11,135 +11,145 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigsvm.data.kernel_matrix import training_matrix
-from bigsvm.fit.fingerprint import recorded_rules
+from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.log_check import LogCheck
-from bigsvm.fit.models import Trained
 from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.fit.problem import check_has_others
-from bigsvm.fit.setting import Setting
-from bigsvm.fit.trainer import (
-    Trainer,
-    limits_of,
-    open_checkpoint,
-)
+from bigsvm.fit.reduction import ModelFunctions, refuse_start
+from bigsvm.fit.trainer import limits_of
 from bigsvm.fit.variables import decision_of, make_variables
-from bigsvm.gram import KernelTiles
 from bigsvm.one_vs_one.class_rows import ClassRows
 from bigsvm.one_vs_one.log import PairLog, Solved
 from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.one_vs_one.training import PairLane, PairTraining
-from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.training import events
-from bigsvm.training.events import Hooks
 from bigsvm.training.saving import Saver
+from bigsvm.votes import pair_classes, support_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
+    from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.fit.reduction import RunResources
+    from bigsvm.fit.trainer import Trainer
+    from bigsvm.models import KernelExpansion
     from bigsvm.one_vs_one.class_rows import PairRows
     from bigsvm.one_vs_one.joined import OneVsOne
     from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
     from bigsvm.training.state import Limits
 
 
-def train_one_vs_one(
-    source: RowSource,
-    labels: NDArray[Any],
-    sample_weight: NDArray[np.float64] | None,
-    parameters: TrainingParameters,
-    hooks: Hooks | None = None,
-) -> Trained[OneVsOne]:
-    """Train a classifier for each pair of classes.
+class OneVsOneReduction:
+    """A problem for each pair of classes; the arguments are those of `train_model`, checked.
 
-    Parameters
-    ----------
-    source : RowSource
-        (n, d).
-    labels : (n,) array
-        Two distinct values or more, of any sortable type.
-    sample_weight : (n,) float64 or None
-        In [0, ∞); 2 means the row twice, 0 that it is not there.
-    parameters : TrainingParameters
-        Of a classifier; the limits are those of all pairs together.
-    hooks : Hooks, optional
-
-    Returns
-    -------
-    Trained
-        The certificate of its functions says whether all pairs converged, and if not why.
+    The limits are those of all pairs together.
 
     Raises
     ------
-    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    ParameterError, DataError
     """
-    check_parameters(parameters)
-    hooks = hooks or Hooks()
-    problem = ClassPairs(source, labels, sample_weight, parameters, hooks.listener)
-    del labels
-    if parameters.takes_kernel_matrix:
-        source = training_matrix(source)
-    rows = ClassRows(source, problem.codes, len(problem.classes), weights=problem.weights)
-    problem.check(rows)
-    if problem.name not in BALLS:
-        check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
-    budget = Budget(parameters, rows, problem)
-    setting = Setting.planned(
-        parameters, source, problem.weights, hooks, budget.largest, source.scaler
-    )
-    fingerprint = setting.fingerprint(
-        formulation=problem.name,
-        per_row=(problem.codes, problem.weights),
-        chosen=problem.chosen,
-        class_weights=[float(weight) for weight in problem.class_weight],
-        others={"classes": f"{len(rows)}, one against one", **recorded_rules(parameters)},
-    )
-    del problem.codes  # 4 bytes a row that the budget does not count
-    with (
-        Trainer(parameters, setting.kernel, setting.centre, offset=problem.offset) as trainer,
-        open_checkpoint(parameters, fingerprint) as checkpoint,
-        ExitStack() as stack,
-    ):
-        plan, small = budget.largest, None
-        projected = dict(plan.projected)
-        if problem.are_small_solved_together:
-            exact = KernelTiles(
-                setting.kernel,
-                centre=setting.centre,
-                dtype=np.float64,
-                offset=problem.offset,
-            )
-            small = stack.enter_context(
-                SmallPairs(
-                    rows, stack.enter_context(exact), problem.bounds_of_class,
-                    tol=parameters.tol, threads=parameters.n_threads, n_bytes=budget.small_bytes,
-                    nu=problem.nu,
-                )
-            )  # fmt: skip
-            projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
-        log = PairLog(
-            checkpoint, problem.n_pairs, source, room=budget.coefficients,
-            check=LogCheck(problem, rows, trainer, plan),
-        )  # fmt: skip
-        hooks.listener(
-            events.Planned(source.n_rows, source.n_features, plan.working_set, projected, 0)
+
+    held_out = None
+
+    def __init__(
+        self,
+        source: RowSource,
+        labels: NDArray[Any] | None,
+        sample_weight: F8 | None,
+        parameters: TrainingParameters,
+        hooks: Hooks,
+        start: KernelExpansion | None = None,
+    ) -> None:
+        refuse_start(start)
+        self._parameters = parameters
+        self._problem = ClassPairs(source, labels, sample_weight, parameters, hooks.listener)
+        self.rule = parameters.multiclass
+        self.classes = self._problem.classes.tolist()
+        self.class_weight = self._problem.class_weight.tolist()
+        self.sample_weight = self._problem.weights
+
+    @property
+    def name(self) -> str:
+        return self._problem.name
+
+    @property
+    def offset(self) -> float:
+        return self._problem.offset
+
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        problem, parameters = self._problem, self._parameters
+        rows = ClassRows(source, problem.codes, len(problem.classes), weights=problem.weights)
+        problem.check(rows)
+        if problem.name not in BALLS:
+            check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
+        self._rows, self._budget = rows, Budget(parameters, rows, problem)
+        return source, self._budget.largest
+
+    def recorded(self) -> Recorded:
+        problem = self._problem
+        return Recorded(
+            problem.name,
+            (problem.codes, problem.weights),
+            problem.chosen,
+            self.class_weight,
+            {
+                "classes": f"{len(self._rows)}, one against one",
+                **recorded_rules(self._parameters),
+            },
         )
-        if log.n_not_recomputed:
-            hooks.listener(events.TakenAsRecorded(log.n_not_recomputed, log.n_finished))
-        functions = PairTraining(
-            rows,
-            PairLanes(trainer, problem, budget, parameters, log, hooks.listener),
-            log,
-            room=budget.room,
-            limits=limits_of(parameters, hooks),
-            listener=hooks.listener,
-            small=small,
-        ).run()
-    return Trained(
-        problem.classes, problem.class_weight, functions, setting, problem.name, fingerprint
-    )
+
+    def arrange(self, source: RowSource) -> None:
+        del self._problem.codes  # 4 bytes a row that the budget does not count
+
+    def run(self, resources: RunResources) -> OneVsOne:
+        trainer, plan, parameters, hooks, checkpoint = resources
+        problem, budget, rows = self._problem, self._budget, self._rows
+        source, projected = rows.source, dict(plan.projected)
+        with ExitStack() as stack:
+            small = None
+            if problem.are_small_solved_together:
+                exact = stack.enter_context(trainer.exact_tiles())
+                small = stack.enter_context(
+                    SmallPairs(
+                        rows, exact, problem.bounds_of_class,
+                        tol=parameters.tol, threads=parameters.n_threads,
+                        n_bytes=budget.small_bytes, nu=problem.nu,
+                    )
+                )  # fmt: skip
+                projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
+            log = PairLog(
+                checkpoint, problem.n_pairs, source, room=budget.coefficients,
+                check=LogCheck(problem, rows, trainer, plan),
+            )  # fmt: skip
+            hooks.listener(
+                events.Planned(source.n_rows, source.n_features, plan.working_set, projected, 0)
+            )
+            if log.n_not_recomputed:
+                hooks.listener(events.TakenAsRecorded(log.n_not_recomputed, log.n_finished))
+            return PairTraining(
+                rows,
+                PairLanes(trainer, problem, budget, parameters, log, hooks.listener),
+                log,
+                room=budget.room,
+                limits=limits_of(parameters, hooks),
+                listener=hooks.listener,
+                small=small,
+            ).run()
+
+    def functions(self, result: OneVsOne) -> ModelFunctions:
+        k = len(self.classes)
+        certificate = {
+            **result.certificate.as_dict(),
+            "pairs": {**result.pairs, **_least_sure(result, k)},
+        }
+        functions = ModelFunctions(
+            result.support, result.coefficients, result.intercepts, certificate
+        )
+        return functions.grouped(support_classes(result.coefficients, k))
 
 
 class PairLanes:
@@ -236,3 +246,21 @@ class PairTrainer:
             found.found.get("rho", np.nan),
             found.certificate,
         )
+
+
+def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
+    """Find the pair whose gap is largest beside its rho, where there are such: of nu-svc."""
+    known = np.flatnonzero(np.isfinite(functions.rho) & np.isfinite(functions.gaps))
+    if not len(known):
+        return {}
+    gaps, rho = functions.gaps[known], np.abs(functions.rho[known])
+    with np.errstate(over="ignore"):  # beside no gap, any rho is sure
+        worst = known[np.argmin(rho / np.maximum(gaps, np.finfo(np.float64).tiny))]
+    first, second = pair_classes(n_classes)
+    return {
+        "least_sure": {
+            "classes": [int(first[worst]), int(second[worst])],
+            "gap": float(functions.gaps[worst]),
+            "rho": float(functions.rho[worst]),
+        }
+    }

@@ -21,25 +21,28 @@ from bigsvm.core.smo import row_width
 from bigsvm.duals.column_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
-from bigsvm.fit.fingerprint import recorded_rules
-from bigsvm.fit.models import Trained
+from bigsvm.fit.fingerprint import Recorded, recorded_rules
+from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import (
     check_classes,
     check_every_class,
     check_has_others,
     make_classification,
 )
-from bigsvm.fit.setting import Setting
+from bigsvm.fit.reduction import ModelFunctions, refuse_start
 from bigsvm.fit.variables import Variables, decision_of, make_variables
-from bigsvm.parameters.checks import check_parameters
-from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
+    from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.fit.problem import Classes
+    from bigsvm.fit.reduction import RunResources
+    from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
     from bigsvm.training.result import Certificate, TrainingResult
 
 
@@ -68,90 +71,98 @@ class ClassFunctions(NamedTuple):
     label: NDArray[np.int32]
 
 
-def train_one_vs_rest(
-    source: RowSource,
-    labels: NDArray[Any],
-    sample_weight: NDArray[np.float64] | None,
-    parameters: TrainingParameters,
-    hooks: Hooks | None = None,
-) -> Trained[ClassFunctions]:
-    """Train a function for each class.
+class OneVsRestReduction:
+    """One problem for each class, in one run; the arguments are those of `train_model`, checked.
 
-    Parameters
-    ----------
-    source : RowSource
-        (n, d).
-    labels : (n,) array
-        Two distinct values or more, of any sortable type.
-    sample_weight : (n,) float64 or None
-        In [0, ∞); 2 means the row twice, 0 that it is not there.
-    parameters : TrainingParameters
-        Of a classifier. The L2-SVM is not searched for with samples of the rows: its `solver` and
-        `sampling` mean nothing.
-    hooks : Hooks, optional
-
-    Returns
-    -------
-    Trained
-        For the rule "ovr".
+    The L2-SVM is not searched for with samples of the rows: its `solver` and `sampling` mean
+    nothing.
 
     Raises
     ------
-    ParameterError, DataError, MemoryBudgetError, CheckpointError, DataCorruptionError
+    ParameterError, DataError
     """
-    check_parameters(parameters)
-    hooks = hooks or Hooks()
-    classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
-    del labels  # 8 bytes a row that the budget does not count
-    check_has_others(parameters, source.n_rows)
-    for name in ("shrinking", "rows_at_once"):
-        if getattr(parameters, name):
-            raise ParameterError(
-                f"{name} is {getattr(parameters, name)!r}, but one against the rest has kernel "
-                "rows that all functions share; leave it out, or give multiclass='ovo'"
-            )
-    problem = make_columns(parameters, classes)
-    state_bytes = STATE_BYTES * problem.columns[0].n_segments
-    setting = Setting.of(
-        parameters,
-        source,
-        classes.sample_weight,
-        hooks,
-        resident_bytes=_resident_bytes(problem, state_bytes),
-        n_outputs=problem.n_outputs,
-        active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
-        gram_share=GRAM_SHARE_OF_COLUMNS,
-    )
-    fingerprint = setting.fingerprint(
-        formulation=problem.columns[0].name,
-        per_row=(problem.label, problem.sample_weight),
-        chosen=problem.chosen(),
-        class_weights=problem.class_weight,
-        others={
-            "classes": f"{problem.n_outputs}, one against the rest",
-            **recorded_rules(parameters),
-        },
-    )
-    variables = make_variables(
-        setting.source, problem, merge=parameters.merges_rows, compare=parameters.compares_rows
-    )
-    with setting.running(fingerprint, offset=problem.offset) as (trainer, watched):
-        trained = variables.formulation
-        duals = tuple(
-            trainer.dual(variables.source, column, setting.plan) for column in trained.columns
+
+    rule, held_out = "ovr", None
+
+    def __init__(
+        self,
+        source: RowSource,
+        labels: NDArray[Any] | None,
+        sample_weight: F8 | None,
+        parameters: TrainingParameters,
+        hooks: Hooks,
+        start: KernelExpansion | None = None,
+    ) -> None:
+        refuse_start(start)
+        self._parameters = parameters
+        classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
+        check_has_others(parameters, source.n_rows)
+        for name in ("shrinking", "rows_at_once"):
+            if getattr(parameters, name):
+                raise ParameterError(
+                    f"{name} is {getattr(parameters, name)!r}, but one against the rest has kernel "
+                    "rows that all functions share; leave it out, or give multiclass='ovo'"
+                )
+        self._problem = make_columns(parameters, classes)
+        self.name, self.offset = self._problem.columns[0].name, self._problem.offset
+        self.classes, self.class_weight = classes.labels.tolist(), classes.class_weight.tolist()
+        self.sample_weight = classes.sample_weight
+
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        problem = self._problem
+        state_bytes = STATE_BYTES * problem.columns[0].n_segments
+        # Labels and weights twice: of rows, and of the variables in the order they are trained in.
+        resident = 2 * (problem.label.nbytes + problem.held_bytes)
+        # The states of columns are padded.
+        resident += problem.n_outputs * state_bytes * row_width(1)
+        return hold_and_plan(
+            self._parameters,
+            source,
+            resident_bytes=resident,
+            n_outputs=problem.n_outputs,
+            active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
+            gram_share=GRAM_SHARE_OF_COLUMNS,
         )
+
+    def recorded(self) -> Recorded:
+        problem = self._problem
+        return Recorded(
+            self.name,
+            (problem.label, problem.sample_weight),
+            problem.chosen(),
+            problem.class_weight,
+            {
+                "classes": f"{problem.n_outputs}, one against the rest",
+                **recorded_rules(self._parameters),
+            },
+        )
+
+    def arrange(self, source: RowSource) -> None:
+        merge, compare = self._parameters.merges_rows, self._parameters.compares_rows
+        self._variables: Variables[OneVsRest] = make_variables(
+            source, self._problem, merge=merge, compare=compare
+        )
+
+    def run(self, resources: RunResources) -> ClassFunctions:
+        trainer, plan, source = resources.trainer, resources.plan, self._variables.source
+        trained = self._variables.formulation
+        duals = tuple(trainer.dual(source, column, plan) for column in trained.columns)
         result = trainer.decompose(
-            variables.source, OneVsRestDual(trained, duals), setting.plan, **watched
+            source, OneVsRestDual(trained, duals), plan, **resources.control()
         )
-    functions = _functions(result, variables, problem)
-    return Trained(
-        classes.labels,
-        classes.class_weight,
-        functions,
-        setting,
-        problem.columns[0].name,
-        fingerprint,
-    )
+        return _functions(result, self._variables, self._problem)
+
+    def functions(self, result: ClassFunctions) -> ModelFunctions:
+        sizes = np.bincount(result.label, minlength=len(self.classes))
+        certificate = {
+            **result.certificate.as_dict(),
+            "n_support_of_classes": sizes.tolist(),
+            **_least_sure(result),
+        }
+        functions = ModelFunctions(
+            result.support, result.coefficients, result.intercepts, certificate
+        )
+        return functions.grouped(result.label)
 
 
 def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
@@ -182,14 +193,6 @@ def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
         except ParameterError as error:
             raise ParameterError(f"class {label!r} against the rest: {error}") from None
     return problem
-
-
-def _resident_bytes(problem: OneVsRest, state_bytes: int) -> int:
-    """Bytes that are in memory for the whole run, beside the rows."""
-    # Labels and weights twice: of rows, and of the variables in the order they are trained in.
-    resident = 2 * (problem.label.nbytes + problem.held_bytes)
-    # The states of columns are padded.
-    return resident + problem.n_outputs * state_bytes * row_width(1)
 
 
 def _functions(
@@ -229,3 +232,12 @@ def _functions(
         certificate,
         problem.label[support],
     )
+
+
+def _least_sure(functions: ClassFunctions) -> dict[str, Any]:
+    """Find the class of the smallest rho, where there are such; the gap is that of all classes."""
+    rho, gap = np.abs(functions.rho), functions.certificate.gap
+    if gap is None or not np.isfinite(rho).all():
+        return {}
+    worst = int(np.argmin(rho))
+    return {"least_sure": {"class": worst, "gap": gap, "rho": float(functions.rho[worst])}}

@@ -54,7 +54,7 @@ class ClassPairs:
     Parameters
     ----------
     source, labels, sample_weight, parameters
-        As `train_one_vs_one` has them.
+        As `train_model` has them.
     listener : callable
         Informed if there are very many classes.
 
@@ -83,7 +83,7 @@ class ClassPairs:
     def __init__(
         self,
         source: RowSource,
-        labels: NDArray[Any],
+        labels: NDArray[Any] | None,
         sample_weight: NDArray[np.float64] | None,
         parameters: TrainingParameters,
         listener: events.Listener = events.ignore,

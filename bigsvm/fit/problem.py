@@ -255,7 +255,7 @@ def check_every_class(
 def find_classes(
     parameters: TrainingParameters,
     n_rows: int,
-    labels: NDArray[Any],
+    labels: NDArray[Any] | None,
     sample_weight: NDArray[np.float64] | None,
     listener: events.Listener = events.ignore,
 ) -> Classes:
@@ -265,6 +265,8 @@ def find_classes(
     ------
     DataError, ParameterError
     """
+    if labels is None:
+        raise DataError(f"{parameters.formulation} needs a label for each row")
     weights = check_weights(sample_weight, n_rows)
     classes, codes = encode_classes(labels, n_rows)
     if n_rows > FEW_ROWS and len(classes) > round(n_rows / 2):
@@ -278,7 +280,7 @@ def find_classes(
 def check_classes(
     parameters: TrainingParameters,
     n_rows: int,
-    labels: NDArray[Any],
+    labels: NDArray[Any] | None,
     sample_weight: NDArray[np.float64] | None,
     listener: events.Listener = events.ignore,
 ) -> Classes:

@@ -151,6 +151,10 @@ class Trainer:
         """Make the dual of a problem of one function."""
         return make_dual(source, formulation, self._tiles, plan, self._parameters)
 
+    def exact_tiles(self) -> AbstractContextManager[KernelTiles]:
+        """Make tiles in float64 that have one thread; close them after use."""
+        return self._tiles.with_threads(1).exact()
+
     def exact_outputs(
         self, source: RowSource, beta: NDArray[np.float64], plan: TrainingPlan
     ) -> NDArray[np.float64]:

@@ -2,20 +2,22 @@
 
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
+from support.reductions import trained_by
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.fit.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.parameters import TrainingParameters
 
 
 def train(X, y, weights=None, hooks=None, **parameters):
     parameters = {"tol": 1e-6, "threads": 1, **parameters}
-    return train_one_vs_one(as_row_source(X), y, weights, TrainingParameters(**parameters), hooks)
+    given = TrainingParameters(**parameters)
+    return trained_by(OneVsOneReduction, as_row_source(X), y, weights, given, hooks)
 
 
 def values(trained, X_train, X, *, offset=0.0):
     """Functions of all pairs, (m, n_pairs), in float64."""
-    found, kernel = trained.functions, trained.setting.kernel
+    found, kernel = trained.functions, trained.model.kernel
     options = {} if kernel.name == "linear" else {"gamma": kernel.gamma}
     K = pairwise_kernels(X, X_train[found.support], metric=kernel.name, **options)
     return K @ found.coefficients.toarray() + found.intercepts

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from one_vs_one import train
 from support.problems import clouds
+from support.reductions import trained_by
 from support.resuming import StopAt, assert_resumed_to_the_same_bits
 
 from bigsvm import write_store
-from bigsvm.fit.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
@@ -158,7 +159,7 @@ def test_small_pairs_of_a_store_agree_with_its_rows_in_memory(tmp_path, solved):
     X, y = clouds(n=150, k=6)
     store = write_store(tmp_path / "s.zarr", X.astype(np.float32), y.astype(float))
     given = TrainingParameters(tol=1e-6, threads=1, C=5.0)
-    found = train_one_vs_one(store.rows, store.labels(), None, given).functions
+    found = trained_by(OneVsOneReduction, store.rows, store.labels(), None, given).functions
     assert sum(solved) == 15
     expected = train(X.astype(np.float32), y, C=5.0).functions
     assert found.certificate.converged

@@ -5,9 +5,10 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC as PeerSVC
+from support.reductions import trained_by
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.fit.one_vs_one import train_one_vs_one
+from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.parameters import TrainingParameters
 
 SETS = {
@@ -32,7 +33,7 @@ def test_labels_are_scikit_learns(real, name, sparse):
     X, y = read(real, name)
     rows = X if sparse else X.toarray()
     parameters = TrainingParameters(C=C, gamma=gamma, tol=1e-5)
-    found = train_one_vs_one(as_row_source(rows), y, None, parameters)
+    found = trained_by(OneVsOneReduction, as_row_source(rows), y, None, parameters)
     functions = found.functions
     peer = PeerSVC(C=C, gamma=gamma, tol=1e-6, decision_function_shape="ovo").fit(X.toarray(), y)
     assert functions.certificate.converged

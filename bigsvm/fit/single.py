@@ -1,0 +1,101 @@
+"""One problem of one function: two classes, a regression, one class, or a minimal ball."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bigsvm.duals.feasible import project
+from bigsvm.fit.fingerprint import Recorded, recorded_rules
+from bigsvm.fit.held_out import hold_out
+from bigsvm.fit.memory import hold_and_plan
+from bigsvm.fit.problem import check_has_others, make_problem
+from bigsvm.fit.reduction import ModelFunctions
+from bigsvm.fit.start import alpha_of
+from bigsvm.fit.variables import Variables, decision_of, make_variables
+from bigsvm.parameters.formulations import BALLS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.duals.box_problem import Formulation
+    from bigsvm.fit.held_out import HeldOut
+    from bigsvm.fit.reduction import RunResources
+    from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Hooks
+    from bigsvm.training.result import TrainingResult
+
+
+class SingleReduction:
+    """A problem that is trained as it is; the arguments are those of `train_model`.
+
+    Raises
+    ------
+    ParameterError, DataError
+    """
+
+    rule = None
+
+    def __init__(
+        self,
+        source: RowSource,
+        labels: NDArray[Any] | None,
+        sample_weight: F8 | None,
+        parameters: TrainingParameters,
+        hooks: Hooks,
+        start: KernelExpansion | None = None,
+    ) -> None:
+        self._parameters, self._start = parameters, start
+        self.held_out: HeldOut | None = None
+        if parameters.calibration is not None:
+            self.held_out, sample_weight = hold_out(source, labels, sample_weight)
+        self.classes, self._problem = make_problem(parameters, source.n_rows, labels, sample_weight)
+        if parameters.formulation not in BALLS:
+            check_has_others(parameters, source.n_rows)
+        self.name, self.offset = self._problem.name, self._problem.offset
+        self.sample_weight = self._problem.sample_weight
+        self.class_weight: tuple[float, ...] | None = getattr(self._problem, "class_weight", None)
+
+    def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
+        problem = self._problem
+        resident = 8 * (problem.n_faces - 1) * source.n_rows + problem.held_bytes
+        resident += 0 if self.held_out is None else self.held_out.nbytes
+        return hold_and_plan(self._parameters, source, resident_bytes=resident)
+
+    def recorded(self) -> Recorded:
+        others = recorded_rules(self._parameters)
+        if self.held_out is not None:
+            # Either method has the same rows held out.
+            others["calibration"] = "sigmoid or isotonic"
+        return Recorded(
+            self.name,
+            (self._problem.per_row, self._problem.sample_weight),
+            self._problem.chosen(),
+            self.class_weight,
+            others,
+        )
+
+    def arrange(self, source: RowSource) -> None:
+        merge, compare = self._parameters.merges_rows, self._parameters.compares_rows
+        self._variables: Variables[Formulation] = make_variables(
+            source, self._problem, merge=merge, compare=compare
+        )
+        self._first_alpha = None
+        if self._start is not None:
+            gathered = self._variables.gather(alpha_of(self._start, self._problem))
+            self._first_alpha = project(self._variables.formulation, gathered)
+
+    def run(self, resources: RunResources) -> TrainingResult:
+        return resources.trainer.train(
+            self._variables, resources.plan, start=self._first_alpha, **resources.control()
+        )
+
+    def functions(self, result: TrainingResult) -> ModelFunctions:
+        decision = decision_of(self._variables, self._problem, result)
+        certificate = {**decision.certificate.as_dict(), **decision.found}
+        return ModelFunctions(
+            decision.support, decision.coefficients, decision.intercept, certificate
+        )
