@@ -8,36 +8,21 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from bigsvm.data.from_arrays import write_store
-    from bigsvm.data.from_text import convert
-    from bigsvm.data.scaling import scale_store
-    from bigsvm.data.store import open_store
-    from bigsvm.estimators.crammer_singer import CrammerSingerSVC
-    from bigsvm.estimators.l2_svc import L2SVC
-    from bigsvm.estimators.one_class import L2OneClassSVM, OneClassSVM
-    from bigsvm.estimators.path import C_path
-    from bigsvm.estimators.svc import SVC, NuSVC
-    from bigsvm.estimators.svr import SVR, NuSVR
-    from bigsvm.kernels import Kernel
-    from bigsvm.models import KernelExpansion
-
-__all__ = [
-    "L2SVC",
-    "SVC",
-    "SVR",
-    "C_path",
-    "CrammerSingerSVC",
-    "Kernel",
-    "KernelExpansion",
-    "L2OneClassSVM",
-    "NuSVC",
-    "NuSVR",
-    "OneClassSVM",
-    "convert",
-    "open_store",
-    "scale_store",
-    "write_store",
-]
+    from bigsvm.data.from_arrays import write_store as write_store
+    from bigsvm.data.from_text import convert as convert
+    from bigsvm.data.scaling import scale_store as scale_store
+    from bigsvm.data.store import open_store as open_store
+    from bigsvm.estimators.crammer_singer import CrammerSingerSVC as CrammerSingerSVC
+    from bigsvm.estimators.l2_svc import L2SVC as L2SVC
+    from bigsvm.estimators.one_class import L2OneClassSVM as L2OneClassSVM
+    from bigsvm.estimators.one_class import OneClassSVM as OneClassSVM
+    from bigsvm.estimators.path import C_path as C_path
+    from bigsvm.estimators.svc import SVC as SVC
+    from bigsvm.estimators.svc import NuSVC as NuSVC
+    from bigsvm.estimators.svr import SVR as SVR
+    from bigsvm.estimators.svr import NuSVR as NuSVR
+    from bigsvm.kernels import Kernel as Kernel
+    from bigsvm.models import KernelExpansion as KernelExpansion
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
@@ -57,6 +42,7 @@ _HOMES = {
     "scale_store": "bigsvm.data.scaling",
     "write_store": "bigsvm.data.from_arrays",
 }
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)

@@ -1,7 +1,9 @@
-"""Training: from rows, labels and parameters to a model, whatever is trained.
+"""From rows, labels and parameters to a model: the one driver of every formulation.
 
 In come a `RowSource`, labels, weights and `TrainingParameters`; out goes a `KernelExpansion`. The
-estimators and ``bigsvm train`` call `train.train_model`. `problem` makes the formulation, `setting`
-what surrounds a run, `variables` the order of the rows; `trainer` runs it. Many classes are reduced
-by `one_vs_one` and `one_vs_rest`; the next reduction is a module beside them.
+estimators and ``bigsvm train`` call `train.train_model`. It chooses a `reduction.Reduction`, which
+makes the problems, plans their memory, solves them, and makes functions of the results: `single`,
+`one_vs_rest`, `one_vs_one`, `crammer_singer`. The next way to many classes is a module beside these
+and a line in `train.reduction_of`. A new formulation needs nothing here: `problem` makes it from
+its table in `bigsvm.duals`.
 """
