@@ -1,1 +1,6 @@
-"""What a person sees."""
+"""Text, tables and images for people: progress, results and files of predictions.
+
+In come events of training, certificates, stores and values; out come lines for the terminal and
+files. `describe` says what a run led to, `progress` follows events, `predictions` writes values,
+`doubt` shows doubtful labels. A new event is shown in `progress`, a new result in `describe`.
+"""
