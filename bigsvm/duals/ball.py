@@ -257,16 +257,16 @@ class BallDual(BoxDual):
     lack: Callable[[], F8] | None = field(default=None, compare=False)
 
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Optimality:
-        at = super().optimality(alpha, outputs, rows=rows)
+        standing = super().optimality(alpha, outputs, rows=rows)
         if rows is not None and len(rows) < len(self.formulation.per_row):
             # The others are fixed, and so is how long α is.
-            (ends,) = at.groups
-            primal = at.objective + at.duality_gap
-            gap = _counted(at.duality_gap / primal) if primal > 0 else math.inf
-            return at._replace(gap_elsewhere=min(max(ends.max_up, -ends.min_low, 0.0), gap))
-        gap = max(self._farthest(alpha, outputs, rows) + _excess(at), 0.0)
-        by_losses = _gap_by_losses(at)
-        return at._replace(
+            (ends,) = standing.groups
+            primal = standing.objective + standing.duality_gap
+            gap = _counted(standing.duality_gap / primal) if primal > 0 else math.inf
+            return standing._replace(gap_elsewhere=min(max(ends.max_up, -ends.min_low, 0.0), gap))
+        gap = max(self._farthest(alpha, outputs, rows) + _excess(standing), 0.0)
+        by_losses = _gap_by_losses(standing)
+        return standing._replace(
             gap_elsewhere=min(gap, by_losses), gap_of_farthest=gap, gap_of_losses=by_losses
         )
 
@@ -301,29 +301,36 @@ class BallDual(BoxDual):
 
     def _is_certain(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> bool:
         """Whether the gap is at most `tol` for all outputs within `error` of these."""
-        at = self.optimality(alpha, outputs)
-        more = error * at.linear_term
-        worst = at._replace(outputs_term=at.outputs_term + more, slack=0.0)
+        standing = self.optimality(alpha, outputs)
+        more = error * standing.linear_term
+        worst = standing._replace(outputs_term=standing.outputs_term + more, slack=0.0)
         for part in self._parts(alpha, outputs, None):
             # No output is less than this of the side that its row is on.
             part = part._replace(outputs=part.outputs - error * part.linear)
             worst = worst._replace(slack=worst.slack + part.slack(0.0))
-        farthest = self._farthest(alpha, outputs, None) + _excess(at) + 2 * error
+        farthest = self._farthest(alpha, outputs, None) + _excess(standing) + 2 * error
         return min(farthest, _gap_by_losses(worst)) <= tol
 
-    def goal(self, tol: float, at: Optimality) -> float:
+    def goal(self, tol: float, standing: Optimality) -> float:
         """Gap, in units of the margin, at which (1 + tol) times the radius encloses all points."""
-        mass = at.linear_term
+        mass = standing.linear_term
         if not mass > 0:
             return 0.0
-        return self.goal_on_simplex(tol, (at.outputs_term + at.ridge_term) / mass**2) * mass
+        return (
+            self.goal_on_simplex(tol, (standing.outputs_term + standing.ridge_term) / mass**2)
+            * mass
+        )
 
-    def proof(self, at: Optimality, *, tol: float) -> dict[str, float | str | None] | None:
+    def proof(self, standing: Optimality, *, tol: float) -> dict[str, float | str | None] | None:
         """Name the test that ended a run at this point, and what the returned centre fulfils."""
-        mass, farthest, by_losses = at.linear_term, at.gap_of_farthest, at.gap_of_losses
+        mass, farthest, by_losses = (
+            standing.linear_term,
+            standing.gap_of_farthest,
+            standing.gap_of_losses,
+        )
         if farthest is None or by_losses is None or not mass > 0:
             return None
-        squared = self.squared_radius((at.outputs_term + at.ridge_term) / mass**2)
+        squared = self.squared_radius((standing.outputs_term + standing.ridge_term) / mass**2)
         eps = None
         if squared > 0:
             # The root of goal_on_simplex(eps) = gap, in a form that keeps its digits.
@@ -409,13 +416,13 @@ class BallDual(BoxDual):
         return smo.run(state, rows, slots, used, smo.SECOND_ORDER, tol, max_steps)
 
 
-def _gap_by_losses(at: Optimality) -> float:
+def _gap_by_losses(standing: Optimality) -> float:
     """Gap, in units of the margin, of the centre that has the losses at α; infinite if large."""
-    quadratic = at.outputs_term + at.ridge_term
-    primal = 0.5 * at.outputs_term + at.slack
+    quadratic = standing.outputs_term + standing.ridge_term
+    primal = 0.5 * standing.outputs_term + standing.slack
     if not (quadratic > 0 and primal > 0):
         return math.inf
-    return _counted(1.0 - 0.5 * at.linear_term**2 / (quadratic * primal))
+    return _counted(1.0 - 0.5 * standing.linear_term**2 / (quadratic * primal))
 
 
 def _counted(share: float) -> float:
@@ -423,7 +430,7 @@ def _counted(share: float) -> float:
     return TIMES * max(share, 0.0) if share <= LARGEST_SHARE else math.inf
 
 
-def _excess(at: Optimality) -> float:
+def _excess(standing: Optimality) -> float:
     """By how much α is longer on its ray than is best, as a share; less than 0 if it is shorter."""
-    mass = at.linear_term
-    return (at.outputs_term + at.ridge_term) / mass - 1.0 if mass > 0 else 0.0
+    mass = standing.linear_term
+    return (standing.outputs_term + standing.ridge_term) / mass - 1.0 if mass > 0 else 0.0

@@ -192,7 +192,7 @@ class BoxDual(Dual[Optimality]):
         )
 
     def scores(
-        self, alpha: F8, outputs: F8, at: Optimality, *, tol: float, rows: I8 | None = None
+        self, alpha: F8, outputs: F8, standing: Optimality, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         n = len(alpha)
         scores, above = np.full(n, -np.inf, np.float32), np.zeros(n, np.bool_)
@@ -201,7 +201,7 @@ class BoxDual(Dual[Optimality]):
         for part in self._parts(alpha, outputs, rows):
             span = slice(part.start, part.stop)
             gradient, rises, falls = part.gradient, part.rises, part.falls
-            extremes = at.groups[part.group]
+            extremes = standing.groups[part.group]
             distance = gradient - extremes.threshold
             score = np.maximum(
                 np.where(rises, distance, -np.inf), np.where(falls, -distance, -np.inf)
@@ -211,16 +211,16 @@ class BoxDual(Dual[Optimality]):
             is_free[span] |= free
             above[span] = np.where(score > scores[span], distance > 0, above[span])
             scores[span] = np.maximum(score, scores[span])
-            if extremes is not at.worst:
+            if extremes is not standing.worst:
                 continue
             ends = (rises & (gradient == extremes.max_up), falls & (gradient == extremes.min_low))
             for found, end in zip(worst, ends, strict=True):
                 if not found:
                     found.extend(part.start + np.flatnonzero(end)[:1])
-        return Scores(scores, asked, is_free, above, [worst[0] + worst[1]], at.n_free)
+        return Scores(scores, asked, is_free, above, [worst[0] + worst[1]], standing.n_free)
 
-    def n_violating(self, alpha: F8, outputs: F8, at: Optimality, *, tol: float) -> int:
-        found = self.scores(alpha, outputs, at, tol=tol)
+    def n_violating(self, alpha: F8, outputs: F8, standing: Optimality, *, tol: float) -> int:
+        found = self.scores(alpha, outputs, standing, tol=tol)
         return int(np.count_nonzero(found.score > tol))
 
     def mark_free(self, alpha: F8, free: Mask, *, rows: I8 | None) -> None:
@@ -228,11 +228,11 @@ class BoxDual(Dual[Optimality]):
         for part in self._parts(alpha, alpha, rows):
             free[part.start : part.stop] |= part.rises & part.falls
 
-    def near_threshold(self, alpha: F8, outputs: F8, at: Optimality, *, margin: float) -> I8:
+    def near_threshold(self, alpha: F8, outputs: F8, standing: Optimality, *, margin: float) -> I8:
         """Rows that are free, or whose gradient is within `margin` of the threshold; ascending."""
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
-            near = np.abs(part.gradient - at.thresholds[part.group]) <= margin
+            near = np.abs(part.gradient - standing.thresholds[part.group]) <= margin
             near |= part.rises & part.falls
             chosen[part.start : part.stop] |= near & (part.lower < part.upper)
         return np.flatnonzero(chosen)
@@ -291,16 +291,16 @@ class BoxDual(Dual[Optimality]):
         self,
         alpha: F8,
         outputs: F8,
-        at: Optimality,
+        standing: Optimality,
         *,
         tol: float,
         gram: Callable[[I8], F8],
         look: Callable[[], None],
     ) -> F8 | None:
-        solved = at.gap <= tol
+        solved = standing.gap <= tol
         rows = np.arange(len(alpha))
         if solved or len(rows) > MOST_ROWS:
-            rows = self.near_threshold(alpha, outputs, at, margin=2 * max(tol, at.gap))
+            rows = self.near_threshold(alpha, outputs, standing, margin=2 * max(tol, standing.gap))
         if not 2 <= len(rows) <= MOST_ROWS:
             return None
         better = alpha.copy()
@@ -316,10 +316,10 @@ class BoxDual(Dual[Optimality]):
         return smo.run(state, rows, slots, used, int(self.rule), tol, max_steps)
 
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
-        at = self.optimality(alpha, outputs)
+        standing = self.optimality(alpha, outputs)
         chosen = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
-            gradient, extremes = part.gradient, at.groups[part.group]
+            gradient, extremes = part.gradient, standing.groups[part.group]
             limit = min(tol, extremes.gap) - 2 * error
             # A loss begins at the threshold, so rows on its wrong side decide the duality gap.
             highest = max(extremes.max_up - limit, extremes.threshold + 2 * error)

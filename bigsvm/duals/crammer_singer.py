@@ -282,7 +282,7 @@ class CrammerSingerDual(Dual[Violations]):
             slack += float(part.bound @ (part.gradient[places, part.label] - least))
         return Violations(gap, n_support, n_bounded, n_free, linear_term, outputs_term, slack)
 
-    def n_violating(self, alpha: F8, outputs: F8, at: Violations, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, standing: Violations, *, tol: float) -> int:
         parts = self._parts(alpha, outputs, None)
         return sum(int(np.count_nonzero(part.score > tol)) for part in parts)
 
@@ -302,7 +302,7 @@ class CrammerSingerDual(Dual[Violations]):
         return self.optimality(alpha, np.zeros_like(alpha), rows=rows).n_bounded
 
     def scores(
-        self, alpha: F8, outputs: F8, at: Violations, *, tol: float, rows: I8 | None = None
+        self, alpha: F8, outputs: F8, standing: Violations, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         n = len(alpha)
         scores = np.empty(n, np.float32)
@@ -314,7 +314,7 @@ class CrammerSingerDual(Dual[Violations]):
             if score.max() > largest:
                 largest, worst = float(score.max()), [part.span.start + int(score.argmax())]
         one_side = np.zeros(n, np.bool_)
-        return Scores(scores, free | (scores > tol), free, one_side, [worst], at.n_free)
+        return Scores(scores, free | (scores > tol), free, one_side, [worst], standing.n_free)
 
     def filled(self, alpha: F8, outputs: F8) -> F8:
         return alpha
@@ -368,7 +368,7 @@ class CrammerSingerDual(Dual[Violations]):
         self,
         alpha: F8,
         outputs: F8,
-        at: Violations,
+        standing: Violations,
         *,
         tol: float,
         gram: Callable[[I8], F8],
@@ -377,7 +377,7 @@ class CrammerSingerDual(Dual[Violations]):
         # Rows that are settled, with or without a coefficient, stay so.
         near = np.zeros(len(alpha), np.bool_)
         for part in self._parts(alpha, outputs, None):
-            near[part.span] = part.score > -2 * max(tol, at.gap)
+            near[part.span] = part.score > -2 * max(tol, standing.gap)
         rows = np.flatnonzero(near)
         if not 0 < alpha[rows].size <= MOST_ROWS:
             return None

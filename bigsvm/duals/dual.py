@@ -48,7 +48,7 @@ class Standing(Protocol):
         """Variables, or rows, that can move either way."""
 
 
-At = TypeVar("At", bound=Standing)
+StandingT = TypeVar("StandingT", bound=Standing)
 
 
 class Steps(ABC):
@@ -113,7 +113,7 @@ class Steps(ABC):
         return None
 
 
-class Dual(ABC, Generic[At]):
+class Dual(ABC, Generic[StandingT]):
     """The scoring and selecting half of a training problem, over row-sized arrays.
 
     Every method looks at the first rows, as many as alpha has, or at the rows listed. Alpha is
@@ -138,7 +138,7 @@ class Dual(ABC, Generic[At]):
         return ()
 
     @abstractmethod
-    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> At:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> StandingT:
         """Look at alpha and outputs of the first m rows, or of `rows`, (m,) int64.
 
         Raises
@@ -147,11 +147,11 @@ class Dual(ABC, Generic[At]):
             An output is not finite: sums of kernel values have left float32.
         """
 
-    def goal(self, tol: float, at: At) -> float:
+    def goal(self, tol: float, standing: StandingT) -> float:
         """Gap that is asked for by `tol`, at this point."""
         return tol
 
-    def proof(self, at: At, *, tol: float) -> dict[str, float | str | None] | None:
+    def proof(self, standing: StandingT, *, tol: float) -> dict[str, float | str | None] | None:
         """Return what is recorded of a point besides its gaps; None of most problems."""
         return None
 
@@ -168,7 +168,7 @@ class Dual(ABC, Generic[At]):
         """Variables, or rows, of `rows` at a bound that is not 0."""
 
     @abstractmethod
-    def n_violating(self, alpha: F8, outputs: F8, at: At, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, standing: StandingT, *, tol: float) -> int:
         """Count the rows that violate by more than `tol`."""
 
     @property
@@ -187,7 +187,7 @@ class Dual(ABC, Generic[At]):
 
     @abstractmethod
     def scores(
-        self, alpha: F8, outputs: F8, at: At, *, tol: float, rows: I8 | None = None
+        self, alpha: F8, outputs: F8, standing: StandingT, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         """Score the first m rows, or `rows`, (m,), by what `select` chooses them by.
 
@@ -195,20 +195,20 @@ class Dual(ABC, Generic[At]):
         ----------
         alpha, outputs
             Of these rows.
-        at : Standing
+        standing : Standing
             Of these.
         tol : float
             A row violates if its gradient is on the wrong side by more than this.
         """
 
     def select(
-        self, alpha: F8, outputs: F8, at: At, wanted: Wanted, *, rows: I8 | None = None
+        self, alpha: F8, outputs: F8, standing: StandingT, wanted: Wanted, *, rows: I8 | None = None
     ) -> I8:
         """Choose what to work on: free rows, worst violators, then the next closest to violating.
 
         The arguments are those of `scores`. Returns ascending places in alpha, (s,).
         """
-        return pick(self.scores(alpha, outputs, at, tol=wanted.tol, rows=rows), wanted)
+        return pick(self.scores(alpha, outputs, standing, tol=wanted.tol, rows=rows), wanted)
 
     @abstractmethod
     def begin(
@@ -283,7 +283,7 @@ class Dual(ABC, Generic[At]):
         self,
         alpha: F8,
         outputs: F8,
-        at: At,
+        standing: StandingT,
         *,
         tol: float,
         gram: Callable[[I8], F8],
@@ -297,7 +297,7 @@ class Dual(ABC, Generic[At]):
         ----------
         alpha, outputs
             Of all rows, in float64.
-        at : Standing
+        standing : Standing
             Of these.
         gram : callable
             Kernel values (m, m) float64 among rows (m,).

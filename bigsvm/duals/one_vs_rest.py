@@ -159,27 +159,27 @@ class ColumnsAt(NamedTuple):
     @property
     def gap(self) -> float:
         """Of the worst column."""
-        return max(at.gap for at in self.columns)
+        return max(standing.gap for standing in self.columns)
 
     @property
     def objective(self) -> float:
         """Sum of the dual objectives."""
-        return sum(at.objective for at in self.columns)
+        return sum(standing.objective for standing in self.columns)
 
     @property
     def duality_gap(self) -> float:
         """Sum of the duality gaps."""
-        return sum(at.duality_gap for at in self.columns)
+        return sum(standing.duality_gap for standing in self.columns)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
         """Of the columns, one after the other."""
-        return tuple(threshold for at in self.columns for threshold in at.thresholds)
+        return tuple(threshold for standing in self.columns for threshold in standing.thresholds)
 
     @property
     def n_bounded(self) -> int:
         """Variables of all columns at a bound other than 0."""
-        return sum(at.n_bounded for at in self.columns)
+        return sum(standing.n_bounded for standing in self.columns)
 
 
 @dataclass(frozen=True)
@@ -212,14 +212,16 @@ class OneVsRestDual(Dual[ColumnsAt]):
         )
         return ColumnsAt(tuple(columns), n_support, int(np.count_nonzero(free)))
 
-    def goal(self, tol: float, at: ColumnsAt) -> float:
+    def goal(self, tol: float, standing: ColumnsAt) -> float:
         """Gap that the column needs which asks for the smallest."""
-        return min(dual.goal(tol, one) for dual, one in zip(self.duals, at.columns, strict=True))
+        return min(
+            dual.goal(tol, one) for dual, one in zip(self.duals, standing.columns, strict=True)
+        )
 
-    def n_violating(self, alpha: F8, outputs: F8, at: ColumnsAt, *, tol: float) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, standing: ColumnsAt, *, tol: float) -> int:
         violate = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in columns_in_turn(alpha, outputs):
-            found = self.duals[c].scores(a, f, at.columns[c], tol=tol)
+            found = self.duals[c].scores(a, f, standing.columns[c], tol=tol)
             violate |= found.score > tol
         return int(np.count_nonzero(violate))
 
@@ -260,18 +262,18 @@ class OneVsRestDual(Dual[ColumnsAt]):
         return is_last_of_columns(columns, last, size)
 
     def scores(
-        self, alpha: F8, outputs: F8, at: ColumnsAt, *, tol: float, rows: I8 | None = None
+        self, alpha: F8, outputs: F8, standing: ColumnsAt, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         """Score rows by their worst column; columns within `tol` ask for nothing."""
         n = len(alpha)
         score = np.full(n, -np.inf, np.float32)
         asked, free, above = np.zeros((3, n), np.bool_)
         worst: list[list[int]] = []
-        for c in sorted(range(len(self.duals)), key=lambda c: -at.columns[c].gap):
-            if at.columns[c].gap <= tol:
+        for c in sorted(range(len(self.duals)), key=lambda c: -standing.columns[c].gap):
+            if standing.columns[c].gap <= tol:
                 continue
             found = self.duals[c].scores(
-                alpha[:, c], outputs[:, c], at.columns[c], tol=tol, rows=rows
+                alpha[:, c], outputs[:, c], standing.columns[c], tol=tol, rows=rows
             )
             np.copyto(above, found.above, where=found.score > score)
             np.maximum(score, found.score, out=score)
@@ -302,7 +304,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
         self,
         alpha: F8,
         outputs: F8,
-        at: ColumnsAt,
+        standing: ColumnsAt,
         *,
         tol: float,
         gram: Callable[[I8], F8],
@@ -321,7 +323,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
 
         for c, dual in enumerate(self.duals):
             found = dual.newton(
-                alpha[:, c], outputs[:, c], at.columns[c], tol=tol, gram=shared, look=look
+                alpha[:, c], outputs[:, c], standing.columns[c], tol=tol, gram=shared, look=look
             )
             if found is not None:
                 better = alpha.copy() if better is None else better

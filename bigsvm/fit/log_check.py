@@ -123,13 +123,13 @@ class LogCheck:
         alpha = _at_bounds(formulation, alpha)
         outputs = self._trainer.exact_outputs(source, alpha, self._plan)
         dual = self._trainer.dual(source, formulation, self._plan)
-        at = dual.optimality(alpha, outputs)
+        standing = dual.optimality(alpha, outputs)
         tol = ROUNDING * float(record["tol"])
-        if REASONS[record["reason"]] is StopReason.CONVERGED and at.gap > tol:
-            return f"its gap is {at.gap:.3g}, which is not within {record['tol']:g}"
-        finished = formulation.finish(at.thresholds)
+        if REASONS[record["reason"]] is StopReason.CONVERGED and standing.gap > tol:
+            return f"its gap is {standing.gap:.3g}, which is not within {record['tol']:g}"
+        finished = formulation.finish(standing.thresholds)
         intercept = finished.intercept + formulation.offset * float(entry.coefficients.sum())
-        near = (2 * max(tol, at.gap) + 1e-6) * max(1.0, finished.scale)
+        near = (2 * max(tol, standing.gap) + 1e-6) * max(1.0, finished.scale)
         if not abs(intercept - float(record["intercept"])) <= near:
             return f"its intercept is {record['intercept']:.6g} instead of {intercept:.6g}"
         return ""

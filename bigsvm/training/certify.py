@@ -131,7 +131,7 @@ class Exact:
                 self.tiles.multiply_half(
                     own if first == low else self.rows(support[some]), columns,
                     (weights[some], weights[part]), along[some], down[part],
-                    at=(first, low), look=self.look,
+                    standing=(first, low), look=self.look,
                 )  # fmt: skip
         along += down
         return along
@@ -204,8 +204,8 @@ def certify(
                 own[rows] = found
         else:
             _solve_exactly(dual, exact, alpha, outputs, tol)
-    at: Standing = dual.optimality(alpha, outputs)
-    return at
+    standing: Standing = dual.optimality(alpha, outputs)
+    return standing
 
 
 def _parts(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
@@ -342,12 +342,14 @@ def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: f
     """Recompute all outputs; solve for the rows that matter by Newton's method, where it can be."""
     everything = np.arange(len(alpha))
     found = exact.outputs(everything, dual.formulation.per_output(alpha))
-    at = dual.optimality(alpha, found)
-    better = dual.newton(alpha, found, at, tol=tol, gram=exact.gram, look=exact.look)
+    standing = dual.optimality(alpha, found)
+    better = dual.newton(alpha, found, standing, tol=tol, gram=exact.gram, look=exact.look)
     if better is not None:
         f = exact.outputs(everything, dual.formulation.per_output(better))
         reached = dual.optimality(better, f)
         # Far from the optimum, and with an indefinite kernel, more is gained where more is missing.
-        if reached.gap <= at.gap or (at.gap > tol and reached.objective > at.objective):
+        if reached.gap <= standing.gap or (
+            standing.gap > tol and reached.objective > standing.objective
+        ):
             alpha[:], found = better, f
     outputs[:] = found

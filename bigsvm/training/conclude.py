@@ -25,7 +25,7 @@ def conclude(
     reason: StopReason,
     tol: float,
     alpha: F8,
-    at: Standing | None,
+    standing: Standing | None,
 ) -> TrainingResult:
     """Gather the result of a run.
 
@@ -39,7 +39,7 @@ def conclude(
     tol : float
     alpha : (n,) or (n, …) float64
         The point to return.
-    at : Standing or None
+    standing : Standing or None
         Where it stands; None where its outputs are not complete: before the first sweep, or in the
         middle of one.
     """
@@ -52,9 +52,9 @@ def conclude(
         converged=reason is StopReason.CONVERGED,
         stop_reason=reason,
         tol=tol,
-        objective=at.objective if at else None,
-        gap=at.gap if at else None,
-        duality_gap=at.duality_gap if at else None,
+        objective=standing.objective if standing else None,
+        gap=standing.gap if standing else None,
+        duality_gap=standing.duality_gap if standing else None,
         n_support=len(support),
         n_bounded=n_bounded,
         n_sweeps=count.n_sweeps,
@@ -70,13 +70,13 @@ def conclude(
         seconds_by_phase=count.seconds_by_phase(),
         cpu_idle=count.cpu_idle(),
         drift=count.drift if count.rows_drawn else None,
-        last_gap=count.gap if at is None and np.isfinite(count.gap) else None,
+        last_gap=count.gap if standing is None and np.isfinite(count.gap) else None,
         test_error=tested.error if tested else None,
         test_error_deviation=tested.deviation if tested else None,
         rows_used=count.scope if is_partial else None,
-        ball=dual.proof(at, tol=tol) if at else None,
+        ball=dual.proof(standing, tol=tol) if standing else None,
     )
-    thresholds = at.thresholds if at else _thresholds_within(dual, state, count.scope)
+    thresholds = standing.thresholds if standing else _thresholds_within(dual, state, count.scope)
     found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])
     return TrainingResult(support, found, thresholds, certificate)
 
@@ -89,5 +89,5 @@ def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[fl
     if len(state.working) and not len(state.set_sizes):
         alpha, rows = state.working_alpha, state.working
         outputs = dual.outputs_from(state.working_gradient, alpha, rows)
-    at: Standing = dual.optimality(alpha, outputs, rows=rows)
-    return at.thresholds
+    standing: Standing = dual.optimality(alpha, outputs, rows=rows)
+    return standing.thresholds

@@ -138,7 +138,7 @@ class Decomposition:
         self._buffer = RowBuffer(plan.gram_bytes)
         self._saver = saver
         self._stop: StopReason | None = None
-        self._at: Standing | None = None
+        self._standing: Standing | None = None
         self._rng = np.random.default_rng(seed)
         self._choice = Choice(dual, source, plan, tol=tol, whole=whole, rng=self._rng)
         saved = self._saver.latest(RunContent(dual, source.n_rows))
@@ -214,9 +214,9 @@ class Decomposition:
         """Score the rows of the scope; stop if all are optimal, else choose the active ones."""
         count = self.count
         alpha, outputs = self._of_scope()
-        at = self._at = self.dual.optimality(alpha, outputs)
-        self.tol = self.dual.goal(self._asked, at)
-        if self._has_settled(at):
+        standing = self._standing = self.dual.optimality(alpha, outputs)
+        self.tol = self.dual.goal(self._asked, standing)
+        if self._has_settled(standing):
             self._stop = self._why_settled()
             # What is returned is the whole scope, not the rows that were solved last.
             nothing = np.empty(0)
@@ -225,29 +225,29 @@ class Decomposition:
             ).without_working_set()
             return
         if count.n_sweeps:
-            self._judge(at)
+            self._judge(standing)
             if self._stop is not None:
                 return
-            at = self._at
-        count.active_tol = self._active_tol(at)
-        if at.gap <= count.active_tol and not self._is_whole():
+            standing = self._standing
+        count.active_tol = self._active_tol(standing)
+        if standing.gap <= count.active_tol and not self._is_whole():
             count.phase = Phase.GROW
             return
-        count.together = self._choice.steps_together(alpha, outputs, at)
+        count.together = self._choice.steps_together(alpha, outputs, standing)
         active = self._choice.active_rows(
-            alpha, outputs, at, swept=count.n_sweeps > 0, together=count.together
+            alpha, outputs, standing, swept=count.n_sweeps > 0, together=count.together
         )
         self.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
         ).without_working_set()
         count.phase = Phase.SOLVE
 
-    def _has_settled(self, at: Standing) -> bool:
+    def _has_settled(self, standing: Standing) -> bool:
         """Whether the run is to end here without a certificate."""
         count = self.count
         if self._certifies or not (count.settled and count.solves):
             return False
-        return self._is_solved(at)
+        return self._is_solved(standing)
 
     def _why_settled(self) -> StopReason:
         """Say whether more rows would not be worth while, or there are no more in memory."""
@@ -260,40 +260,40 @@ class Decomposition:
         """Rows that those of the source stand for."""
         return round(self.source.n_rows / self.source.share_drawn)
 
-    def _active_tol(self, at: Standing) -> float:
+    def _active_tol(self, standing: Standing) -> float:
         """KKT gap to which the active rows are solved from a point of theirs."""
         settling = self.count.settled and not self._certifies
-        return self._choice.active_tol(self.count.scope, at, settling=settling)
+        return self._choice.active_tol(self.count.scope, standing, settling=settling)
 
-    def _judge(self, at: Standing) -> None:
+    def _judge(self, standing: Standing) -> None:
         """Decide whether the point of the last sweep ends the run."""
         count = self.count
-        count.gap, count.objective = at.gap, at.objective
-        examined = at.gap <= self.tol or self._was_slow()
+        count.gap, count.objective = standing.gap, standing.objective
+        examined = standing.gap <= self.tol or self._was_slow()
         if examined:
             # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
             if self._saver.keeps_ends:
                 self._save()
-            at = self._at = self._certify()
-            if at.gap > self.tol and self._inherits:
+            standing = self._standing = self._certify()
+            if standing.gap > self.tol and self._inherits:
                 # Kernel rows that an earlier process left may be wrong.
                 self._disk = None
-        count.judge(at)
+        count.judge(standing)
         if count.fruitless >= PATIENCE and not examined:
-            at = self._at = self._certify()
+            standing = self._standing = self._certify()
         self.listener(
             events.Swept(
                 count.n_sweeps,
-                at.gap,
+                standing.gap,
                 self.tol,
-                at.objective,
-                at.n_support,
-                at.n_bounded,
+                standing.objective,
+                standing.n_support,
+                standing.n_bounded,
                 self._watch.seconds(),
                 count.end_sweep(),
             )
         )
-        if at.gap <= self.tol:
+        if standing.gap <= self.tol:
             self._stop = StopReason.CONVERGED
         elif self._watch.steps_allowed() == 0:
             self._stop = StopReason.MAX_ITER
@@ -350,11 +350,13 @@ class Decomposition:
                 break
             gain = steps.take(self._watch.look, tol=count.active_tol)
             count.n_iter += 1
-            at = active.optimality()
+            standing = active.optimality()
             # What is asked for may hang on the point, which is another one now.
-            count.active_tol = self._active_tol(at)
-            self.listener(events.Solving(len(active), count.n_iter, at.gap))
-            count.together = gain > LEAST_GAIN * at.objective and at.gap > count.active_tol
+            count.active_tol = self._active_tol(standing)
+            self.listener(events.Solving(len(active), count.n_iter, standing.gap))
+            count.together = (
+                gain > LEAST_GAIN * standing.objective and standing.gap > count.active_tol
+            )
             self._pause()
 
     def _choose(self, active: ActiveRows) -> bool:
@@ -500,9 +502,11 @@ class Decomposition:
             return False
         return self._is_solved(self.dual.optimality(*self._of_scope()))
 
-    def _is_solved(self, at: Standing) -> bool:
+    def _is_solved(self, standing: Standing) -> bool:
         """Whether the scope has been solved well enough for a run without a certificate."""
-        return self.count.solves > MOST_SOLVES or self._choice.is_solved(*self._of_scope(), at)
+        return self.count.solves > MOST_SOLVES or self._choice.is_solved(
+            *self._of_scope(), standing
+        )
 
     def _sweep_functions(self) -> None:
         """Bring f of all rows up to date with what has moved in the functions' working sets."""
@@ -538,9 +542,9 @@ class Decomposition:
     def _test(self, stop: int) -> None:
         """Estimate the test error from the rows up to `stop`, which have had no part so far."""
         count, problem = self.count, self.dual.formulation
-        at = self.dual.optimality(*self._of_scope())
+        standing = self.dual.optimality(*self._of_scope())
         fresh = slice(count.scope, stop)
-        wrong = problem.mistakes(self.state.outputs[fresh], fresh, at.thresholds)
+        wrong = problem.mistakes(self.state.outputs[fresh], fresh, standing.thresholds)
         curve, found = LearningCurve(count.curve), estimate(wrong, problem.importance(fresh))
         if found is not None:
             curve.add(count.scope, found)
@@ -627,7 +631,7 @@ class Decomposition:
         # It is nearly always the end, and float64 takes twice the memory: kernel rows are let go.
         self._buffer = RowBuffer(self.plan.gram_bytes)
         with self._watch.timing("certificate"):
-            at: Standing = certify(
+            standing: Standing = certify(
                 self.dual,
                 self.source,
                 self.tiles,
@@ -640,7 +644,7 @@ class Decomposition:
                 look=look,
             )
         self._are_own = True
-        return at
+        return standing
 
     def _off(self, look: Callable[[], None]) -> float:
         """Largest error of outputs that were derived from files of earlier processes."""
@@ -658,22 +662,24 @@ class Decomposition:
         half_swept = count.phase in (Phase.SWEEP, Phase.FILL) and (
             count.rows_done > 0 or count.columns_done > 0
         )
-        alpha, at = state.alpha, None
+        alpha, standing = state.alpha, None
         if not count.n_sweeps or half_swept or (not self._certifies and count.settled):
             alpha = state.current_alpha()
         elif reason is StopReason.MAX_ITER:
-            at = self._certify(look=lambda: None)
-            if at.gap <= self.tol:  # few rows are polished, which takes no pair steps
+            standing = self._certify(look=lambda: None)
+            if standing.gap <= self.tol:  # few rows are polished, which takes no pair steps
                 reason = StopReason.CONVERGED
-        elif self._at is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):
-            at = self._at
+        elif self._standing is not None and reason in (StopReason.CONVERGED, StopReason.STALLED):
+            standing = self._standing
         else:
             # Steps only raise the objective, and sweeps may be hours apart.
             alpha = state.current_alpha()
             if np.array_equal(alpha, state.alpha):
-                at = self.dual.optimality(alpha, state.outputs)
+                standing = self.dual.optimality(alpha, state.outputs)
         self._watch.account()
-        return conclude(self.dual, state, count, reason=reason, tol=self.tol, alpha=alpha, at=at)
+        return conclude(
+            self.dual, state, count, reason=reason, tol=self.tol, alpha=alpha, standing=standing
+        )
 
     # -- checkpoints ---------------------------------------------------------------------------
 

@@ -216,16 +216,16 @@ class Counters:
         self.cpu_seconds_swept, self.thread_seconds_swept = self.cpu_seconds, self.thread_seconds
         return idle
 
-    def judge(self, at: Standing) -> None:
+    def judge(self, standing: Standing) -> None:
         """Count the sweeps since gap or objective last improved; each sweep counts once."""
         if self.judged == self.n_sweeps:
             return
-        better_gap = at.gap < 0.99 * self.best_gap
+        better_gap = standing.gap < 0.99 * self.best_gap
         scale = max(abs(self.best_objective), 1e-300)
-        better_objective = at.objective - self.best_objective >= 1e-10 * scale
+        better_objective = standing.objective - self.best_objective >= 1e-10 * scale
         self.fruitless = 0 if better_gap or better_objective else self.fruitless + 1
-        self.best_gap = min(self.best_gap, at.gap)
-        self.best_objective = max(self.best_objective, at.objective)
+        self.best_gap = min(self.best_gap, standing.gap)
+        self.best_objective = max(self.best_objective, standing.objective)
         self.judged = self.n_sweeps
 
 

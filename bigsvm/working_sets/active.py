@@ -76,8 +76,8 @@ class ActiveRows:
 
     def optimality(self) -> Standing:
         """Look at all of them."""
-        at: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
-        return at
+        standing: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
+        return standing
 
     def choose(
         self,
@@ -92,11 +92,17 @@ class ActiveRows:
         It has no rows where these are within `tol` of optimal. `once` says that no other follows
         it. `look` is called several times a second.
         """
-        at = self.optimality()
-        if at.gap <= tol:
+        standing = self.optimality()
+        if standing.gap <= tol:
             return self.started(np.empty(0, np.int64)), tol
         places, tol = choice.working_set(
-            self.dual, self.alpha, self.outputs, at, rows=self.listed, near=self.kernel_row, tol=tol
+            self.dual,
+            self.alpha,
+            self.outputs,
+            standing,
+            rows=self.listed,
+            near=self.kernel_row,
+            tol=tol,
         )
         return self.started(places), tol
 

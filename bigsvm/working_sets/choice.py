@@ -154,37 +154,37 @@ class Choice:
             return None
         return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
 
-    def active_tol(self, scope: int, at: Standing, *, settling: bool = False) -> float:
+    def active_tol(self, scope: int, standing: Standing, *, settling: bool = False) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved.
 
         `settling` is whether it is the last one, without a certificate.
         """
-        goal = self._dual.goal(self._tol, at)
+        goal = self._dual.goal(self._tol, standing)
         share = self._dual.inner_tol
-        if goal < at.gap < NEAR * goal:
+        if goal < standing.gap < NEAR * goal:
             share = max(share, NEAR_TOL)
         tol = max(share * goal, FINEST_INNER_TOL)
         if scope == self._n_rows and not settling:
             return tol
-        return max(tol, SCOPE_TOL * self._dual.formulation.scale(at.thresholds))
+        return max(tol, SCOPE_TOL * self._dual.formulation.scale(standing.thresholds))
 
-    def is_solved(self, alpha: F8, outputs: F8, at: Standing) -> bool:
+    def is_solved(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
         """Whether a scope that stands there is a model, for a run without a certificate."""
-        tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(at.thresholds))
-        if at.gap <= tol:
+        tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(standing.thresholds))
+        if standing.gap <= tol:
             return True
-        violating = self._dual.n_violating(alpha, outputs, at, tol=tol)
+        violating = self._dual.n_violating(alpha, outputs, standing, tol=tol)
         return violating <= SETTLED_SHARE * len(alpha)
 
     def active_rows(
-        self, alpha: F8, outputs: F8, at: Standing, *, swept: bool, together: bool
+        self, alpha: F8, outputs: F8, standing: Standing, *, swept: bool, together: bool
     ) -> I8:
         """Choose the active rows, ascending; none if functions choose among all rows.
 
         Parameters
         ----------
         alpha, outputs : (scope,) float64
-        at : Standing
+        standing : Standing
             Of this point.
         swept : bool
             Whether there has been a sweep over all rows.
@@ -200,23 +200,23 @@ class Choice:
         if swept and scope == self._n_rows:
             fewest, most = (int(share * scope) for share in BAND)
             band = (fewest, min(most, self._plan.active_rows))
-        tol = self.active_tol(scope, at)
+        tol = self.active_tol(scope, standing)
         one_set = self._in_core and not self._dual.columns and not together
         # Rows that violate by less than the first set leaves do not make a crowd; where another
         # sweep reads all rows again they are taken along.
         wanted = Wanted(
-            capacity=self._capacity(at) if one_set else self._plan.active_rows,
+            capacity=self._capacity(standing) if one_set else self._plan.active_rows,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=TOGETHER_FILL if together else FILL,
             rng=self._rng,
-            tol=self.loosely(at, tol) if one_set else tol,
+            tol=self.loosely(standing, tol) if one_set else tol,
             band=band,
-            margin=MARGIN * at.gap,
+            margin=MARGIN * standing.gap,
             crowd=Crowd(self._plan.active_rows) if one_set else None,
         )
-        return self._dual.select(alpha, outputs, at, wanted)
+        return self._dual.select(alpha, outputs, standing, wanted)
 
-    def steps_together(self, alpha: F8, outputs: F8, at: Standing) -> bool:
+    def steps_together(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
         """Whether so many rows of the scope violate that the active ones step together.
 
         The arguments are those of `active_rows`.
@@ -224,10 +224,10 @@ class Choice:
         together, most = self._dual.together, min(len(alpha), self._plan.active_rows)
         if together is None or self._whole or most <= MANY_TOGETHER:
             return False
-        tol = self.active_tol(len(alpha), at)
-        if at.gap <= tol:
+        tol = self.active_tol(len(alpha), standing)
+        if standing.gap <= tol:
             return False
-        if self._dual.n_violating(alpha, outputs, at, tol=tol) <= MANY_TOGETHER:
+        if self._dual.n_violating(alpha, outputs, standing, tol=tol) <= MANY_TOGETHER:
             return False
         return bool(rank_of_model(most, self._plan.gram_bytes, wanted=together.model_rank))
 
@@ -302,14 +302,14 @@ class Choice:
         """Whether the variables of several functions are bound together, row by row."""
         return self._dual.formulation.n_outputs > 1 and not self._dual.columns
 
-    def loosely(self, at: Standing, tol: float) -> float:
-        """To which tolerance a working set is solved that was chosen where rows stand `at`."""
-        loose = LOOSE * at.gap
+    def loosely(self, standing: Standing, tol: float) -> float:
+        """Tolerance to which a working set is solved that was chosen at this standing."""
+        loose = LOOSE * standing.gap
         return loose if loose > LAST * tol else tol
 
-    def _capacity(self, at: Standing) -> int:
+    def _capacity(self, standing: Standing) -> int:
         """Most rows of a working set at this point."""
-        plan, n_free = self._plan, at.n_free
+        plan, n_free = self._plan, standing.n_free
         wanted = max(LARGEST_SET, int(FILL * n_free))
         held = max(plan.working_set, min(int(TIGHT_FILL * n_free), plan.widest_set))
         return min(wanted, held)

@@ -47,10 +47,10 @@ class ActiveFunctions(ActiveRows):
         """Choose all rows, or rows for each function that is not optimal yet."""
         goal = tol
         if not self.swept:
-            at = self.optimality()
-            everything = np.arange(len(self) if at.gap > tol else 0)
-            loosely = choice.loosely(at, tol)
-            if at.gap <= tol or choice.takes_all(len(self)):
+            standing = self.optimality()
+            everything = np.arange(len(self) if standing.gap > tol else 0)
+            loosely = choice.loosely(standing, tol)
+            if standing.gap <= tol or choice.takes_all(len(self)):
                 return self.started(everything), tol
             if choice.solves_together(len(self)):
                 return self.started(everything), loosely

@@ -91,16 +91,16 @@ class ModelSteps:
         bend = slope - float(dual.gradient(target, active.outputs + added, rows) @ change)
         length = min(slope / bend, 1.0) if slope > 0 and bend > 0 else 0.0
 
-        def standing(length: float) -> tuple[float, float]:
+        def gaps(length: float) -> tuple[float, float]:
             """Gap and duality gap there."""
             alpha = active.alpha + length * change
-            at = dual.optimality(alpha, active.outputs + length * added, rows=rows)
-            return at.gap, at.duality_gap
+            standing = dual.optimality(alpha, active.outputs + length * added, rows=rows)
+            return standing.gap, standing.duality_gap
 
         if length > 0:
             tried = [share * length for share in SHARES]
-            shortened = _least(*((one, standing(one)[1]) for one in tried))
-            if standing(shortened)[0] <= tol:
+            shortened = _least(*((one, gaps(one)[1]) for one in tried))
+            if gaps(shortened)[0] <= tol:
                 length = shortened
         if length == 1.0:
             active.alpha[:] = target
@@ -112,8 +112,8 @@ class ModelSteps:
 
 def _least(*points: tuple[float, float]) -> float:
     """Where the parabola through three points, the first being the last, is least between them."""
-    (a, at_a), (b, at_b), (c, at_c) = points
-    slope, steeper = (at_b - at_a) / (b - a), (at_c - at_b) / (c - b)
+    (a, value_a), (b, value_b), (c, value_c) = points
+    slope, steeper = (value_b - value_a) / (b - a), (value_c - value_b) / (c - b)
     bend = (steeper - slope) / (c - a)
     best = 0.5 * (a + b - slope / bend) if bend > 0 else points[0][0]
     return float(np.clip(best, c, a))

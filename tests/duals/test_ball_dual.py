@@ -79,19 +79,19 @@ def test_the_oracle_agrees_with_scipy(problem):
 
 def test_objective_and_gaps_are_their_definitions(problem):
     a = problem.somewhere()
-    tilde, alpha, at = problem.tilde, problem.signed(a), problem.at(a)
+    tilde, alpha, standing = problem.tilde, problem.signed(a), problem.at(a)
     objective = a.sum() - 0.5 * a @ tilde @ a
-    assert at.objective == pytest.approx(objective, rel=1e-12)
+    assert standing.objective == pytest.approx(objective, rel=1e-12)
     h = problem.K @ alpha
     slack = np.maximum(0, 1 - problem.y * h)
     primal = 0.5 * alpha @ h + 0.5 * problem.C @ slack**2
-    assert at.duality_gap == pytest.approx(primal - objective, rel=1e-10)
-    assert at.thresholds == (0.0,)
+    assert standing.duality_gap == pytest.approx(primal - objective, rel=1e-10)
+    assert standing.thresholds == (0.0,)
     margins = 1 - tilde @ a
     gap = max(margins.max(), 0.0) + (a @ tilde @ a) / a.sum() - 1
-    assert at.gap == pytest.approx(max(gap, 0.0), rel=1e-10, abs=1e-12)
-    assert at.n_support == np.count_nonzero(a)
-    assert at.n_bounded == 0
+    assert standing.gap == pytest.approx(max(gap, 0.0), rel=1e-10, abs=1e-12)
+    assert standing.n_support == np.count_nonzero(a)
+    assert standing.n_bounded == 0
 
 
 def test_the_gap_is_that_on_the_simplex_in_units_of_the_margin(problem):
@@ -99,9 +99,9 @@ def test_the_gap_is_that_on_the_simplex_in_units_of_the_margin(problem):
     a = problem.somewhere()
     a /= a.sum()
     R = a @ problem.tilde @ a
-    at = problem.at(a / R)
-    assert at.gap * R == pytest.approx(R - (problem.tilde @ a).min(), rel=1e-9)
-    assert at.objective == pytest.approx(0.5 / R, rel=1e-12)
+    standing = problem.at(a / R)
+    assert standing.gap * R == pytest.approx(R - (problem.tilde @ a).min(), rel=1e-9)
+    assert standing.objective == pytest.approx(0.5 / R, rel=1e-12)
 
 
 @pytest.mark.parametrize("tol", [1e-6, 1e-2, 0.5])
@@ -116,10 +116,10 @@ def test_the_goal_is_when_the_larger_ball_encloses_all_points(problem, tol):
 
 
 def test_at_the_optimum_both_gaps_close(problem):
-    at = problem.at(naive.l2_svc(problem.tilde))
-    assert at.gap <= 1e-10
-    assert abs(at.duality_gap) <= 1e-9 * at.objective
-    assert problem.dual.goal(1e-6, at) > 0
+    standing = problem.at(naive.l2_svc(problem.tilde))
+    assert standing.gap <= 1e-10
+    assert abs(standing.duality_gap) <= 1e-9 * standing.objective
+    assert problem.dual.goal(1e-6, standing) > 0
 
 
 def test_optimality_does_not_depend_on_the_order_of_rows(problem):
@@ -127,9 +127,9 @@ def test_optimality_does_not_depend_on_the_order_of_rows(problem):
     alpha = problem.signed(a)
     outputs, whole = problem.K @ alpha, problem.at(a)
     listed = np.random.default_rng(0).permutation(len(alpha))
-    at = problem.dual.optimality(alpha[listed], outputs[listed], rows=listed)
-    assert at.gap == pytest.approx(whole.gap, rel=1e-12)
-    assert at.objective == pytest.approx(whole.objective, rel=1e-12)
+    standing = problem.dual.optimality(alpha[listed], outputs[listed], rows=listed)
+    assert standing.gap == pytest.approx(whole.gap, rel=1e-12)
+    assert standing.objective == pytest.approx(whole.objective, rel=1e-12)
 
 
 def near(problem, by, seed=3):
@@ -166,13 +166,13 @@ def test_near_the_optimum_the_gap_is_that_of_the_losses(problem, by):
     f = (problem.K @ alpha)[rows]
     primal = 0.5 * alpha @ problem.K @ alpha + 0.5 * C @ np.maximum(0, 1 - y * f) ** 2
     R = a @ problem.tilde @ a / a.sum() ** 2
-    at = problem.at(a)
+    standing = problem.at(a)
     share = R * (primal - 0.5 / R) / primal / R
     assert R - 0.5 / primal == pytest.approx(share * R, rel=1e-6)
     farthest = 1 - (problem.tilde @ a).min() + (a @ problem.tilde @ a) / a.sum() - 1
     expected = ball.TIMES * share if share <= ball.LARGEST_SHARE else np.inf
-    assert at.gap == pytest.approx(min(expected, farthest), rel=1e-6, abs=1e-12)
-    assert problem.at(1.3 * a).gap >= at.gap  # it is of the best length
+    assert standing.gap == pytest.approx(min(expected, farthest), rel=1e-6, abs=1e-12)
+    assert problem.at(1.3 * a).gap >= standing.gap  # it is of the best length
 
 
 def doubtful(problem, alpha, *, tol, error):
@@ -209,10 +209,10 @@ def test_gap_of_some_rows_is_that_of_their_sub_problem(problem):
     a = 0.5 * naive.l2_svc(problem.tilde)
     alpha = problem.signed(a)
     outputs, some = problem.K @ alpha, problem.rows[::2]
-    at = problem.dual.optimality(alpha[some], outputs[some], rows=some)
+    standing = problem.dual.optimality(alpha[some], outputs[some], rows=some)
     margins = 1 - (problem.tilde @ a)[::2]
     expected = max(margins.max(), -margins[a[::2] > 0].min(initial=0.0), 0.0)
-    assert at.gap == pytest.approx(expected, rel=1e-9)
+    assert standing.gap == pytest.approx(expected, rel=1e-9)
 
 
 def lacking(*given):
@@ -252,10 +252,10 @@ def test_doubtful_are_rows_with_alpha_or_that_might_be_outside(problem):
 
 
 def test_gap_and_objective_at_zero(problem):
-    at = problem.at(np.zeros(len(problem.rows)))
-    assert at.gap == 1.0
-    assert at.objective == 0.0
-    assert problem.dual.goal(1e-3, at) == 0.0
+    standing = problem.at(np.zeros(len(problem.rows)))
+    assert standing.gap == 1.0
+    assert standing.objective == 0.0
+    assert problem.dual.goal(1e-3, standing) == 0.0
 
 
 def test_squared_radius_is_never_negative(problem):

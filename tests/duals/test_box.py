@@ -55,49 +55,54 @@ def test_optimality_is_its_definition(n, seed, weighted):
     _, K, formulation, alpha = make_problem(n, seed, 2.0, weighted=weighted)
     linear, lower, upper = formulation.box(slice(None))
     f = K @ alpha
-    at = BoxDual(formulation).optimality(alpha, f)
+    standing = BoxDual(formulation).optimality(alpha, f)
     g = linear - f
     free = [v for v in range(n) if lower[v] < alpha[v] < upper[v]]
-    assert at.worst.max_up == max(g[v] for v in range(n) if alpha[v] < upper[v])
-    assert at.worst.min_low == min(g[v] for v in range(n) if alpha[v] > lower[v])
-    middle = np.mean(g[free]) if free else 0.5 * (at.worst.max_up + at.worst.min_low)
-    assert at.worst.threshold == pytest.approx(middle, rel=1e-12)
-    assert at.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
-    assert at.objective == pytest.approx(naive.objective(K, linear, alpha), abs=1e-10)
+    assert standing.worst.max_up == max(g[v] for v in range(n) if alpha[v] < upper[v])
+    assert standing.worst.min_low == min(g[v] for v in range(n) if alpha[v] > lower[v])
+    middle = np.mean(g[free]) if free else 0.5 * (standing.worst.max_up + standing.worst.min_low)
+    assert standing.worst.threshold == pytest.approx(middle, rel=1e-12)
+    assert standing.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
+    assert standing.objective == pytest.approx(naive.objective(K, linear, alpha), abs=1e-10)
     bounds = upper - lower
-    gap = naive.duality_gap(K, formulation.sign, bounds, alpha, at.worst.threshold)
-    assert at.duality_gap == pytest.approx(gap, abs=1e-9)
+    gap = naive.duality_gap(K, formulation.sign, bounds, alpha, standing.worst.threshold)
+    assert standing.duality_gap == pytest.approx(gap, abs=1e-9)
     assert gap >= -1e-9
-    assert at.n_free == len(free)
-    assert at.n_support == np.count_nonzero(alpha)
-    assert at.n_bounded == at.n_support - at.n_free
+    assert standing.n_free == len(free)
+    assert standing.n_support == np.count_nonzero(alpha)
+    assert standing.n_bounded == standing.n_support - standing.n_free
 
 
 @pytest.mark.usefixtures("scans")
 def test_optimality_does_not_depend_on_the_scan():
     _, K, formulation, alpha = make_problem(40, 1)
-    at = BoxDual(formulation).optimality(alpha, K @ alpha)
+    standing = BoxDual(formulation).optimality(alpha, K @ alpha)
     linear, lower, upper = formulation.box(slice(None))
-    assert at.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
-    assert at.linear_term == pytest.approx(linear @ alpha, rel=1e-12)
-    assert at.n_free == ((alpha > lower) & (alpha < upper)).sum()
+    assert standing.gap == naive.kkt_gap(K, linear, lower, upper, alpha)
+    assert standing.linear_term == pytest.approx(linear @ alpha, rel=1e-12)
+    assert standing.n_free == ((alpha > lower) & (alpha < upper)).sum()
 
 
 def test_at_the_optimum_both_gaps_close():
     _, K, formulation, _ = make_problem(25, 2)
     box = formulation.box(slice(None))
     alpha = naive.solve(K, *box, np.zeros(25))
-    at = BoxDual(formulation).optimality(alpha, K @ alpha)
-    assert at.gap <= 1e-9
-    assert 0 <= at.duality_gap + 1e-9 <= 1e-6
+    standing = BoxDual(formulation).optimality(alpha, K @ alpha)
+    assert standing.gap <= 1e-9
+    assert 0 <= standing.duality_gap + 1e-9 <= 1e-6
 
 
 def test_at_zero_the_gap_is_that_of_the_labels():
     _, _, formulation, _ = make_problem(20, 2, C=3.0)
-    at = BoxDual(formulation).optimality(np.zeros(20), np.zeros(20))
-    assert (at.worst.max_up, at.worst.min_low, at.gap, at.worst.threshold) == (1.0, -1.0, 2.0, 0.0)
-    assert (at.n_support, at.n_free, at.objective) == (0, 0, 0.0)
-    assert at.duality_gap == pytest.approx(3.0 * 20)  # every slack is 1
+    standing = BoxDual(formulation).optimality(np.zeros(20), np.zeros(20))
+    assert (
+        standing.worst.max_up,
+        standing.worst.min_low,
+        standing.gap,
+        standing.worst.threshold,
+    ) == (1.0, -1.0, 2.0, 0.0)
+    assert (standing.n_support, standing.n_free, standing.objective) == (0, 0, 0.0)
+    assert standing.duality_gap == pytest.approx(3.0 * 20)  # every slack is 1
 
 
 # -- the working set ------------------------------------------------------------------------------
@@ -126,10 +131,10 @@ def test_working_sets(seed, weighted, capacity, smallest, fill):
     _, K, formulation, alpha = make_problem(60, seed, weighted=weighted)
     dual = BoxDual(formulation)
     outputs = K @ alpha
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     rng = np.random.default_rng(seed)
-    chosen = dual.select(alpha, outputs, at, Wanted(capacity, smallest, fill, rng))
-    scores, free = violations(formulation, alpha, outputs, at.worst.threshold)
+    chosen = dual.select(alpha, outputs, standing, Wanted(capacity, smallest, fill, rng))
+    scores, free = violations(formulation, alpha, outputs, standing.worst.threshold)
     wanted = free | (scores.astype(np.float32) > 0)
     assert chosen.dtype == np.int64
     assert (np.diff(chosen) > 0).all()
@@ -142,8 +147,8 @@ def test_working_sets(seed, weighted, capacity, smallest, fill):
         assert (scores[inside] > 0).all()
         _, lower, upper = formulation.box(slice(None))
         gradient = formulation.box(slice(None)).linear - outputs
-        assert gradient[inside & (alpha < upper)].max() == at.worst.max_up
-        assert gradient[inside & (alpha > lower)].min() == at.worst.min_low
+        assert gradient[inside & (alpha < upper)].max() == standing.worst.max_up
+        assert gradient[inside & (alpha > lower)].min() == standing.worst.min_low
         return
     assert inside[wanted].all()
     if not inside.all():
@@ -155,13 +160,13 @@ def test_the_worse_a_violator_the_likelier_it_is_chosen():
     _, K, formulation, alpha = make_problem(60, 1)
     dual = BoxDual(formulation)
     outputs = K @ alpha
-    at = dual.optimality(alpha, outputs)
-    scores, free = violations(formulation, alpha, outputs, at.worst.threshold)
+    standing = dual.optimality(alpha, outputs)
+    scores, free = violations(formulation, alpha, outputs, standing.worst.threshold)
     candidates = np.flatnonzero(~free & (scores > 0))
     rng = np.random.default_rng(0)
     times = np.zeros(60)
     for _ in range(2000):
-        times[dual.select(alpha, outputs, at, Wanted(8, 1, 1.0, rng))] += 1
+        times[dual.select(alpha, outputs, standing, Wanted(8, 1, 1.0, rng))] += 1
     assert np.count_nonzero(times[candidates]) > 8
     assert spearmanr(times[candidates], scores[candidates]).statistic > 0.95
 
@@ -172,12 +177,12 @@ def test_a_crowd_of_violators_leaves_the_free_rows_their_places():
     dual = BoxDual(CSVC(sign=sign, C=1.0))
     alpha = np.where(np.arange(60) < 6, 0.5 * sign, 0.0)
     outputs = 0.8 * alpha  # of the free rows' violations the smallest
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     free = np.arange(6)
 
     def choose(crowd, capacity=11):
         rng = np.random.default_rng(0)
-        return dual.select(alpha, outputs, at, Wanted(capacity, 1, 1.0, rng, crowd=crowd))
+        return dual.select(alpha, outputs, standing, Wanted(capacity, 1, 1.0, rng, crowd=crowd))
 
     assert len(choose(None)) == 11
     assert not np.isin(free, choose(None)).all()
@@ -191,17 +196,17 @@ def test_working_set_of_many_violators_is_the_neighbours_of_a_row(seed):
     _, K, formulation, alpha = make_problem(80, seed)
     dual = BoxDual(formulation)
     outputs = K @ alpha
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     pivots = []
 
     def near(place):
         pivots.append(place)
         return K[place]
 
-    found = dual.scores(alpha, outputs, at, tol=0.0)
+    found = dual.scores(alpha, outputs, standing, tol=0.0)
     crowd, score = np.flatnonzero(found.asked), found.score.copy()
     wanted = Wanted(10, 1, 1.0, np.random.default_rng(seed), crowd=Crowd(12, near))
-    chosen = dual.select(alpha, outputs, at, wanted)
+    chosen = dual.select(alpha, outputs, standing, wanted)
     (pivot,) = pivots
     assert score[pivot] > 0
     assert len(chosen) == 12
@@ -213,7 +218,7 @@ def test_working_set_of_many_violators_is_the_neighbours_of_a_row(seed):
         assert 4 <= len(inside) <= 6
         assert K[pivot, inside].min() >= K[pivot, outside].max(initial=0)
     wanted = wanted._replace(capacity=len(crowd), rng=np.random.default_rng(seed))
-    all_of_them = dual.select(alpha, outputs, at, wanted)
+    all_of_them = dual.select(alpha, outputs, standing, wanted)
     np.testing.assert_array_equal(all_of_them, crowd)
     assert pivots == [pivot]
 
@@ -222,9 +227,9 @@ def test_ties_are_broken_by_the_first_rows():
     sign = np.array([1, -1] * 10, np.int8)
     dual = BoxDual(CSVC(sign=sign, C=1.0))
     alpha, outputs = np.zeros(20), 2.0 * sign
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     rng = np.random.default_rng(0)
-    chosen = dual.select(alpha, outputs, at, Wanted(7, 7, 1.0, rng))
+    chosen = dual.select(alpha, outputs, standing, Wanted(7, 7, 1.0, rng))
     assert chosen.tolist() == list(range(7))
 
 
@@ -232,10 +237,10 @@ def test_rows_without_weight_are_chosen_last():
     _, K, formulation, alpha = make_problem(60, 3, weighted=True)
     dual = BoxDual(formulation)
     outputs = K @ alpha
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     movable = formulation.sample_weight > 0
     capacity, rng = movable.sum(), np.random.default_rng(0)
-    chosen = dual.select(alpha, outputs, at, Wanted(capacity, 60, 1.0, rng))
+    chosen = dual.select(alpha, outputs, standing, Wanted(capacity, 60, 1.0, rng))
     assert chosen.tolist() == np.flatnonzero(movable).tolist()
 
 
@@ -244,16 +249,16 @@ def test_near_the_threshold():
     _, K, formulation, alpha = make_problem(60, 4, weighted=True)
     dual = BoxDual(formulation)
     outputs = K @ alpha
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     linear, lower, upper = formulation.box(slice(None))
     for margin in (0.0, 0.3, 10.0):
         expected = [
             v for v in range(60)
             if lower[v] < upper[v]
             and (lower[v] < alpha[v] < upper[v]
-                 or abs(linear[v] - outputs[v] - at.worst.threshold) <= margin)
+                 or abs(linear[v] - outputs[v] - standing.worst.threshold) <= margin)
         ]  # fmt: skip
-        found = dual.near_threshold(alpha, outputs, at, margin=margin)
+        found = dual.near_threshold(alpha, outputs, standing, margin=margin)
         assert found.tolist() == expected
     assert len(found) == (lower < upper).sum()
 
@@ -291,10 +296,10 @@ def test_outputs_of_rows_that_are_not_doubtful_do_not_change_the_gaps(seed, tol)
     rows = dual.doubtful(alpha, wrong, tol=2 * tol, error=error)
     assert 0 < len(rows) < np.count_nonzero(alpha)
     wrong[rows] = exact[rows]
-    at, expected = dual.optimality(alpha, wrong), dual.optimality(alpha, exact)
-    assert at.gap == expected.gap
-    assert at.duality_gap == pytest.approx(expected.duality_gap, rel=1e-9, abs=1e-12)
-    assert at.objective != pytest.approx(expected.objective, rel=1e-9)
+    standing, expected = dual.optimality(alpha, wrong), dual.optimality(alpha, exact)
+    assert standing.gap == expected.gap
+    assert standing.duality_gap == pytest.approx(expected.duality_gap, rel=1e-9, abs=1e-12)
+    assert standing.objective != pytest.approx(expected.objective, rel=1e-9)
 
 
 @pytest.mark.parametrize(("name", "rule"), [
@@ -312,8 +317,8 @@ def test_progress_has_the_core_s_numbers():
 
 
 def test_a_gap_is_never_negative():
-    at = Optimality((Extremes(-1.0, 1.0, 0.0),), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    assert at.gap == 0
+    standing = Optimality((Extremes(-1.0, 1.0, 0.0),), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    assert standing.gap == 0
 
 
 # -- the problem on a working set -----------------------------------------------------------------

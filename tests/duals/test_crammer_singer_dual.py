@@ -67,16 +67,16 @@ def gradient_of(problem, outputs):
 def test_a_point_stands_where_its_definitions_say(point):
     problem, _, K, alpha, outputs = point
     bounds = problem.bounds(slice(None))
-    at = CrammerSingerDual(problem).optimality(alpha, outputs)
+    standing = CrammerSingerDual(problem).optimality(alpha, outputs)
     psi = naive.multiclass_violations(gradient_of(problem, outputs), problem.label, bounds, alpha)
-    assert at.gap == pytest.approx(psi.max())
+    assert standing.gap == pytest.approx(psi.max())
     dual, primal = naive.multiclass_objectives(K, problem.label, K_CLASSES, bounds, alpha)
-    assert at.objective == pytest.approx(dual)
-    assert at.duality_gap == pytest.approx(primal - dual)
-    assert at.n_support == np.count_nonzero(alpha.any(axis=1)) == 30
-    assert at.n_bounded == 15
-    assert at.n_free == 15
-    assert at.thresholds == ()
+    assert standing.objective == pytest.approx(dual)
+    assert standing.duality_gap == pytest.approx(primal - dual)
+    assert standing.n_support == np.count_nonzero(alpha.any(axis=1)) == 30
+    assert standing.n_bounded == 15
+    assert standing.n_free == 15
+    assert standing.thresholds == ()
 
 
 @pytest.mark.usefixtures("scans")
@@ -84,10 +84,10 @@ def test_chosen_rows_stand_where_they_stand_among_all(point):
     problem, _, _, alpha, outputs = point
     rows = np.array([50, 3, 20, 44, 11])
     dual = CrammerSingerDual(problem)
-    at = dual.optimality(alpha[rows], outputs[rows], rows=rows)
+    standing = dual.optimality(alpha[rows], outputs[rows], rows=rows)
     part = CrammerSingerDual(problem.take(rows)).optimality(alpha[rows], outputs[rows])
-    assert at == part
-    assert dual.n_bounded(alpha[rows], rows) == at.n_bounded == 2
+    assert standing == part
+    assert dual.n_bounded(alpha[rows], rows) == standing.n_bounded == 2
 
 
 def test_the_duality_gap_is_a_sum_over_rows_none_of_which_is_negative(point):
@@ -103,8 +103,10 @@ def test_the_duality_gap_is_a_sum_over_rows_none_of_which_is_negative(point):
 def test_a_point_that_cannot_move_has_no_gap():
     problem = formulation(weights=np.where(np.arange(N) < 2, 1.0, 0.0))
     rows = np.arange(5, 20)
-    at = CrammerSingerDual(problem).optimality(np.zeros((15, 5)), np.zeros((15, 5)), rows=rows)
-    assert at == Violations(0.0, 0, 0, 0, 0.0, 0.0, 0.0)
+    standing = CrammerSingerDual(problem).optimality(
+        np.zeros((15, 5)), np.zeros((15, 5)), rows=rows
+    )
+    assert standing == Violations(0.0, 0, 0, 0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.usefixtures("scans")
@@ -149,10 +151,10 @@ def scores_of(problem, alpha, outputs):
 def test_free_rows_then_the_worst_then_the_nearest_are_chosen(point, capacity):
     problem, _, _, alpha, outputs = point
     dual = CrammerSingerDual(problem)
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     scores, free = scores_of(problem, alpha, outputs)
     wanted = Wanted(capacity, 8, 1.5, np.random.default_rng(0), tol=1e-3)
-    chosen = dual.select(alpha, outputs, at, wanted)
+    chosen = dual.select(alpha, outputs, standing, wanted)
     assert len(chosen) == capacity
     assert (np.diff(chosen) > 0).all()
     assert int(np.argmax(scores)) in chosen
@@ -169,13 +171,13 @@ def test_free_rows_then_the_worst_then_the_nearest_are_chosen(point, capacity):
 def test_rows_close_to_violating_are_active_too(point):
     problem, _, _, alpha, outputs = point
     dual = CrammerSingerDual(problem)
-    at = dual.optimality(alpha, outputs)
+    standing = dual.optimality(alpha, outputs)
     scores, free = scores_of(problem, alpha, outputs)
     near = free | (scores > -0.3)
     wanted = Wanted(
         len(scores), 2, 1.0, np.random.default_rng(0), tol=10.0, band=(0, N), margin=0.3
     )
-    chosen = dual.select(alpha, outputs, at, wanted)
+    chosen = dual.select(alpha, outputs, standing, wanted)
     assert set(chosen) == set(np.flatnonzero(near))
     assert len(chosen) < N - 1
 

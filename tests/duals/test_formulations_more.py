@@ -78,9 +78,9 @@ def test_the_duality_gap_is_that_of_the_definition(kind):
             alpha = np.stack([up, -down * up.sum() / down.sum()], axis=1).clip(-2, 2)
             alpha[:, 1] *= alpha[:, 0].sum() / -alpha[:, 1].sum()
         points.append(alpha)
-    at = [dual.optimality(a, K @ formulation.per_output(a)) for a in points]
-    best = max(point.objective for point in at)
-    for point, alpha in zip(at, points, strict=True):
+    standing = [dual.optimality(a, K @ formulation.per_output(a)) for a in points]
+    best = max(point.objective for point in standing)
+    for point, alpha in zip(standing, points, strict=True):
         segments = formulation.segments(rows)
         parts = formulation.split(alpha, rows)
         by_hand = -0.5 * formulation.per_output(alpha) @ K @ formulation.per_output(alpha)

@@ -104,9 +104,9 @@ def test_leap_converges_for_every_formulation(kind, sparse, monkeypatch):
         n_steps += 2048
         assert n_steps < 10**5
     K = X.astype(float) @ X.astype(float).T
-    at = dual.optimality(work.alpha, K @ dual.formulation.per_output(work.alpha))
-    assert at.gap <= 1.01 * TOL
-    assert at.duality_gap <= 1e-2 * max(1.0, abs(at.objective))
+    standing = dual.optimality(work.alpha, K @ dual.formulation.per_output(work.alpha))
+    assert standing.gap <= 1.01 * TOL
+    assert standing.duality_gap <= 1e-2 * max(1.0, abs(standing.objective))
     sums = work.alpha.sum(), begin.sum()
     assert sums[0] == pytest.approx(sums[1], abs=1e-9)
 

@@ -54,12 +54,14 @@ def test_signs_of_a_column_are_made_of_labels(problem):
 def test_columns_that_are_solved_ask_for_nothing(problem):
     _, dual, K = problem
     alpha = solved(dual, K, dual.formulation.label, [0, 1, 3])
-    at = dual.optimality(alpha, K @ alpha)
-    assert at.gap == at.columns[2].gap > 1
+    standing = dual.optimality(alpha, K @ alpha)
+    assert standing.gap == standing.columns[2].gap > 1
     options = {"capacity": 20, "smallest": 10, "fill": 1.0, "tol": 1e-6}
-    chosen = dual.select(alpha, K @ alpha, at, Wanted(rng=np.random.default_rng(0), **options))
+    chosen = dual.select(
+        alpha, K @ alpha, standing, Wanted(rng=np.random.default_rng(0), **options)
+    )
     alone = dual.duals[2].select(
-        alpha[:, 2], K @ alpha[:, 2], at.columns[2],
+        alpha[:, 2], K @ alpha[:, 2], standing.columns[2],
         Wanted(rng=np.random.default_rng(0), **options),
     )  # fmt: skip
     np.testing.assert_array_equal(chosen, alone)
@@ -68,10 +70,10 @@ def test_columns_that_are_solved_ask_for_nothing(problem):
 def test_more_columns_than_places_leave_room_for_the_worst(problem):
     _, dual, _ = problem
     alpha = np.zeros((N, K_CLASSES))
-    at = dual.optimality(alpha, alpha)
+    standing = dual.optimality(alpha, alpha)
     for capacity in (2, 3, 5):
         wanted = Wanted(capacity, 1, 1.0, np.random.default_rng(0), tol=1e-6)
-        chosen = dual.select(alpha, alpha, at, wanted)
+        chosen = dual.select(alpha, alpha, standing, wanted)
         assert len(chosen) == capacity
 
 

@@ -93,8 +93,18 @@ def test_bits_of_a_certificate_do_not_depend_on_the_rows_at_once(solved, by_halv
     found = []
     for rows_at_once in (10_000, 64, 200):
         outputs = noisy.copy()
-        at = look_at(X, y, alpha.copy(), outputs, rows_at_once=rows_at_once, by_halves=by_halves)
-        found.append((outputs.tobytes(), at.objective, at.gap, at.duality_gap, at.thresholds))
+        standing = look_at(
+            X, y, alpha.copy(), outputs, rows_at_once=rows_at_once, by_halves=by_halves
+        )
+        found.append(
+            (
+                outputs.tobytes(),
+                standing.objective,
+                standing.gap,
+                standing.duality_gap,
+                standing.thresholds,
+            )
+        )
     assert found[0] == found[1] == found[2]
     assert found[0][0] != noisy.tobytes()
 
@@ -106,10 +116,10 @@ def test_outputs_of_support_rows_are_recomputed(solved, rows_at_once):
     f = K @ alpha
     rng = np.random.default_rng(0)
     outputs = f + rng.normal(scale=1e-4, size=len(y))
-    at = look_at(X, y, alpha.copy(), outputs, rows_at_once=rows_at_once)
+    standing = look_at(X, y, alpha.copy(), outputs, rows_at_once=rows_at_once)
     support = alpha != 0
     np.testing.assert_allclose(outputs[support], f[support], atol=1e-12)
-    assert at.objective == pytest.approx(y @ alpha - 0.5 * alpha @ f, rel=1e-12)
+    assert standing.objective == pytest.approx(y @ alpha - 0.5 * alpha @ f, rel=1e-12)
 
 
 @pytest.mark.usefixtures("large")
@@ -121,9 +131,9 @@ def test_a_row_that_errors_may_hide_a_violation_on_is_recomputed(solved):
     row = rest[np.argmin((y * (f + b))[rest])]
     outputs = f + np.where(alpha != 0, 2e-3 * (-1.0) ** np.arange(len(y)), 0.0)
     outputs[row] = y[row] * 0.99 - b  # looks like a violation by 0.01
-    at = look_at(X, y, alpha.copy(), outputs)
+    standing = look_at(X, y, alpha.copy(), outputs)
     assert outputs[row] == pytest.approx(f[row], abs=1e-12)
-    assert at.gap < 1e-4
+    assert standing.gap < 1e-4
     far = rest[np.argmax((y * (f + b))[rest])]
     outputs = f + 1e-7
     look_at(X, y, alpha.copy(), outputs)
@@ -141,15 +151,17 @@ def test_few_support_rows_are_recomputed_for_a_certain_gap(monkeypatch, error, e
     outputs = f + error * (-1.0) ** np.arange(600)
     source, dual = as_row_source(X), BallDual(L2Classification(sign=y, C=5.0), largest=2.2)
     with KernelTiles(RBF(gamma=0.5), offset=1.0) as tiles:
-        at = certify(
+        standing = certify(
             dual, source, tiles, WorkingRows(source).gather, beta.copy(), outputs, tol=1e-3
         )
     recomputed = np.abs(outputs - f) < 1e-10
     n_support = np.count_nonzero(beta)
     assert recomputed[beta == 0].any() <= (not enough)
     assert np.count_nonzero(recomputed) < n_support // 2 if enough else recomputed[beta != 0].all()
-    assert at.gap <= 1e-3
-    assert at.objective == pytest.approx(0.5 * np.abs(beta).sum(), rel=1e-6 if enough else 1e-9)
+    assert standing.gap <= 1e-3
+    assert standing.objective == pytest.approx(
+        0.5 * np.abs(beta).sum(), rel=1e-6 if enough else 1e-9
+    )
 
 
 # -- of many support rows, few of which are near the threshold ------------------------------------
@@ -180,13 +192,13 @@ def test_rows_near_the_threshold_decide_the_gaps(crowded, error):
     X, y, f, alpha, exact = crowded
     outputs = f + np.random.default_rng(0).uniform(-error, error, len(y))
     before = outputs.copy()
-    at = look_at(X, y, alpha.copy(), outputs, C=BOUND, tol=0.02)
+    standing = look_at(X, y, alpha.copy(), outputs, C=BOUND, tol=0.02)
     is_free = (alpha != 0) & (np.abs(alpha) < BOUND)
     np.testing.assert_allclose(outputs[is_free], f[is_free], atol=1e-12)
     assert 100 < np.count_nonzero(outputs != before) < np.count_nonzero(alpha) / 3
-    assert at.gap == pytest.approx(exact.gap, rel=1e-9, abs=1e-12)
-    assert at.duality_gap == pytest.approx(exact.duality_gap, rel=1e-4, abs=1e-9)
-    assert at.objective == pytest.approx(exact.objective, rel=1e-4)
+    assert standing.gap == pytest.approx(exact.gap, rel=1e-9, abs=1e-12)
+    assert standing.duality_gap == pytest.approx(exact.duality_gap, rel=1e-4, abs=1e-9)
+    assert standing.objective == pytest.approx(exact.objective, rel=1e-4)
 
 
 @pytest.mark.usefixtures("sampled")
@@ -206,9 +218,9 @@ def test_errors_hide_no_violation(crowded, among):
     violates = (rises & (gradient > b)) | (falls & (gradient < b))
     hidden[chosen & violates] = b
     outputs = y - hidden
-    at = look_at(X, y, alpha.copy(), outputs, C=BOUND, tol=1e-3)
-    assert (at.gap <= 1e-3) == (exact.gap <= 1e-3)
-    assert at.gap == pytest.approx(exact.gap, rel=1e-9)
+    standing = look_at(X, y, alpha.copy(), outputs, C=BOUND, tol=1e-3)
+    assert (standing.gap <= 1e-3) == (exact.gap <= 1e-3)
+    assert standing.gap == pytest.approx(exact.gap, rel=1e-9)
 
 
 @pytest.mark.usefixtures("sampled")
@@ -216,12 +228,12 @@ def test_errors_that_add_up_leave_no_objective_uncertain(crowded):
     """Errors that all raise the quadratic term: all support rows are recomputed."""
     X, y, f, alpha, exact = crowded
     outputs = f + 1e-2 * np.sign(alpha)
-    at = look_at(X, y, alpha.copy(), outputs, C=BOUND)
+    standing = look_at(X, y, alpha.copy(), outputs, C=BOUND)
     if exact.gap <= 1e-3:
         np.testing.assert_allclose(outputs[alpha != 0], f[alpha != 0], atol=1e-12)
-        assert at.objective == pytest.approx(exact.objective, rel=1e-10)
+        assert standing.objective == pytest.approx(exact.objective, rel=1e-10)
     else:  # the run goes on
-        assert at.gap == pytest.approx(exact.gap, rel=1e-9)
+        assert standing.gap == pytest.approx(exact.gap, rel=1e-9)
 
 
 @pytest.mark.usefixtures("large")

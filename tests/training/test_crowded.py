@@ -103,15 +103,15 @@ def test_no_scope_leads_away_from_the_optimum(pivots, monkeypatch):
     select, grow = run._select, run._grow
 
     def selecting():
-        at = run.dual.optimality(*run._of_scope())
-        begins.setdefault(run.count.scope, at.gap)
+        standing = run.dual.optimality(*run._of_scope())
+        begins.setdefault(run.count.scope, standing.gap)
         select()
 
     def growing():
         alpha, outputs = run._of_scope()
-        at = run.dual.optimality(alpha, outputs)
-        values = between[:, : len(alpha)] @ alpha + at.thresholds[0]
-        ends.append(at.gap)
+        standing = run.dual.optimality(alpha, outputs)
+        values = between[:, : len(alpha)] @ alpha + standing.thresholds[0]
+        ends.append(standing.gap)
         accuracies.append(np.mean(np.where(values > 0, 1, -1) == its_classes))
         grow()
 

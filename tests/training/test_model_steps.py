@@ -71,13 +71,15 @@ def test_each_step_is_uphill_and_outputs_stay_exact(capacity, within):
         before = 0.0
         for _ in range(12):
             gain = steps.take(lambda: None)
-            at = active.optimality()
-            assert gain >= -1e-6 * at.objective
-            np.testing.assert_allclose(at.objective - before, gain, atol=1e-3 + 1e-4 * abs(gain))
-            before = at.objective
+            standing = active.optimality()
+            assert gain >= -1e-6 * standing.objective
+            np.testing.assert_allclose(
+                standing.objective - before, gain, atol=1e-3 + 1e-4 * abs(gain)
+            )
+            before = standing.objective
             np.testing.assert_allclose(outputs, (gram(X) + 1) @ alpha, atol=2e-3)
     assert ((alpha == 0) | (np.sign(alpha) == y)).all()
-    np.testing.assert_allclose(at.objective, optimum(X, y), rtol=within)
+    np.testing.assert_allclose(standing.objective, optimum(X, y), rtol=within)
 
 
 def test_a_step_that_is_interrupted_changes_nothing():
