@@ -32,7 +32,7 @@ solved the sub-problem's alpha, gradient and room 20, those two as they were bef
 slice 32, and a change and what it adds to others 16."""
 GRAM_SHARE = 0.55
 """Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
-GRAM_SHARE_OF_COLUMNS = 0.4
+GRAM_SHARE_OF_FUNCTIONS = 0.4
 """The same if several functions have working sets of their own: more rows are active then."""
 SHARE_HELD = 0.8
 """Share of its kernel rows that must fit in memory for a working set to be that large."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bigsvm.budget import (
     GRAM_SHARE,
-    GRAM_SHARE_OF_COLUMNS,
+    GRAM_SHARE_OF_FUNCTIONS,
     packed_bytes,
     parse_bytes,
     plan_training,
@@ -56,7 +56,7 @@ problems = st.fixed_dictionaries({
     "row_alignment": st.integers(1, 10**5),
     "threads": st.integers(1, 64),
     "n_outputs": st.sampled_from([1, 1, 2, 10, 1000]),
-    "gram_share": st.sampled_from([GRAM_SHARE, GRAM_SHARE_OF_COLUMNS]),
+    "gram_share": st.sampled_from([GRAM_SHARE, GRAM_SHARE_OF_FUNCTIONS]),
     "resident_bytes": st.integers(0, 10**9),
 })  # fmt: skip
 

@@ -133,7 +133,7 @@ class Dual(ABC, Generic[StandingT]):
         return False
 
     @property
-    def columns(self) -> Sequence[Dual[Any]]:
+    def functions(self) -> Sequence[Dual[Any]]:
         """The duals of its functions where nothing but the kernel ties these together."""
         return ()
 

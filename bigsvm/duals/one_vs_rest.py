@@ -1,9 +1,9 @@
 """One against the rest: k classifiers of two classes over the same rows, trained together.
 
-Column r is the dual of "class r" (+1) against all others (−1), by a formulation that all columns
-have in common; nothing but the kernel ties them together. So objectives and duality gaps are sums
-over the columns, the gap is that of the worst, and each column has thresholds of its own. What is
-to be gained: a kernel row, and a sweep's kernel values, are computed once for all columns.
+Function r separates class r (+1) from all others (−1). All functions have the same formulation and
+share nothing but the kernel. So objectives and duality gaps are sums over the functions, the gap is
+that of the worst function, and each function has its own thresholds. A kernel row, and the kernel
+values of a sweep, are computed once for all functions.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from bigsvm.duals.column_steps import ColumnSteps, is_last_of_columns, is_last_of_sets
-from bigsvm.duals.columns_in_turn import columns_in_turn
 from bigsvm.duals.dual import Dual
+from bigsvm.duals.function_steps import FunctionSteps, is_last_of_functions, is_last_of_sets
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.problem import FingerprintEntry, Problem, recorded_in
 
@@ -30,6 +29,28 @@ if TYPE_CHECKING:
     from bigsvm.duals.formulations import Classification, Signs
     from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection
+
+
+FUNCTIONS_AT_ONCE = 8
+"""A cache line of float64: reading the values of one function brings those of all of them."""
+COPIED_ROWS = 1 << 16
+"""Up to this many rows, values are copied (4 MB of each array); of more rows, the parts that are
+looked at together are copied by what is computed from them."""
+
+
+def functions_in_turn(*arrays: F8) -> Iterator[tuple[int, list[F8]]]:
+    """Yield each function's number and its values, (n,), in each of the arrays (n, k); read only.
+
+    They are contiguous where many looks at each follow: otherwise each look at one of 1000
+    functions takes a cache miss for each row.
+    """
+    n, k = arrays[0].shape
+    for low in range(0, k, FUNCTIONS_AT_ONCE):
+        some = [array[:, low : low + FUNCTIONS_AT_ONCE].T for array in arrays]
+        if n <= COPIED_ROWS:
+            some = [np.ascontiguousarray(part) for part in some]
+        for c in range(len(some[0])):
+            yield low + c, [part[c] for part in some]
 
 
 class OneClassSigns:
@@ -49,8 +70,8 @@ class OneClassSigns:
         return np.where(self._label[rows] == self._positive, np.int8(1), np.int8(-1))
 
 
-class MakeColumn(Protocol):
-    """Makes the problem of one column; see `bigsvm.duals.formulations.Classification`."""
+class MakeFunction(Protocol):
+    """Makes the problem of one function; see `bigsvm.duals.formulations.Classification`."""
 
     def __call__(
         self, *, sign: Signs, class_weight: tuple[float, float], sample_weight: F8 | None
@@ -60,16 +81,16 @@ class MakeColumn(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class OneVsRest(Problem):
-    """The problems of all columns.
+    """The problems of all functions.
 
     Attributes
     ----------
     label : (n,) int32
         Class of each row, in 0 … k − 1.
     class_weight : tuple of (float, float)
-        Of the rest and of the class, for each of the k columns.
+        Of the rest and of the class, for each of the k functions.
     make : callable
-        Makes the problem of a column.
+        Makes the problem of a function.
 
     Raises
     ------
@@ -83,11 +104,11 @@ class OneVsRest(Problem):
     class_weight: tuple[tuple[float, float], ...] = field(
         metadata=recorded_in(FingerprintEntry.CLASS_WEIGHTS)
     )
-    make: MakeColumn
+    make: MakeFunction
 
     @functools.cached_property
-    def columns(self) -> tuple[Classification, ...]:
-        """The problem of each column."""
+    def functions(self) -> tuple[Classification, ...]:
+        """The problem of each function."""
         return tuple(
             self.make(
                 sign=OneClassSigns(self.label, c),
@@ -107,16 +128,16 @@ class OneVsRest(Problem):
 
     @property
     def offset(self) -> float:
-        return self.columns[0].offset
+        return self.functions[0].offset
 
     def chosen(self) -> dict[str, Any]:
-        """Parameters that all columns share."""
-        return self.columns[0].chosen()
+        """Parameters that all functions share."""
+        return self.functions[0].chosen()
 
     def mistakes(self, outputs: F8, rows: Selection, thresholds: tuple[float, ...]) -> Mask:
         finished = [
-            column.finish(self.thresholds_of(c, thresholds))
-            for c, column in enumerate(self.columns)
+            function.finish(self.thresholds_of(c, thresholds))
+            for c, function in enumerate(self.functions)
         ]
         values = outputs * [one.scale for one in finished] + [one.intercept for one in finished]
         wrong: Mask = values.argmax(axis=1) != self.label[rows]
@@ -131,97 +152,100 @@ class OneVsRest(Problem):
     def per_output(self, alpha: F8) -> F8:
         return alpha
 
-    def thresholds_of(self, column: int, thresholds: tuple[float, ...]) -> tuple[float, ...]:
-        """Those of a column, from those of all."""
+    def thresholds_of(self, function: int, thresholds: tuple[float, ...]) -> tuple[float, ...]:
+        """Those of a function, from those of all."""
         each = len(thresholds) // self.n_outputs
-        return thresholds[each * column : each * (column + 1)]
+        return thresholds[each * function : each * (function + 1)]
 
     def scale(self, thresholds: tuple[float, ...]) -> float:
         return min(
-            column.scale(self.thresholds_of(c, thresholds)) for c, column in enumerate(self.columns)
+            function.scale(self.thresholds_of(c, thresholds))
+            for c, function in enumerate(self.functions)
         )
 
 
-class ColumnsAt(NamedTuple):
+class FunctionsStanding(NamedTuple):
     """Where a point stands.
 
     Attributes
     ----------
-    columns : tuple of Optimality
+    functions : tuple of Optimality
     n_support, n_free : int
-        Rows with a coefficient in any column, and rows that are free in any.
+        Rows with a coefficient in any function, and rows that are free in any.
     """
 
-    columns: tuple[Optimality, ...]
+    functions: tuple[Optimality, ...]
     n_support: int
     n_free: int
 
     @property
     def gap(self) -> float:
-        """Of the worst column."""
-        return max(standing.gap for standing in self.columns)
+        """Of the worst function."""
+        return max(standing.gap for standing in self.functions)
 
     @property
     def objective(self) -> float:
         """Sum of the dual objectives."""
-        return sum(standing.objective for standing in self.columns)
+        return sum(standing.objective for standing in self.functions)
 
     @property
     def duality_gap(self) -> float:
         """Sum of the duality gaps."""
-        return sum(standing.duality_gap for standing in self.columns)
+        return sum(standing.duality_gap for standing in self.functions)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Of the columns, one after the other."""
-        return tuple(threshold for standing in self.columns for threshold in standing.thresholds)
+        """Of the functions, one after the other."""
+        return tuple(threshold for standing in self.functions for threshold in standing.thresholds)
 
     @property
     def n_bounded(self) -> int:
-        """Variables of all columns at a bound other than 0."""
-        return sum(standing.n_bounded for standing in self.columns)
+        """Variables of all functions at a bound other than 0."""
+        return sum(standing.n_bounded for standing in self.functions)
 
 
 @dataclass(frozen=True)
-class OneVsRestDual(Dual[ColumnsAt]):
-    """The duals of the columns, as one.
+class OneVsRestDual(Dual[FunctionsStanding]):
+    """The duals of the functions, as one.
 
     Parameters
     ----------
     formulation : OneVsRest
     duals : tuple of BoxDual
-        Of its columns.
+        Of its functions.
     """
 
     formulation: OneVsRest
     duals: tuple[BoxDual, ...]
 
     @property
-    def columns(self) -> tuple[BoxDual, ...]:
+    def functions(self) -> tuple[BoxDual, ...]:
         """Its duals."""
         return self.duals
 
-    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> ColumnsAt:
-        columns, free = [], np.zeros(len(alpha), np.bool_)
-        for c, (a, f) in columns_in_turn(alpha, outputs):
-            columns.append(self.duals[c].optimality(a, f, rows=rows))
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> FunctionsStanding:
+        functions, free = [], np.zeros(len(alpha), np.bool_)
+        for c, (a, f) in functions_in_turn(alpha, outputs):
+            functions.append(self.duals[c].optimality(a, f, rows=rows))
             self.duals[c].mark_free(a, free, rows=rows)
         n_support = sum(
             int(np.count_nonzero(alpha[a : a + SCAN_ROWS].any(axis=1)))
             for a in range(0, len(alpha), SCAN_ROWS)
         )
-        return ColumnsAt(tuple(columns), n_support, int(np.count_nonzero(free)))
+        return FunctionsStanding(tuple(functions), n_support, int(np.count_nonzero(free)))
 
-    def goal(self, tol: float, standing: ColumnsAt) -> float:
-        """Gap that the column needs which asks for the smallest."""
+    def goal(self, tol: float, standing: FunctionsStanding) -> float:
+        """Gap that the function needs which asks for the smallest."""
         return min(
-            dual.goal(tol, one) for dual, one in zip(self.duals, standing.columns, strict=True)
+            dual.goal(tol, one) for dual, one in zip(self.duals, standing.functions, strict=True)
         )
 
-    def n_violating(self, alpha: F8, outputs: F8, standing: ColumnsAt, *, tol: float) -> int:
+    def n_violating(
+        self, alpha: F8, outputs: F8, standing: FunctionsStanding, *, tol: float
+    ) -> int:
         violate = np.zeros(len(alpha), np.bool_)
-        for c, (a, f) in columns_in_turn(alpha, outputs):
-            found = self.duals[c].scores(a, f, standing.columns[c], tol=tol)
+        for c, (a, f) in functions_in_turn(alpha, outputs):
+            found = self.duals[c].scores(a, f, standing.functions[c], tol=tol)
             violate |= found.score > tol
         return int(np.count_nonzero(violate))
 
@@ -236,44 +260,50 @@ class OneVsRestDual(Dual[ColumnsAt]):
             for c, dual in enumerate(self.duals)
         )
 
-    def _stacked(self, columns: Iterator[F8]) -> F8:
-        return np.stack(list(columns), axis=1)
+    def _stacked(self, functions: Iterator[F8]) -> F8:
+        return np.stack(list(functions), axis=1)
 
     def n_bounded(self, alpha: F8, rows: I8) -> int:
-        return sum(self.duals[c].n_bounded(a, rows) for c, (a,) in columns_in_turn(alpha))
+        return sum(self.duals[c].n_bounded(a, rows) for c, (a,) in functions_in_turn(alpha))
 
     def filled(self, alpha: F8, outputs: F8) -> F8:
-        if self.formulation.columns[0].sums(slice(0, 0)) is None:
+        if self.formulation.functions[0].sums(slice(0, 0)) is None:
             return alpha
         return self._stacked(
             dual.filled(alpha[:, c], outputs[:, c]) for c, dual in enumerate(self.duals)
         )
 
     def infeasible(self, alpha: F8, *, rows: I8 | None = None, adds_up: bool = True) -> str:
-        for c, (a,) in columns_in_turn(alpha):
+        for c, (a,) in functions_in_turn(alpha):
             if fault := self.duals[c].infeasible(a, rows=rows, adds_up=adds_up):
                 return f"of function {c}, {fault}"
         return ""
 
     def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
-        columns = self.formulation.columns
+        functions = self.formulation.functions
         if sets is not None:
-            return is_last_of_sets(columns, last, sets)
-        return is_last_of_columns(columns, last, size)
+            return is_last_of_sets(functions, last, sets)
+        return is_last_of_functions(functions, last, size)
 
     def scores(
-        self, alpha: F8, outputs: F8, standing: ColumnsAt, *, tol: float, rows: I8 | None = None
+        self,
+        alpha: F8,
+        outputs: F8,
+        standing: FunctionsStanding,
+        *,
+        tol: float,
+        rows: I8 | None = None,
     ) -> Scores:
-        """Score rows by their worst column; columns within `tol` ask for nothing."""
+        """Score rows by their worst function; functions within `tol` ask for nothing."""
         n = len(alpha)
         score = np.full(n, -np.inf, np.float32)
         asked, free, above = np.zeros((3, n), np.bool_)
         worst: list[list[int]] = []
-        for c in sorted(range(len(self.duals)), key=lambda c: -standing.columns[c].gap):
-            if standing.columns[c].gap <= tol:
+        for c in sorted(range(len(self.duals)), key=lambda c: -standing.functions[c].gap):
+            if standing.functions[c].gap <= tol:
                 continue
             found = self.duals[c].scores(
-                alpha[:, c], outputs[:, c], standing.columns[c], tol=tol, rows=rows
+                alpha[:, c], outputs[:, c], standing.functions[c], tol=tol, rows=rows
             )
             np.copyto(above, found.above, where=found.score > score)
             np.maximum(score, found.score, out=score)
@@ -291,12 +321,12 @@ class OneVsRestDual(Dual[ColumnsAt]):
         diagonal: F8,
         last: I8 | None = None,
         n_done: int = 0,
-    ) -> ColumnSteps:
-        return ColumnSteps(self.duals, alpha, gradient, rows, diagonal=diagonal, last=last)
+    ) -> FunctionSteps:
+        return FunctionSteps(self.duals, alpha, gradient, rows, diagonal=diagonal, last=last)
 
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         chosen = np.zeros(len(alpha), np.bool_)
-        for c, (a, f) in columns_in_turn(alpha, outputs):
+        for c, (a, f) in functions_in_turn(alpha, outputs):
             chosen[self.duals[c].doubtful(a, f, tol=tol, error=error)] = True
         return np.flatnonzero(chosen)
 
@@ -304,18 +334,18 @@ class OneVsRestDual(Dual[ColumnsAt]):
         self,
         alpha: F8,
         outputs: F8,
-        standing: ColumnsAt,
+        standing: FunctionsStanding,
         *,
         tol: float,
         gram: Callable[[I8], F8],
         look: Callable[[], None],
     ) -> F8 | None:
-        """Alpha of the columns that are small enough for it; the others stay as they are."""
+        """Alpha of the functions that are small enough for it; the others stay as they are."""
         better = None
         held: dict[bytes, F8] = {}
 
         def shared(rows: I8) -> F8:
-            """Kernel values of the last column, where it has asked for the same: often all."""
+            """Kernel values of the last function, where it has asked for the same: often all."""
             if rows.tobytes() not in held:
                 held.clear()
                 held[rows.tobytes()] = gram(rows)
@@ -323,7 +353,7 @@ class OneVsRestDual(Dual[ColumnsAt]):
 
         for c, dual in enumerate(self.duals):
             found = dual.newton(
-                alpha[:, c], outputs[:, c], standing.columns[c], tol=tol, gram=shared, look=look
+                alpha[:, c], outputs[:, c], standing.functions[c], tol=tol, gram=shared, look=look
             )
             if found is not None:
                 better = alpha.copy() if better is None else better

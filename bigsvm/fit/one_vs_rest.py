@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_COLUMNS
+from bigsvm.budget import ACTIVE_OUTPUT_BYTES, GRAM_SHARE_OF_FUNCTIONS
 from bigsvm.core.smo import row_width
-from bigsvm.duals.column_steps import STATE_BYTES
+from bigsvm.duals.function_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
@@ -103,17 +103,17 @@ class OneVsRestReduction:
                     f"{name} is {getattr(parameters, name)!r}, but one against the rest has kernel "
                     "rows that all functions share; leave it out, or give multiclass='ovo'"
                 )
-        self._problem = make_columns(parameters, classes)
-        self.name, self.offset = self._problem.columns[0].name, self._problem.offset
+        self._problem = make_functions(parameters, classes)
+        self.name, self.offset = self._problem.functions[0].name, self._problem.offset
         self.classes, self.class_weight = classes.labels.tolist(), classes.class_weight.tolist()
         self.sample_weight = classes.sample_weight
 
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
         problem = self._problem
-        state_bytes = STATE_BYTES * problem.columns[0].n_segments
+        state_bytes = STATE_BYTES * problem.functions[0].n_segments
         # Labels and weights twice: of rows, and of the variables in the order they are trained in.
         resident = 2 * (problem.label.nbytes + problem.held_bytes)
-        # The states of columns are padded.
+        # The states of functions are padded.
         resident += problem.n_outputs * state_bytes * row_width(1)
         return hold_and_plan(
             self._parameters,
@@ -121,7 +121,7 @@ class OneVsRestReduction:
             resident_bytes=resident,
             n_outputs=problem.n_outputs,
             active_output_bytes=ACTIVE_OUTPUT_BYTES + state_bytes,
-            gram_share=GRAM_SHARE_OF_COLUMNS,
+            gram_share=GRAM_SHARE_OF_FUNCTIONS,
         )
 
     def recorded(self) -> Recorded:
@@ -146,7 +146,7 @@ class OneVsRestReduction:
     def run(self, resources: RunResources) -> ClassFunctions:
         trainer, plan, source = resources.trainer, resources.plan, self._variables.source
         trained = self._variables.formulation
-        duals = tuple(trainer.dual(source, column, plan) for column in trained.columns)
+        duals = tuple(trainer.dual(source, function, plan) for function in trained.functions)
         result = trainer.decompose(
             source, OneVsRestDual(trained, duals), plan, **resources.control()
         )
@@ -165,7 +165,7 @@ class OneVsRestReduction:
         return functions.grouped(result.label)
 
 
-def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
+def make_functions(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
     """Make the problem of all classes, feasible and with rows for each class.
 
     Raises
@@ -187,9 +187,9 @@ def make_columns(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
         sample_weight=weights,
         make=functools.partial(make_classification, parameters),
     )
-    for label, column in zip(labels.tolist(), problem.columns, strict=True):
+    for label, function in zip(labels.tolist(), problem.functions, strict=True):
         try:
-            column.check()
+            function.check()
         except ParameterError as error:
             raise ParameterError(f"class {label!r} against the rest: {error}") from None
     return problem
@@ -200,7 +200,7 @@ def _functions(
 ) -> ClassFunctions:
     """Read the functions, of rows again instead of variables, off a result."""
     found, decisions = sp.csc_array(result.alpha), []
-    for c, column in enumerate(problem.columns):
+    for c, function in enumerate(problem.functions):
         part = slice(found.indptr[c], found.indptr[c + 1])
         own = replace(
             result,
@@ -208,8 +208,8 @@ def _functions(
             alpha=found.data[part],
             thresholds=problem.thresholds_of(c, result.thresholds),
         )
-        merged = Variables(variables.source, variables.formulation.columns[c], variables.groups)
-        decisions.append(decision_of(merged, column, own))
+        merged = Variables(variables.source, variables.formulation.functions[c], variables.groups)
+        decisions.append(decision_of(merged, function, own))
     certificate = result.certificate
     rows = np.concatenate([one.support for one in decisions])
     support, places = np.unique(rows, return_inverse=True)

@@ -131,7 +131,7 @@ class Exact:
                 self.tiles.multiply_half(
                     own if first == low else self.rows(support[some]), columns,
                     (weights[some], weights[part]), along[some], down[part],
-                    standing=(first, low), look=self.look,
+                    at=(first, low), look=self.look,
                 )  # fmt: skip
         along += down
         return along
@@ -210,9 +210,9 @@ def certify(
 
 def _parts(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
     """Divide a point into those of the functions that nothing ties together."""
-    if not dual.columns:
+    if not dual.functions:
         return [(dual, alpha, outputs)]
-    return [(one, alpha[:, c], outputs[:, c]) for c, one in enumerate(dual.columns)]
+    return [(one, alpha[:, c], outputs[:, c]) for c, one in enumerate(dual.functions)]
 
 
 def _corrected(

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.state import RowState
-    from bigsvm.working_sets.lanes import ColumnProblems
+    from bigsvm.working_sets.lanes import FunctionProblems
     from bigsvm.working_sets.shrinking import ShrinkingProblem
     from bigsvm.working_sets.subproblem import SubProblem
 
@@ -382,7 +382,7 @@ class Decomposition:
     def _active(self) -> ActiveRows:
         """Return what is worked on: the active rows, or of very many functions all rows."""
         state, alpha, outputs = self.state, self.state.active_alpha, self.state.active_outputs
-        kind, rows = ActiveFunctions if self.dual.columns else ActiveRows, state.active
+        kind, rows = ActiveFunctions if self.dual.functions else ActiveRows, state.active
         # A working set that was saved stays what it is.
         swept = self._sweeps_functions() or (self._choice.by_functions and not len(rows))
         if swept:
@@ -429,14 +429,14 @@ class Decomposition:
         self.listener(events.TierChosen(tier.decision.reason))
         return tier
 
-    def _advance(self, problem: SubProblem | ShrinkingProblem | ColumnProblems) -> Progress:
+    def _advance(self, problem: SubProblem | ShrinkingProblem | FunctionProblems) -> Progress:
         progress = self._take_steps(problem)
         # Steps may be spent while rows are left out, whose gradient others are told by.
         problem.bring_up_to_date(self._watch.look)
         self._note(problem)
         return progress
 
-    def _note(self, problem: SubProblem | ShrinkingProblem | ColumnProblems) -> None:
+    def _note(self, problem: SubProblem | ShrinkingProblem | FunctionProblems) -> None:
         """Take the sub-problem as far as it has got into the state."""
         self.state = self.state._replace(
             working_alpha=problem.alpha.copy(),
@@ -445,7 +445,7 @@ class Decomposition:
         )
         self.count.sub_steps = problem.steps
 
-    def _take_steps(self, problem: SubProblem | ShrinkingProblem | ColumnProblems) -> Progress:
+    def _take_steps(self, problem: SubProblem | ShrinkingProblem | FunctionProblems) -> Progress:
         count = self.count
         misses, reads, seconds = 0, 0, problem.row_seconds
         progress = Progress.STEPS_SPENT
@@ -603,7 +603,7 @@ class Decomposition:
         Only that shows what matters, and what has moved is most of what matters to any function.
         Without a certificate there may be none, and each scope has to be a model.
         """
-        return bool(self.dual.columns) and not self.count.n_sweeps and self._certifies
+        return bool(self.dual.functions) and not self.count.n_sweeps and self._certifies
 
     def _is_whole(self) -> bool:
         """Whether all rows take part."""

@@ -91,7 +91,7 @@ class Sizes(NamedTuple):
     most_rows : int
     variables, functions : tuple of int
         Shapes of alpha and of the outputs of one row.
-    columns : int
+    independent : int
         Number of independent functions, which may have separate working sets.
     """
 
@@ -99,7 +99,7 @@ class Sizes(NamedTuple):
     most_rows: int
     variables: tuple[int, ...] = ()
     functions: tuple[int, ...] = ()
-    columns: int = 0
+    independent: int = 0
 
     @classmethod
     def of(cls, dual: Dual[Any], n_rows: int) -> Sizes:
@@ -107,7 +107,7 @@ class Sizes(NamedTuple):
         k = dual.formulation.n_outputs
         return cls(
             n_rows, n_rows, dual.formulation.zeros(0).shape[1:], () if k == 1 else (k,),
-            len(dual.columns),
+            len(dual.functions),
         )  # fmt: skip
 
 
@@ -187,12 +187,14 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
         unknown = sorted(outlines.keys() ^ table.keys())
         raise ValueError(f"arrays are missing, or unknown: {', '.join(unknown)}")
     working = outlines["working"].shape if table is ROW_STATE else ()
-    by_columns = table is ROW_STATE and outlines["set_sizes"].shape == (sizes.columns,) != (0,)
+    by_functions = table is ROW_STATE and outlines["set_sizes"].shape == (sizes.independent,) != (
+        0,
+    )
     known: dict[str, tuple[int, ...]] = {
         "variables": sizes.variables,
         "functions": sizes.functions,
-        "working variables": () if by_columns else sizes.variables,
-        "sets": (sizes.columns if by_columns else 0,),
+        "working variables": () if by_functions else sizes.variables,
+        "sets": (sizes.independent if by_functions else 0,),
     }
     if sizes.rows is not None:
         known["rows"] = (sizes.rows,)
@@ -210,15 +212,15 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
         "rows": sizes.most_rows,
         "summed": sizes.most_rows,
         "active": sizes.most_rows,
-        "working": sizes.most_rows * max(1, sizes.columns if by_columns else 1),
+        "working": sizes.most_rows * max(1, sizes.independent if by_functions else 1),
         "core": sizes.most_rows,
         "parts": sizes.most_rows,
-        "last": max(2 + -(-sizes.most_rows // WORD_BITS), 4 * sizes.columns),
+        "last": max(2 + -(-sizes.most_rows // WORD_BITS), 4 * sizes.independent),
     }
     for name, (size,) in ((name, known[name]) for name in most if name in known):
         if size > most[name]:
             raise ValueError(f"there are {size} of {name}, and there can be {most[name]}")
-    if table is ROW_STATE and not known["active"][0] and known["working"][0] and not by_columns:
+    if table is ROW_STATE and not known["active"][0] and known["working"][0] and not by_functions:
         raise ValueError("there is a working set, but no row is active")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.held_rows import Gathered
-    from bigsvm.working_sets.lanes import ColumnProblems, Room
+    from bigsvm.working_sets.lanes import FunctionProblems, Room
 
 Made = TypeVar("Made")
 
@@ -123,7 +123,7 @@ class ActiveRows:
         first_slots: Callable[[int], int | None],
         room: Room,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem | ShrinkingProblem | ColumnProblems:
+    ) -> SubProblem | ShrinkingProblem | FunctionProblems:
         """Make the sub-problem of a working set, or go on with it.
 
         Parameters

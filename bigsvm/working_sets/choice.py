@@ -49,7 +49,7 @@ LARGEST_SET = 6144
 MANY_FUNCTIONS = 64
 """From this many functions on, each has a working set of its own among all rows if memory holds few
 active rows: sweeps of the active rows alone would not converge."""
-SMALLEST_COLUMN_SET = 64
+SMALLEST_FUNCTION_SET = 64
 """Fewest variables of one of very many functions, each of which has few rows that matter."""
 TIGHT_FILL = 1.25
 """A working set has this many times the free rows even if too few of its kernel rows fit: free rows
@@ -140,7 +140,7 @@ class Choice:
         """Rows that take part next; all of them where the first do not stand for the rest."""
         if not self._samples or self.by_functions:
             return self._n_rows
-        dear = self._dual.columns or not self._in_core
+        dear = self._dual.functions or not self._in_core
         growth = GROWTH_OUT_OF_CORE if dear else GROWTH
         return next_scope(scope, self._n_rows, growth=growth)
 
@@ -201,7 +201,7 @@ class Choice:
             fewest, most = (int(share * scope) for share in BAND)
             band = (fewest, min(most, self._plan.active_rows))
         tol = self.active_tol(scope, standing)
-        one_set = self._in_core and not self._dual.columns and not together
+        one_set = self._in_core and not self._dual.functions and not together
         # Rows that violate by less than the first set leaves do not make a crowd; where another
         # sweep reads all rows again they are taken along.
         wanted = Wanted(
@@ -235,7 +235,7 @@ class Choice:
     def by_functions(self) -> bool:
         """Whether functions have working sets of their own among all rows, none being active."""
         few_rows = self._plan.active_rows < min(SMALLEST_SET, self._n_rows)
-        many = len(self._dual.columns) >= MANY_FUNCTIONS
+        many = len(self._dual.functions) >= MANY_FUNCTIONS
         return many and few_rows and self._in_core and not self._whole
 
     def takes_all(self, n_active: int) -> bool:
@@ -277,7 +277,7 @@ class Choice:
         if rows is None:
             # The memory of active rows with all functions is that of as many variables of each.
             most = self._plan.widest_set
-            wanted = Wanted(most, min(SMALLEST_COLUMN_SET, most), FILL, self._rng, tol)
+            wanted = Wanted(most, min(SMALLEST_FUNCTION_SET, most), FILL, self._rng, tol)
             return dual.select(alpha, outputs, standing, wanted), tol
         n_active = len(rows)
         if self.takes_all(n_active):
@@ -300,7 +300,7 @@ class Choice:
     @property
     def _ties_functions(self) -> bool:
         """Whether the variables of several functions are bound together, row by row."""
-        return self._dual.formulation.n_outputs > 1 and not self._dual.columns
+        return self._dual.formulation.n_outputs > 1 and not self._dual.functions
 
     def loosely(self, standing: Standing, tol: float) -> float:
         """Tolerance to which a working set is solved that was chosen at this standing."""

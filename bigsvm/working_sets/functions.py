@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.duals.columns_in_turn import columns_in_turn
+from bigsvm.duals.one_vs_rest import functions_in_turn
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import WorkingSet
-from bigsvm.working_sets.lanes import ColumnProblems
+from bigsvm.working_sets.lanes import FunctionProblems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ class ActiveFunctions(ActiveRows):
             # solving loosely saves while the gap is large.
             goal = loosely if once else tol
         sets = []
-        pairs = columns_in_turn(self.alpha, self.outputs) if self.swept else self._views()
+        pairs = functions_in_turn(self.alpha, self.outputs) if self.swept else self._views()
         for c, (alpha, outputs) in pairs:
             if self.swept:
                 look()
@@ -81,7 +81,7 @@ class ActiveFunctions(ActiveRows):
         first_slots: Callable[[int], int | None],
         room: Room,
         **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem | ShrinkingProblem | ColumnProblems:
+    ) -> SubProblem | ShrinkingProblem | FunctionProblems:
         """Make one sub-problem of all functions, or one of each."""
         if self.is_all(working):
             # Each function needs rows of its own: all that fit are of use from the first.
@@ -91,7 +91,7 @@ class ActiveFunctions(ActiveRows):
             functools.partial(self._function(c, *views).of_rows, first_slots=first_slots)
             for c, views in self._views()
         ]
-        return ColumnProblems(
+        return FunctionProblems(
             np.split(working.rows, np.cumsum(working.sizes)[:-1]), working.alpha, working.gradient,
             make=make, tiles=self.tiles, room=room, **given,
         )  # fmt: skip
@@ -107,7 +107,7 @@ class ActiveFunctions(ActiveRows):
         edges = itertools.pairwise(np.cumsum([0, *working.sizes]))
         for c, (start, stop) in enumerate(edges):
             own = slice(start, stop)
-            f = self.dual.columns[c].outputs_from(
+            f = self.dual.functions[c].outputs_from(
                 working.gradient[own], working.alpha[own], working.rows[own]
             )
             self.outputs[places[own], c] = f
@@ -117,13 +117,15 @@ class ActiveFunctions(ActiveRows):
     def _function(self, c: int, alpha: F8, outputs: F8) -> ActiveRows:
         """Rows of one function alone."""
         return ActiveRows(
-            self.dual.columns[c], self.tiles, self.rows, self.indices, alpha, outputs,
+            self.dual.functions[c], self.tiles, self.rows, self.indices, alpha, outputs,
             swept=self.swept,
         )  # fmt: skip
 
     def _views(self) -> list[tuple[int, list[F8]]]:
         """Each function's number, and its alpha and outputs."""
-        return [(c, [self.alpha[:, c], self.outputs[:, c]]) for c in range(len(self.dual.columns))]
+        return [
+            (c, [self.alpha[:, c], self.outputs[:, c]]) for c in range(len(self.dual.functions))
+        ]
 
 
 def moved_in(working: WorkingSet, alpha: F8) -> sp.csr_array:

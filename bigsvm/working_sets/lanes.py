@@ -1,4 +1,4 @@
-"""ColumnProblems: working sets of several functions, each of its own rows, side by side."""
+"""FunctionProblems: working sets of several functions, each of its own rows, side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.core.smo import REFRESH, row_width
-from bigsvm.duals.column_steps import DONE, ENDED, PAIR, STALLED, STEPS
+from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
 from bigsvm.working_sets.subproblem import Progress, SubProblem
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Room(NamedTuple):
     Attributes
     ----------
     lanes : int
-        Columns.
+        Functions.
     rows : int
         Of all of them together.
     """
@@ -44,13 +44,13 @@ class Room(NamedTuple):
 
 @dataclass
 class FunctionLane:
-    """One column after the other, in memory of its own.
+    """One function after the other, in memory of its own.
 
     Attributes
     ----------
     tiles : KernelTiles
     buffer : RowBuffer
-    column : int
+    function : int
         Whose turn it is, or −1.
     problem : SubProblem or None
         Its problem, while it is open.
@@ -58,30 +58,30 @@ class FunctionLane:
 
     tiles: KernelTiles
     buffer: RowBuffer
-    column: int = -1
+    function: int = -1
     problem: SubProblem | None = None
 
 
-class ColumnProblems:
-    """The sub-problems of columns that nothing but the kernel ties together.
+class FunctionProblems:
+    """The sub-problems of functions that nothing but the kernel ties together.
 
-    As many are solved at once as there are lanes. A column's steps do not hang on the others', so
+    As many are solved at once as there are lanes. A function's steps do not hang on the others', so
     lanes do not change a bit of what it becomes.
 
     Parameters
     ----------
     sets : sequence of (m_c,) int64
-        Places of each column's working set; empty where it has none.
+        Places of each function's working set; empty where it has none.
     alpha, gradient : (Σ m_c,) float64
-        Where to start, column by column.
+        Where to start, function by function.
     make : sequence of callable
-        For each column: makes the `SubProblem` of places, alpha and gradient; `tiles`, `buffer`,
+        For each function: makes the `SubProblem` of places, alpha and gradient; `tiles`, `buffer`,
         `last`, `steps` and `given` are named.
     tiles : KernelTiles
     buffer : RowBuffer
         Memory for kernel rows of all lanes.
     room : Room
-        For how many columns at once.
+        For how many functions at once.
     last : (4 k,) int64, optional
         Of an interrupted run; anything shorter is of none.
     steps : int
@@ -142,7 +142,7 @@ class ColumnProblems:
 
     @property
     def last(self) -> I8:
-        """Of each column whether and how it ended, its steps and its last pair."""
+        """Of each function whether and how it ended, its steps and its last pair."""
         return self._each.ravel().copy()
 
     def bring_up_to_date(self, look: Callable[[], None]) -> None:
@@ -156,9 +156,9 @@ class ColumnProblems:
     def advance(
         self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
     ) -> Progress:
-        """Take up to `max_steps` steps, of one column after the other in every lane.
+        """Take up to `max_steps` steps, of one function after the other in every lane.
 
-        A column that cannot move is left where it is; once the others are done, all have stalled.
+        A function that cannot move is left where it is; once the others are done, all have stalled.
         """
         left = max_steps
 
@@ -170,7 +170,7 @@ class ColumnProblems:
                 return taken
 
         def work(lane: FunctionLane) -> None:
-            # A column has slices of the same steps in any lane, and with any number of them: what
+            # A function has slices of the same steps in any lane, and with any number of them: what
             # one that ends leaves of its slice is nobody's.
             while self._has_turn(lane) and (steps := slice_of(REFRESH)):
                 self._advance(lane, tol, steps, look)
@@ -182,16 +182,16 @@ class ColumnProblems:
                 if lane.tiles is not self._tiles:
                     self._tiles.n_evaluations += lane.tiles.n_evaluations
                     lane.tiles.n_evaluations = 0
-        if self._waiting or any(lane.column >= 0 for lane in self._lanes):
+        if self._waiting or any(lane.function >= 0 for lane in self._lanes):
             return Progress.STEPS_SPENT
         stalled = (self._each[:, ENDED] == STALLED).any()
         return Progress.STALLED if stalled else Progress.CONVERGED
 
     def _has_turn(self, lane: FunctionLane) -> bool:
-        """Whether the lane has a column; it takes the next one if it has none."""
-        if lane.column < 0:
+        """Whether the lane has a function; it takes the next one if it has none."""
+        if lane.function < 0:
             try:
-                lane.column = self._waiting.popleft()
+                lane.function = self._waiting.popleft()
             except IndexError:  # another lane was faster
                 return False
         return True
@@ -199,8 +199,8 @@ class ColumnProblems:
     def _advance(
         self, lane: FunctionLane, tol: float, max_steps: int, look: Callable[[], None]
     ) -> None:
-        """Advance the column of a lane by a slice."""
-        c, problem = lane.column, self._open(lane)
+        """Advance the function of a lane by a slice."""
+        c, problem = lane.function, self._open(lane)
         before = problem.steps, problem.n_misses, problem.n_reads, problem.row_seconds
         progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
         part = slice(self._edges[c], self._edges[c + 1])
@@ -215,11 +215,11 @@ class ColumnProblems:
         if progress is not Progress.STEPS_SPENT:
             self._each[c, ENDED] = STALLED if progress is Progress.STALLED else DONE
             self._close(lane)
-            lane.column = -1
+            lane.function = -1
 
     def _open(self, lane: FunctionLane) -> SubProblem:
         if lane.problem is None:
-            c = lane.column
+            c = lane.function
             part = slice(self._edges[c], self._edges[c + 1])
             lane.problem = self._make[c](
                 self._sets[c], self.alpha[part], self.gradient[part],

@@ -126,7 +126,7 @@ def test_every_function_leaps():
     each = OneVsRest(
         label=label, class_weight=((1.0, 1.0),) * 3, make=functools.partial(CSVC, C=1.0)
     )
-    work = Work(OneVsRestDual(each, tuple(BoxDual(one) for one in each.columns)), X)
+    work = Work(OneVsRestDual(each, tuple(BoxDual(one) for one in each.functions)), X)
     assert work.advance(20 * FIRST_LEAP) is Progress.CONVERGED
     assert FIRST_LEAP <= work.steps < FIRST_LEAP + 2000
     K = X.astype(float) @ X.astype(float).T

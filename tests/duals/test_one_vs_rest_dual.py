@@ -1,4 +1,4 @@
-"""OneVsRestDual: what columns have in common, and what each asks for by itself."""
+"""OneVsRestDual: what functions have in common, and what each asks for by itself."""
 
 import functools
 
@@ -28,46 +28,46 @@ def problem():
     formulation = OneVsRest(
         label=label, class_weight=((1.0, 1.0),) * K_CLASSES, make=functools.partial(CSVC, C=C)
     )
-    dual = OneVsRestDual(formulation, tuple(BoxDual(one) for one in formulation.columns))
+    dual = OneVsRestDual(formulation, tuple(BoxDual(one) for one in formulation.functions))
     return X, dual, naive.kernel_matrix(X, X, "rbf", gamma=0.5)
 
 
-def solved(dual, K, label, columns):
-    """Alpha that is the optimum in some columns and 0 in the others."""
+def solved(dual, K, label, functions):
+    """Alpha that is the optimum in some functions and 0 in the others."""
     alpha = np.zeros((N, K_CLASSES))
-    for c in columns:
+    for c in functions:
         sign = np.where(label == c, 1.0, -1.0)
         lower, upper = np.minimum(sign * C, 0), np.maximum(sign * C, 0)
         alpha[:, c] = naive.solve(K, sign, lower, upper, np.zeros(N), tol=1e-8)
     return alpha
 
 
-def test_signs_of_a_column_are_made_of_labels(problem):
+def test_signs_of_a_function_are_made_of_labels(problem):
     _, dual, _ = problem
     label = dual.formulation.label
-    for c, column in enumerate(dual.formulation.columns):
-        np.testing.assert_array_equal(column.per_row, np.where(label == c, 1, -1))
-        assert column.sign[np.array([3, 1])].dtype == np.int8
-        assert not isinstance(column.sign, np.ndarray)
+    for c, function in enumerate(dual.formulation.functions):
+        np.testing.assert_array_equal(function.per_row, np.where(label == c, 1, -1))
+        assert function.sign[np.array([3, 1])].dtype == np.int8
+        assert not isinstance(function.sign, np.ndarray)
 
 
-def test_columns_that_are_solved_ask_for_nothing(problem):
+def test_functions_that_are_solved_ask_for_nothing(problem):
     _, dual, K = problem
     alpha = solved(dual, K, dual.formulation.label, [0, 1, 3])
     standing = dual.optimality(alpha, K @ alpha)
-    assert standing.gap == standing.columns[2].gap > 1
+    assert standing.gap == standing.functions[2].gap > 1
     options = {"capacity": 20, "smallest": 10, "fill": 1.0, "tol": 1e-6}
     chosen = dual.select(
         alpha, K @ alpha, standing, Wanted(rng=np.random.default_rng(0), **options)
     )
     alone = dual.duals[2].select(
-        alpha[:, 2], K @ alpha[:, 2], standing.columns[2],
+        alpha[:, 2], K @ alpha[:, 2], standing.functions[2],
         Wanted(rng=np.random.default_rng(0), **options),
     )  # fmt: skip
     np.testing.assert_array_equal(chosen, alone)
 
 
-def test_more_columns_than_places_leave_room_for_the_worst(problem):
+def test_more_functions_than_places_leave_room_for_the_worst(problem):
     _, dual, _ = problem
     alpha = np.zeros((N, K_CLASSES))
     standing = dual.optimality(alpha, alpha)
@@ -85,7 +85,7 @@ def test_outputs_that_are_not_finite_are_an_error(problem):
         dual.optimality(np.zeros((N, K_CLASSES)), outputs)
 
 
-def test_columns_share_kernel_rows_and_solved_ones_take_no_steps(problem):
+def test_functions_share_kernel_rows_and_solved_ones_take_no_steps(problem):
     X, dual, K = problem
     rows, alpha = np.arange(N), solved(dual, K, dual.formulation.label, [1])
     with KernelTiles(RBF(gamma=0.5)) as tiles:

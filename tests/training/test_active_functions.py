@@ -6,18 +6,18 @@ import pytest
 from support.problems import classes_of_blobs, dense_alpha, gram
 from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
 
-from bigsvm.duals.columns_in_turn import COLUMNS_AT_ONCE, columns_in_turn
+from bigsvm.duals.one_vs_rest import FUNCTIONS_AT_ONCE, functions_in_turn
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
 
-from .test_one_vs_rest import KINDS, alone, columns
+from .test_one_vs_rest import KINDS, alone, functions
 
 SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
 
 
 @pytest.fixture
-def by_columns(monkeypatch):
+def by_functions(monkeypatch):
     """Few functions are many, and slices, pieces and parts several."""
     for name, value in {
         "working_sets.choice.MANY_FUNCTIONS": 2,
@@ -33,13 +33,13 @@ def tolerance(kind):
     return 1e-6 if kind == "l2-svc" else 1e-4
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("by_functions")
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_column_is_the_run_of_its_own(kind):
+def test_each_function_is_the_run_of_its_own(kind):
     n, k = 700, 5
     X, label = classes_of_blobs(n, k, overlap=0.4)
     given = {"kind": kind, "tol": tolerance(kind), **SETTINGS}
-    run = columns(X, label, **given)
+    run = functions(X, label, **given)
     result = run.run()
     assert result.certificate.converged
     assert result.certificate.n_working_sets == result.certificate.n_sweeps > 1
@@ -52,12 +52,12 @@ def test_each_column_is_the_run_of_its_own(kind):
         np.testing.assert_allclose(K @ alpha[:, c], K @ expected, atol=2e-3 * scale)
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("by_functions")
 def test_the_gap_is_that_of_the_dense_problems():
     n, k = 500, 4
     X, label = classes_of_blobs(n, k, overlap=0.5)
     weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], n)
-    result = columns(X, label, sample_weight=weights, tol=1e-5, **SETTINGS).run()
+    result = functions(X, label, sample_weight=weights, tol=1e-5, **SETTINGS).run()
     assert result.certificate.converged
     K, alpha, gaps = gram(X), dense_alpha(result, n), []
     for c in range(k):
@@ -70,7 +70,7 @@ def test_the_gap_is_that_of_the_dense_problems():
     assert not alpha[weights == 0].any()
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("by_functions")
 @pytest.mark.parametrize("kind", KINDS)
 def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
     X, label = classes_of_blobs(500, 3, overlap=0.4)
@@ -78,12 +78,12 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
 
     def kind_of_moment():
         count, state = run.count, run.state
-        of_columns = len(state.set_sizes) > 0 and not len(state.active)
-        turn = int((state.pair[::4] > 0).sum()) if of_columns else -1
-        return str(count.phase), of_columns, count.rows_done > 0, turn
+        of_functions = len(state.set_sizes) > 0 and not len(state.active)
+        turn = int((state.pair[::4] > 0).sum()) if of_functions else -1
+        return str(count.phase), of_functions, count.rows_done > 0, turn
 
     moments = Moments(kind_of_moment)
-    run = columns(X, label, limits=Limits(interrupted=moments), **given)
+    run = functions(X, label, limits=Limits(interrupted=moments), **given)
     whole = run.run()
     assert whole.certificate.converged
     kinds = moments.by_kind
@@ -91,20 +91,20 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind):
     assert len({turn for phase, of, _, turn in kinds if phase == "solve" and of}) > 1
     assert any(phase == "sweep" and of and within for phase, of, within, _ in kinds)
     firsts = sorted(ats[len(ats) // 2] for ats in kinds.values())
-    train = with_checkpoint(lambda **saving: columns(X, label, **saving, **given).run())
+    train = with_checkpoint(lambda **saving: functions(X, label, **saving, **given).run())
     assert_resumed_to_the_same_bits(train, tmp_path, firsts, whole, then=(5, -1))
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("by_functions")
 def test_interrupted_while_sets_are_chosen_it_gives_the_same_bits(tmp_path):
     """Among too many violators the choice is random; a resumed run makes the same one."""
     X, label = classes_of_blobs(500, 3, overlap=0.4)
-    whole = columns(X, label, **SETTINGS).run()
-    train = with_checkpoint(lambda **saving: columns(X, label, **saving, **SETTINGS).run())
+    whole = functions(X, label, **SETTINGS).run()
+    train = with_checkpoint(lambda **saving: functions(X, label, **saving, **SETTINGS).run())
     assert_resumed_to_the_same_bits(train, tmp_path, [1, 2, 3], whole)
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("by_functions")
 @pytest.mark.parametrize("phase", ["solve", "sweep"])
 def test_saved_run_is_resumed_with_memory_for_active_rows(tmp_path, phase):
     X, label = classes_of_blobs(500, 3, overlap=0.4)
@@ -115,21 +115,23 @@ def test_saved_run_is_resumed_with_memory_for_active_rows(tmp_path, phase):
         )
 
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
-        run = columns(X, label, checkpoint=checkpoint, limits=Limits(interrupted=look), **SETTINGS)
+        run = functions(
+            X, label, checkpoint=checkpoint, limits=Limits(interrupted=look), **SETTINGS
+        )
         assert run.run().certificate.stop_reason is StopReason.INTERRUPTED
         assert len(run.state.set_sizes) == 3
         assert not len(run.state.active)
     with Checkpoint(tmp_path / "run", {}) as checkpoint:
-        result = columns(X, label, checkpoint=checkpoint, working_set=400, active_rows=3000).run()
+        result = functions(X, label, checkpoint=checkpoint, working_set=400, active_rows=3000).run()
     assert result.certificate.converged
 
 
-@pytest.mark.parametrize(("n", "k"), [(30, 3), (50, COLUMNS_AT_ONCE), (10, 37)])
+@pytest.mark.parametrize(("n", "k"), [(30, 3), (50, FUNCTIONS_AT_ONCE), (10, 37)])
 @pytest.mark.parametrize("copied", [0, 1000])
-def test_columns_in_turn_are_contiguous_copies_or_views(monkeypatch, n, k, copied):
-    monkeypatch.setattr("bigsvm.duals.columns_in_turn.COPIED_ROWS", copied)
+def test_functions_in_turn_are_contiguous_copies_or_views(monkeypatch, n, k, copied):
+    monkeypatch.setattr("bigsvm.duals.one_vs_rest.COPIED_ROWS", copied)
     one, other = np.random.default_rng(0).standard_normal((2, n, k))
-    found = list(columns_in_turn(one, other))
+    found = list(functions_in_turn(one, other))
     assert [c for c, _ in found] == list(range(k))
     for c, (a, b) in found:
         np.testing.assert_array_equal(a, one[:, c])
@@ -137,10 +139,10 @@ def test_columns_in_turn_are_contiguous_copies_or_views(monkeypatch, n, k, copie
         assert a.flags.c_contiguous == (copied > 0)
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("by_functions")
 def test_start_at_the_optimum_takes_few_steps():
     X, label = classes_of_blobs(600, 4, overlap=0.5)
-    cold = columns(X, label, **SETTINGS).run()
-    warm = columns(X, label, start=dense_alpha(cold, 600), **SETTINGS).run()
+    cold = functions(X, label, **SETTINGS).run()
+    warm = functions(X, label, start=dense_alpha(cold, 600), **SETTINGS).run()
     assert warm.certificate.converged
     assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter

@@ -27,8 +27,8 @@ KINDS = {
 }
 
 
-def columns(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="auto", **options):
-    """A run of all columns with a small working set."""
+def functions(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="auto", **options):
+    """A run of all functions with a small working set."""
     k = int(label.max()) + 1
     formulation = OneVsRest(
         label=label,
@@ -38,15 +38,15 @@ def columns(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="aut
     )
     chosen = SelectionRule.from_name(rule)
     duals = tuple(
-        BallDual(column, chosen, largest=2.2) if kind == "l2-svc" else BoxDual(column, chosen)
-        for column in formulation.columns
+        BallDual(function, chosen, largest=2.2) if kind == "l2-svc" else BoxDual(function, chosen)
+        for function in formulation.functions
     )
     dual = OneVsRestDual(formulation, duals)
     return decomposition(X, None, dual=dual, offset=formulation.offset, **options)
 
 
 def alone(X, label, c, *, kind="c-svc", sample_weight=None, **options):
-    """The run of one column, as a classifier of two classes."""
+    """The run of one function, as a classifier of two classes."""
     sign = np.where(label == c, 1, -1).astype(np.int8)
     formulation = KINDS[kind](sign=sign, sample_weight=sample_weight)
     dual = BoxDual(formulation)
@@ -57,14 +57,14 @@ def alone(X, label, c, *, kind="c-svc", sample_weight=None, **options):
 
 @pytest.mark.parametrize("rule", ["second-order", "hmg", "mvp"])
 @pytest.mark.parametrize("size", [40, 60])
-def test_each_column_has_the_optimum_of_its_dense_problem(size, rule):
+def test_each_function_has_the_optimum_of_its_dense_problem(size, rule):
     """With weights of rows, one of which is 0, and of sides; in one working set, and in several."""
     n, k = 60, 4
     X, label = classes_of_blobs(n, k)
     weights = np.random.default_rng(1).choice([0.5, 1.0, 3.0], n)
     weights[5] = 0.0
     sides = tuple((0.5 + 0.25 * c, 1.0 + c) for c in range(k))
-    result = columns(
+    result = functions(
         X, label, sample_weight=weights, sides=sides, working_set=size, tol=1e-5, rule=rule
     ).run()
     K, alpha = gram(X), dense_alpha(result, n)
@@ -114,13 +114,13 @@ def many_phases(monkeypatch):
 
 @pytest.mark.usefixtures("many_phases")
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_many_parts_each_column_is_the_run_of_its_own(kind):
+def test_in_many_parts_each_function_is_the_run_of_its_own(kind):
     n, k = 1200, 4
     X, label = classes_of_blobs(n, k, overlap=0.8)
     settings = {"kind": kind, "working_set": 300, "active_rows": 700, "tol": 1e-4}
     if kind == "l2-svc":
         settings["tol"] = 1e-9
-    result = columns(X, label, **settings).run()
+    result = functions(X, label, **settings).run()
     assert result.certificate.converged
     assert result.certificate.n_working_sets > 2
     K, alpha = gram(X), dense_alpha(result, n)
@@ -163,7 +163,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
     if kind == "l2-svc":
         settings["tol"] = 1e-5
     moments = Moments(lambda: kind_of_moment(observed))
-    observed = columns(X, label, limits=Limits(interrupted=moments), **settings)
+    observed = functions(X, label, limits=Limits(interrupted=moments), **settings)
     whole = observed.run()
     assert whole.certificate.converged
     assert whole.certificate.n_sweeps > 1
@@ -174,7 +174,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
         assert any(within and turn for _, _, within, turn, _, of in kinds if of is own)
     assert any(within and round_ > 0 for _, _, within, _, round_, _ in kinds)
     firsts = sorted(ats[len(ats) // 2] for ats in kinds.values())
-    train = with_checkpoint(lambda **saving: columns(X, label, **saving, **settings).run())
+    train = with_checkpoint(lambda **saving: functions(X, label, **saving, **settings).run())
     assert_resumed_to_the_same_bits(train, tmp_path, firsts, whole, then=(5, -1))
 
 
@@ -191,16 +191,16 @@ def test_functions_solved_in_parallel_have_the_same_bits(tmp_path, kind, monkeyp
     settings = {"working_set": 200, "active_rows": 700, "tol": 1e-3, "kind": kind, "slots": 900}
     if kind == "l2-svc":
         settings["tol"] = 1e-5
-    expected = columns(X, label, **settings).run()
+    expected = functions(X, label, **settings).run()
     assert all(lane.tiles.threads == 1 for lane in lanes)
     lanes.clear()
     asked = StopAt()
-    found = columns(X, label, threads=3, limits=Limits(interrupted=asked), **settings).run()
+    found = functions(X, label, threads=3, limits=Limits(interrupted=asked), **settings).run()
     assert_same_bits(found, expected)
     assert max(lane.buffer.n_shared // len(lane.buffer.values) for lane in lanes) == 3
     firsts = range(1, asked.count, max(5, asked.count // 4))
     train = with_checkpoint(
-        lambda **saving: columns(X, label, threads=3, **saving, **settings).run()
+        lambda **saving: functions(X, label, threads=3, **saving, **settings).run()
     )
     assert_resumed_to_the_same_bits(train, tmp_path, firsts, expected, then=(9, -1))
 
@@ -209,8 +209,8 @@ def test_functions_solved_in_parallel_have_the_same_bits(tmp_path, kind, monkeyp
 def test_bits_do_not_depend_on_cache_slots_or_blocks(kind):
     X, label = classes_of_blobs(700, 4)
     settings = {"working_set": 300, "active_rows": 400, "kind": kind}
-    reference = columns(X, label, **settings).run()
-    scarce = columns(X, label, slots=40, block_bytes=1 << 20, **settings).run()
+    reference = functions(X, label, **settings).run()
+    scarce = functions(X, label, slots=40, block_bytes=1 << 20, **settings).run()
     assert_same_bits(scarce, reference)
     assert scarce.certificate.row_misses > reference.certificate.row_misses
 
@@ -218,8 +218,8 @@ def test_bits_do_not_depend_on_cache_slots_or_blocks(kind):
 def test_a_start_is_added_up_and_gone_on_from():
     X, label = classes_of_blobs(600, 4)
     settings = {"working_set": 150, "active_rows": 200, "tol": 1e-3}
-    cold = columns(X, label, **settings).run()
-    warm = columns(X, label, start=dense_alpha(cold, 600), **settings).run()
+    cold = functions(X, label, **settings).run()
+    warm = functions(X, label, start=dense_alpha(cold, 600), **settings).run()
     assert warm.certificate.converged
     assert warm.certificate.n_iter < 0.1 * cold.certificate.n_iter
 
@@ -229,8 +229,8 @@ def test_a_store_is_streamed_to_the_optimum_of_its_rows_in_memory(tmp_path):
     settings = {"working_set": 500, "active_rows": 800}
     rows = write_store(tmp_path / "s.zarr", X, label.astype(float)).rows
     order = open_store(tmp_path / "s.zarr").original_rows()
-    result = columns(rows, label[order], **settings).run()
-    reference = columns(X, label, **settings).run()
+    result = functions(rows, label[order], **settings).run()
+    reference = functions(X, label, **settings).run()
     assert result.certificate.converged
     assert result.certificate.objective == pytest.approx(reference.certificate.objective, rel=1e-5)
     assert result.certificate.bytes_read >= 2 * X.nbytes
@@ -240,7 +240,7 @@ def test_a_store_is_streamed_to_the_optimum_of_its_rows_in_memory(tmp_path):
 def test_out_of_steps_it_says_so_with_a_duality_gap(most):
     n, k = 700, 4  # fewer would be polished
     X, label = classes_of_blobs(n, k)
-    result = columns(X, label, working_set=100, limits=Limits(max_iter=most)).run()
+    result = functions(X, label, working_set=100, limits=Limits(max_iter=most)).run()
     assert result.certificate.stop_reason is StopReason.MAX_ITER
     assert result.certificate.n_iter == most
     K, alpha = gram(X), dense_alpha(result, n)

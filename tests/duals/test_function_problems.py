@@ -1,4 +1,4 @@
-"""ColumnProblems: what each column becomes hangs on nothing but itself."""
+"""FunctionProblems: what becomes of a function depends on itself alone."""
 
 import functools
 import threading
@@ -12,13 +12,13 @@ from bigsvm.duals.formulations import CSVC
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.working_sets.lanes import SLICES, ColumnProblems, Room
+from bigsvm.working_sets.lanes import SLICES, FunctionProblems, Room
 from bigsvm.working_sets.subproblem import Progress, SubProblem
 
 K_CLASSES, SIZE, TOL = 5, 300, 1e-4
 
 
-class Columns:
+class Functions:
     """Classes that overlap, each against the rest, and working sets of their own rows."""
 
     def __init__(self, rule="second-order"):
@@ -43,7 +43,7 @@ class Columns:
     def problems(self, tiles, *, lanes=1, rows=10**6, slots=4 * SIZE, start=None, **given):
         make = [functools.partial(self.one, c) for c in range(K_CLASSES)]
         alpha, gradient = start or (np.zeros(len(self.gradient)), self.gradient)
-        return ColumnProblems(
+        return FunctionProblems(
             self.sets, alpha, gradient, make=make, tiles=tiles, buffer=RowBuffer(4096 * slots),
             room=Room(lanes, rows), **given,
         )  # fmt: skip
@@ -69,16 +69,16 @@ def assert_same_bits(found, expected):
 
 @pytest.mark.parametrize("rule", ["second-order", "hmg"])
 def test_lanes_do_not_change_the_bits(rule):
-    columns, alone = Columns(rule), {}
+    functions, alone = Functions(rule), {}
     with tiles_of(1) as tiles:
-        expected = columns.problems(tiles)
+        expected = functions.problems(tiles)
         assert solved(expected) is Progress.CONVERGED
         n_evaluations, begin = tiles.n_evaluations, 0
-        for c, rows in enumerate(columns.sets):
+        for c, rows in enumerate(functions.sets):
             if len(rows):
                 part = slice(begin, begin + len(rows))
-                alone[c] = columns.one(
-                    c, rows, np.zeros(len(rows)), columns.gradient[part], tiles=tiles,
+                alone[c] = functions.one(
+                    c, rows, np.zeros(len(rows)), functions.gradient[part], tiles=tiles,
                     buffer=RowBuffer(4096 * SIZE),
                 )  # fmt: skip
                 while alone[c].advance(tol=TOL) is Progress.STEPS_SPENT:
@@ -88,7 +88,7 @@ def test_lanes_do_not_change_the_bits(rule):
     assert expected.steps == sum(one.steps for one in alone.values()) > 4 * REFRESH
     for lanes in (2, 3, 8):
         with tiles_of(3) as tiles:
-            found = columns.problems(tiles, lanes=lanes)
+            found = functions.problems(tiles, lanes=lanes)
             assert solved(found) is Progress.CONVERGED
             assert tiles.n_evaluations == n_evaluations
         assert_same_bits(found, expected)
@@ -97,18 +97,18 @@ def test_lanes_do_not_change_the_bits(rule):
 
 def test_gone_on_with_from_any_slice_it_gives_the_same_bits():
     """What it was is what `alpha`, `gradient`, `last` and `steps` say."""
-    columns = Columns()
+    functions = Functions()
     with tiles_of(3) as tiles:
-        expected = columns.problems(tiles)
+        expected = functions.problems(tiles)
         solved(expected)
         for first in range(1, 6):
-            problems = columns.problems(tiles, lanes=3)
+            problems = functions.problems(tiles, lanes=3)
             for turn in range(100):
                 progress = problems.advance(tol=TOL, max_steps=first * REFRESH)
                 if progress is not Progress.STEPS_SPENT:
                     break
                 problems.close()
-                problems = columns.problems(
+                problems = functions.problems(
                     tiles, lanes=1 + turn % 3, start=(problems.alpha, problems.gradient),
                     last=problems.last, steps=problems.steps,
                 )  # fmt: skip
@@ -118,7 +118,7 @@ def test_gone_on_with_from_any_slice_it_gives_the_same_bits():
 
 @pytest.mark.parametrize("of_caller", [True, False])
 def test_stopped_in_any_lane_all_of_them_stop(of_caller):
-    columns, calls, lock = Columns(), [], threading.Lock()
+    functions, calls, lock = Functions(), [], threading.Lock()
     caller = threading.get_ident()
 
     def look():
@@ -128,17 +128,17 @@ def test_stopped_in_any_lane_all_of_them_stop(of_caller):
                 raise InterruptedError
 
     with tiles_of(3) as tiles:
-        problems = columns.problems(tiles, lanes=3)
+        problems = functions.problems(tiles, lanes=3)
         with pytest.raises(InterruptedError):
             solved(problems, look=look)
         problems.close()
         before = len(calls), tiles.n_evaluations
         assert before[1] > 0
         # Nobody works on, and from where it was before the same comes of it.
-        again = columns.problems(tiles, lanes=3)
+        again = functions.problems(tiles, lanes=3)
         solved(again)
         assert len(calls) == before[0]
-        expected = columns.problems(tiles)
+        expected = functions.problems(tiles)
         solved(expected)
     assert_same_bits(again, expected)
 
@@ -149,23 +149,23 @@ def test_stopped_in_any_lane_all_of_them_stop(of_caller):
     ({"lanes": 4, "slots": SIZE // 3}, 1),
 ])  # fmt: skip
 def test_there_are_as_many_lanes_as_there_is_room_for(room, lanes):
-    """Threads, columns, rows that are packed at once, and kernel rows."""
+    """Threads, functions, rows that are packed at once, and kernel rows."""
     with tiles_of(1) as tiles:
-        problems = Columns().problems(tiles, **room)
+        problems = Functions().problems(tiles, **room)
         assert problems.slices == (1 if lanes == 1 else SLICES * lanes)
 
 
 def test_stalled_function_does_not_stop_the_others(monkeypatch):
-    columns, advance = Columns(), SubProblem.advance
+    functions, advance = Functions(), SubProblem.advance
 
     def stuck(self, **given):
         return Progress.STALLED if self.size < SIZE else advance(self, **given)
 
     with tiles_of(2) as tiles:
-        expected = columns.problems(tiles)
+        expected = functions.problems(tiles)
         solved(expected)
         monkeypatch.setattr(SubProblem, "advance", stuck)
-        problems = columns.problems(tiles, lanes=2)
+        problems = functions.problems(tiles, lanes=2)
         assert solved(problems) is Progress.STALLED
         moved = problems.alpha != 0
         assert moved[: 2 * SIZE].any()
@@ -173,7 +173,7 @@ def test_stalled_function_does_not_stop_the_others(monkeypatch):
         for part in (slice(2 * SIZE), slice(-SIZE, None)):
             np.testing.assert_array_equal(problems.alpha[part], expected.alpha[part])
         # Gone on with it says the same, and takes no step.
-        again = columns.problems(
+        again = functions.problems(
             tiles, start=(problems.alpha, problems.gradient), last=problems.last,
             steps=problems.steps,
         )  # fmt: skip
