@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.duals.dual import Start
     from bigsvm.parameters.names import SelectionName
 
 
@@ -272,20 +273,8 @@ class BoxDual(Dual[Optimality]):
             return is_last_of_kept(self.formulation, last, size)
         return is_last_pair(self.formulation, last, size)
 
-    def begin(
-        self,
-        alpha: F8,
-        gradient: F8,
-        rows: I8,
-        *,
-        diagonal: F8,
-        last: I8 | None = None,
-        n_done: int = 0,
-    ) -> PairSteps:
-        return PairSteps(
-            self.formulation, self.advance, alpha, gradient, rows,
-            diagonal=diagonal, last=last, n_done=n_done,
-        )  # fmt: skip
+    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> PairSteps:
+        return PairSteps(self.formulation, self.advance, start, rows, diagonal=diagonal)
 
     def newton(
         self,

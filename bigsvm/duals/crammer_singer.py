@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bigsvm.arrays import F8, I4, I8, Mask
+    from bigsvm.duals.dual import Start
     from bigsvm.duals.problem import EarlierModel, Selection
 
 
@@ -340,21 +341,11 @@ class CrammerSingerDual(Dual[Violations]):
         in_turn = self.order in (Order.SEQUENTIAL, Order.RANDOM)
         return sets is None and is_last(last, in_turn=in_turn)
 
-    def begin(
-        self,
-        alpha: F8,
-        gradient: F8,
-        rows: I8,
-        *,
-        diagonal: F8,
-        last: I8 | None = None,
-        n_done: int = 0,
-    ) -> RowSteps:
+    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> RowSteps:
         return RowSteps(
-            alpha, gradient, self.formulation.bounds(rows), self.formulation.label[rows],
-            solver=int(self.solver), order=int(self.order), cooling=int(self.cooling),
-            seed=self.seed,
-            diagonal=diagonal, last=last, n_done=n_done,
+            start, self.formulation.bounds(rows), self.formulation.label[rows],
+            diagonal=diagonal, solver=int(self.solver), order=int(self.order),
+            cooling=int(self.cooling), seed=self.seed,
         )  # fmt: skip
 
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:

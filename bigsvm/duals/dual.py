@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from bigsvm.duals.picking import pick
 
@@ -51,8 +51,26 @@ class Standing(Protocol):
 StandingT = TypeVar("StandingT", bound=Standing)
 
 
+class Start(NamedTuple):
+    """Where steps on a working set start, or where they go on.
+
+    Attributes
+    ----------
+    alpha, gradient : (m,) or (m, …) float64
+    last : int64, optional
+        `Steps.last` of an interrupted run; (2,) of −1 where there is none.
+    n_done : int
+        Steps that have been taken.
+    """
+
+    alpha: F8
+    gradient: F8
+    last: I8 | None = None
+    n_done: int = 0
+
+
 class Steps(ABC):
-    """A working set on which steps are taken, with kernel rows that somebody else brings."""
+    """Steps on a working set, with kernel rows that the caller provides."""
 
     n_slack: int = 0
     """Variables without a row, after the last one, whose kernel values are 0."""
@@ -211,28 +229,15 @@ class Dual(ABC, Generic[StandingT]):
         return pick(self.scores(alpha, outputs, standing, tol=wanted.tol, rows=rows), wanted)
 
     @abstractmethod
-    def begin(
-        self,
-        alpha: F8,
-        gradient: F8,
-        rows: I8,
-        *,
-        diagonal: F8,
-        last: I8 | None = None,
-        n_done: int = 0,
-    ) -> Steps:
+    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> Steps:
         """Begin to take steps on the working set `rows`, (m,), or go on with it.
 
         Parameters
         ----------
-        alpha, gradient
-            Where to start.
+        start : Start
+        rows : (m,) int64
         diagonal : (m,) float64
             Kernel values of the rows with themselves.
-        last : int64, optional
-            `Steps.last` of an interrupted run; (2,) of −1 where there is none.
-        n_done : int
-            Steps that have been taken.
         """
 
     @abstractmethod

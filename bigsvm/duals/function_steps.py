@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.core import smo
 from bigsvm.duals.abilities import Leap
-from bigsvm.duals.dual import Steps
+from bigsvm.duals.dual import Start, Steps
 from bigsvm.duals.pair_steps import is_last_pair
 
 if TYPE_CHECKING:
@@ -72,24 +72,14 @@ class FunctionSteps(Steps):
     ----------
     duals : sequence of BoxDual
         One for each function.
-    alpha, gradient : (m, k) float64
+    start : Start
+        Its `last` is (3 k + 3,); anything shorter counts as none.
     rows : (m,) int64
     diagonal : (m,) float64
-    last : (3 k + 3,) int64, optional
-        Of an interrupted run; anything shorter is of none.
     """
 
-    def __init__(
-        self,
-        duals: Sequence[BoxDual],
-        alpha: F8,
-        gradient: F8,
-        rows: I8,
-        *,
-        diagonal: F8,
-        last: I8 | None,
-    ) -> None:
-        k = len(duals)
+    def __init__(self, duals: Sequence[BoxDual], start: Start, rows: I8, *, diagonal: F8) -> None:
+        k, last = len(duals), start.last
         self._turn = self._round = self._stalled = self._stamp = 0
         self._n_finished = 0
         each = np.tile(np.array([-1, -1, 0], np.int64), (k, 1))
@@ -98,8 +88,8 @@ class FunctionSteps(Steps):
             self._turn, self._round, self._stalled = last[-3:].tolist()
         self._functions = [
             dual.begin(
-                alpha[:, c], gradient[:, c], rows,
-                diagonal=diagonal, last=each[c, :2], n_done=int(each[c, 2]),
+                Start(start.alpha[:, c], start.gradient[:, c], each[c, :2], int(each[c, 2])),
+                rows, diagonal=diagonal,
             )
             for c, dual in enumerate(duals)
         ]  # fmt: skip

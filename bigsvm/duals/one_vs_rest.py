@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I4, I8, Mask
     from bigsvm.duals.box import BoxDual
+    from bigsvm.duals.dual import Start
     from bigsvm.duals.formulations import Classification, Signs
     from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection
@@ -312,17 +313,8 @@ class OneVsRestDual(Dual[FunctionsStanding]):
             worst += found.worst
         return Scores(score, asked, free, above, worst, int(free.sum()))
 
-    def begin(
-        self,
-        alpha: F8,
-        gradient: F8,
-        rows: I8,
-        *,
-        diagonal: F8,
-        last: I8 | None = None,
-        n_done: int = 0,
-    ) -> FunctionSteps:
-        return FunctionSteps(self.duals, alpha, gradient, rows, diagonal=diagonal, last=last)
+    def begin(self, start: Start, rows: I8, *, diagonal: F8) -> FunctionSteps:
+        return FunctionSteps(self.duals, start, rows, diagonal=diagonal)
 
     def doubtful(self, alpha: F8, outputs: F8, *, tol: float, error: float) -> I8:
         chosen = np.zeros(len(alpha), np.bool_)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
+    from bigsvm.duals.dual import Start
 
     Advance = Callable[..., tuple[int, int]]
 
@@ -73,25 +74,20 @@ class PairSteps(Steps):
     formulation : Formulation
     advance : callable
         What takes them: `BoxDual.advance`.
-    alpha, gradient : (m,) or (m, faces) float64
+    start : Start
+        Its `last` is the last pair, (2,), from which HMG goes on.
     rows : (m,) int64
     diagonal : (m,) float64
-    last : (2,) int64, optional
-        The last pair of an interrupted run, which HMG goes on from.
-    n_done : int
     """
 
     def __init__(
         self,
         formulation: Formulation,
         advance: Advance,
-        alpha: F8,
-        gradient: F8,
+        start: Start,
         rows: I8,
         *,
         diagonal: F8,
-        last: I8 | None,
-        n_done: int,
     ) -> None:
         self._formulation, self._advance = formulation, advance
         self._rows, self._size = rows, len(rows)
@@ -99,8 +95,8 @@ class PairSteps(Steps):
         self.n_slack = int(not formulation.sums_are_bound)
         segments = formulation.segments(rows)
         self.state = smo.make_state(
-            self._with_slack(np.stack(formulation.split(alpha, rows)), 0.0),
-            self._with_slack(np.atleast_2d(gradient.T), 0.0),
+            self._with_slack(np.stack(formulation.split(start.alpha, rows)), 0.0),
+            self._with_slack(np.atleast_2d(start.gradient.T), 0.0),
             self._with_slack(np.stack([segment.box.lower for segment in segments]), -np.inf),
             self._with_slack(np.stack([segment.box.upper for segment in segments]), np.inf),
             self._with_slack(diagonal[None, :], 0.0)[0],
@@ -109,9 +105,9 @@ class PairSteps(Steps):
             ),
             n_groups=formulation.n_groups,
         )
-        if last is not None:
-            self.state.pair[:] = last
-        self.state.counters[0] = n_done
+        if start.last is not None:
+            self.state.pair[:] = start.last
+        self.state.counters[0] = start.n_done
 
     def _with_slack(self, values: F8, end: float) -> F8:
         """Append the slack variable's value, where there is one, to (n_segments, m)."""

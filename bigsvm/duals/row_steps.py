@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
+    from bigsvm.duals.dual import Start
 
 
 SLICE_WORK = 1 << 28
@@ -49,7 +50,7 @@ class RowSteps(Steps):
 
     Parameters
     ----------
-    alpha, gradient : (m, k) float64
+    start : Start
     bounds : (m,) float64
     label : (m,) int32
     solver, order, cooling : int
@@ -57,14 +58,11 @@ class RowSteps(Steps):
     seed : int
         Of the order ``random``.
     diagonal : (m,) float64
-    last : (2,) int64, optional
-    n_done : int
     """
 
     def __init__(
         self,
-        alpha: F8,
-        gradient: F8,
+        start: Start,
         bounds: F8,
         label: I4,
         *,
@@ -73,19 +71,17 @@ class RowSteps(Steps):
         cooling: int,
         seed: int,
         diagonal: F8,
-        last: I8 | None,
-        n_done: int,
     ) -> None:
         self._solver, self._order, self._cooling = solver, order, cooling
         self._size, self._seed, self._dealt = len(label), seed, -1
         self.state = crammer_singer.make_state(
-            alpha, gradient, bounds, label.astype(np.int64), diagonal, order=order
+            start.alpha, start.gradient, bounds, label.astype(np.int64), diagonal, order=order
         )
-        self.state.counters[0] = n_done
+        self.state.counters[0] = start.n_done
         self._climbed = 0
-        if last is not None:
-            self.state.counters[2] = max(last[0], 0)
-            self._climbed = max(int(last[1]), 0)
+        if start.last is not None:
+            self.state.counters[2] = max(start.last[0], 0)
+            self._climbed = max(int(start.last[1]), 0)
 
     @property
     def alpha(self) -> F8:

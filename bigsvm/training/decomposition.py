@@ -40,8 +40,8 @@ from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.functions import ActiveFunctions, moved_in
 from bigsvm.working_sets.held_rows import Gathered, WorkingRows
-from bigsvm.working_sets.lanes import Room
-from bigsvm.working_sets.subproblem import Progress
+from bigsvm.working_sets.lanes import LaneLimits
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress
 from bigsvm.working_sets.together import ModelSteps
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ if TYPE_CHECKING:
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.saving import Saver
     from bigsvm.training.state import RowState
-    from bigsvm.working_sets.lanes import FunctionProblems
-    from bigsvm.working_sets.shrinking import ShrinkingProblem
-    from bigsvm.working_sets.subproblem import SubProblem
+    from bigsvm.working_sets.subproblem import WorkingProblem
 
 MANY_STEPS = 10**6
 """Pair steps of a working set after which the loop looks at it again: with very large boxes float32
@@ -402,20 +400,22 @@ class Decomposition:
         state, count = self.state, self.count
         problem = active.problem(
             state.working_set,
-            buffer=self._buffer, first_slots=self._choice.first_slots, tier=self._over_disk,
-            last=state.pair, steps=count.sub_steps, spare=self.plan.block_bytes,
-            room=self._room(),
-        )  # fmt: skip
+            last=state.pair,
+            n_done=count.sub_steps,
+            memory=Memory(
+                self._buffer, self._choice.first_slots, self._over_disk, self.plan.block_bytes
+            ),
+            limits=self._lane_limits(),
+        )
         try:
             return self._advance(problem)
         finally:
             problem.close()
 
-    def _room(self) -> Room:
-        """Say how many functions may be solved at once."""
-        # How far each has got hangs on time, and what there is when steps are spent must not.
+    def _lane_limits(self) -> LaneLimits:
+        # With a step limit there is one lane: otherwise the result would depend on timing.
         threads = 1 if self._watch.counts_steps else self.tiles.threads
-        return Room(threads, self.plan.active_rows)
+        return LaneLimits(threads, self.plan.active_rows)
 
     def _over_disk(self, computed: RowTier) -> RowTier:
         """Put the disk tier above the computation of rows, where there is one."""
@@ -429,14 +429,14 @@ class Decomposition:
         self.listener(events.TierChosen(tier.decision.reason))
         return tier
 
-    def _advance(self, problem: SubProblem | ShrinkingProblem | FunctionProblems) -> Progress:
+    def _advance(self, problem: WorkingProblem) -> Progress:
         progress = self._take_steps(problem)
         # Steps may be spent while rows are left out, whose gradient others are told by.
         problem.bring_up_to_date(self._watch.look)
         self._note(problem)
         return progress
 
-    def _note(self, problem: SubProblem | ShrinkingProblem | FunctionProblems) -> None:
+    def _note(self, problem: WorkingProblem) -> None:
         """Take the sub-problem as far as it has got into the state."""
         self.state = self.state._replace(
             working_alpha=problem.alpha.copy(),
@@ -445,9 +445,9 @@ class Decomposition:
         )
         self.count.sub_steps = problem.steps
 
-    def _take_steps(self, problem: SubProblem | ShrinkingProblem | FunctionProblems) -> Progress:
+    def _take_steps(self, problem: WorkingProblem) -> Progress:
         count = self.count
-        misses, reads, seconds = 0, 0, problem.row_seconds
+        costs = Costs()
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT and self._watch.steps_allowed():
             before = problem.steps
@@ -456,13 +456,13 @@ class Decomposition:
                 progress = problem.advance(
                     tol=count.sub_tol, max_steps=steps, look=self._watch.look
                 )
-            for_rows = problem.row_seconds - seconds
-            count.row_seconds += for_rows
-            count.step_seconds = max(0.0, count.step_seconds - for_rows)
+            spent = problem.costs.since(costs)
+            costs = problem.costs
+            count.row_seconds += spent.seconds
+            count.step_seconds = max(0.0, count.step_seconds - spent.seconds)
             count.n_iter += problem.steps - before
-            count.row_misses += problem.n_misses - misses
-            count.row_reads += problem.n_reads - reads
-            misses, reads, seconds = problem.n_misses, problem.n_reads, problem.row_seconds
+            count.row_misses += spent.misses
+            count.row_reads += spent.reads
             self._note(problem)
             self.listener(events.Solving(problem.size, count.n_iter, problem.gap))
             if progress is Progress.STEPS_SPENT:

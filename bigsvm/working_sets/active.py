@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bigsvm.duals.dual import Start
 from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import weighted_rows
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.held_rows import Gathered
-    from bigsvm.working_sets.lanes import FunctionProblems, Room
+    from bigsvm.working_sets.lanes import LaneLimits
+    from bigsvm.working_sets.subproblem import Memory, WorkingProblem
 
-Made = TypeVar("Made")
+Kind = TypeVar("Kind", SubProblem, ShrinkingProblem)
 
 
 class ActiveRows:
@@ -120,54 +122,42 @@ class ActiveRows:
         self,
         working: WorkingSet,
         *,
-        first_slots: Callable[[int], int | None],
-        room: Room,
-        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem | ShrinkingProblem | FunctionProblems:
-        """Make the sub-problem of a working set, or go on with it.
+        last: I8,
+        n_done: int,
+        memory: Memory,
+        limits: LaneLimits,
+    ) -> WorkingProblem:
+        """Make the problem of a working set, or go on with it.
 
         Parameters
         ----------
         working : WorkingSet
-        first_slots : callable
-            Of so many rows; see `SubProblem`.
-        room : Room
-            For working sets of several functions at once; here is one.
-        given
-            Its further arguments.
+        last : int64
+            `WorkingProblem.last` of the steps done.
+        n_done : int
+            Steps done.
+        memory : Memory
+        limits : LaneLimits
+            For working sets of several functions.
         """
-        whole = working.rows, working.alpha, working.gradient
-        if self.dual.shrinks or leaves_out(given.get("last")):
-            return self._made(ShrinkingProblem, *whole, first_slots=first_slots, **given)
-        return self.of_rows(*whole, first_slots=first_slots, **given)
+        start = Start(working.alpha, working.gradient, last, n_done)
+        shrinks = self.dual.shrinks or leaves_out(last)
+        if shrinks:
+            return self._problem_of(ShrinkingProblem, working.rows, start, memory, self.tiles)
+        return self._problem_of(SubProblem, working.rows, start, memory, self.tiles)
 
-    def of_rows(
-        self,
-        rows: I8,
-        alpha: F8,
-        gradient: F8,
-        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem:
+    def of_rows(self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles) -> SubProblem:
         """Make the sub-problem of rows with all their variables."""
-        return self._made(SubProblem, rows, alpha, gradient, **given)
+        return self._problem_of(SubProblem, rows, start, memory, tiles)
 
-    def _made(
-        self,
-        kind: Callable[..., Made],
-        rows: I8,
-        alpha: F8,
-        gradient: F8,
-        *,
-        first_slots: Callable[[int], int | None],
-        tiles: KernelTiles | None = None,
-        **given: Any,  # noqa: ANN401
-    ) -> Made:
+    def _problem_of(
+        self, kind: type[Kind], rows: I8, start: Start, memory: Memory, tiles: KernelTiles
+    ) -> Kind:
         places = self.places(rows)
-        begin = self.started(places)
+        origin = self.started(places)
         return kind(
-            self.dual, tiles or self.tiles, self.rows.at(places), rows,
-            alpha, gradient, first_slots=first_slots(len(rows)),
-            origin=(begin.alpha, begin.gradient), **given,
+            self.dual, tiles, self.rows.at(places), rows, start, memory,
+            origin=(origin.alpha, origin.gradient),
         )  # fmt: skip
 
     def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.duals.dual import Start
 from bigsvm.duals.one_vs_rest import functions_in_turn
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.choice import WorkingSet
 from bigsvm.working_sets.lanes import FunctionProblems
+from bigsvm.working_sets.subproblem import all_that_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bigsvm.arrays import F8
+    from bigsvm.arrays import F8, I8
     from bigsvm.working_sets.choice import Choice
-    from bigsvm.working_sets.lanes import Room
-    from bigsvm.working_sets.shrinking import ShrinkingProblem
-    from bigsvm.working_sets.subproblem import SubProblem
+    from bigsvm.working_sets.lanes import LaneLimits
+    from bigsvm.working_sets.subproblem import Memory, WorkingProblem
 
 
 class ActiveFunctions(ActiveRows):
@@ -78,22 +78,21 @@ class ActiveFunctions(ActiveRows):
         self,
         working: WorkingSet,
         *,
-        first_slots: Callable[[int], int | None],
-        room: Room,
-        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
-    ) -> SubProblem | ShrinkingProblem | FunctionProblems:
+        last: I8,
+        n_done: int,
+        memory: Memory,
+        limits: LaneLimits,
+    ) -> WorkingProblem:
         """Make one sub-problem of all functions, or one of each."""
+        start = Start(working.alpha, working.gradient, last, n_done)
         if self.is_all(working):
-            # Each function needs rows of its own: all that fit are of use from the first.
-            whole = working.rows, working.alpha, working.gradient
-            return self.of_rows(*whole, first_slots=lambda _: None, **given)
-        make = [
-            functools.partial(self._function(c, *views).of_rows, first_slots=first_slots)
-            for c, views in self._views()
-        ]
+            # Each function needs other rows: all that fit are of use from the first.
+            memory = memory._replace(first_slots=all_that_fit)
+            return self.of_rows(working.rows, start, memory=memory, tiles=self.tiles)
         return FunctionProblems(
-            np.split(working.rows, np.cumsum(working.sizes)[:-1]), working.alpha, working.gradient,
-            make=make, tiles=self.tiles, room=room, **given,
+            np.split(working.rows, np.cumsum(working.sizes)[:-1]), start,
+            make=[self._function(c, *views).of_rows for c, views in self._views()],
+            tiles=self.tiles, memory=memory, limits=limits,
         )  # fmt: skip
 
     def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:

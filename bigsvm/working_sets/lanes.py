@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from bigsvm.core.smo import REFRESH, row_width
+from bigsvm.duals.dual import Start
 from bigsvm.duals.function_steps import DONE, ENDED, PAIR, STALLED, STEPS
-from bigsvm.working_sets.subproblem import Progress, SubProblem
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,15 +28,15 @@ LEAST_HELD = 0.5
 working set: with less, rows are fetched again and again."""
 
 
-class Room(NamedTuple):
-    """What there is room for at once.
+class LaneLimits(NamedTuple):
+    """Most functions that are solved at the same time.
 
     Attributes
     ----------
     lanes : int
         Functions.
     rows : int
-        Of all of them together.
+        Rows of their working sets together.
     """
 
     lanes: int
@@ -44,14 +45,14 @@ class Room(NamedTuple):
 
 @dataclass
 class FunctionLane:
-    """One function after the other, in memory of its own.
+    """A lane: it solves one function after the other, in its own memory.
 
     Attributes
     ----------
     tiles : KernelTiles
     buffer : RowBuffer
     function : int
-        Whose turn it is, or −1.
+        The function that is solved now; −1 if there is none.
     problem : SubProblem or None
         Its problem, while it is open.
     """
@@ -62,94 +63,103 @@ class FunctionLane:
     problem: SubProblem | None = None
 
 
-class FunctionProblems:
-    """The sub-problems of functions that nothing but the kernel ties together.
+class MakeSubProblem(Protocol):
+    """Makes the sub-problem of one function's working set."""
 
-    As many are solved at once as there are lanes. A function's steps do not hang on the others', so
-    lanes do not change a bit of what it becomes.
+    def __call__(self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles) -> SubProblem:
+        """Make it."""
+
+
+class FunctionProblems(WorkingProblem):
+    """The sub-problems of functions that share nothing but the kernel.
+
+    Each lane solves one of them at a time. The steps of a function do not depend on the others, so
+    the number of lanes does not change its bits.
 
     Parameters
     ----------
     sets : sequence of (m_c,) int64
-        Places of each function's working set; empty where it has none.
-    alpha, gradient : (Σ m_c,) float64
-        Where to start, function by function.
-    make : sequence of callable
-        For each function: makes the `SubProblem` of places, alpha and gradient; `tiles`, `buffer`,
-        `last`, `steps` and `given` are named.
+        Rows of each function's working set; empty where it has none.
+    start : Start
+        Alpha and gradient, (Σ m_c,), function by function. Its `last` is (4 k,); anything shorter
+        counts as none.
+    make : sequence of MakeSubProblem
+        One for each function.
     tiles : KernelTiles
-    buffer : RowBuffer
-        Memory for kernel rows of all lanes.
-    room : Room
-        For how many functions at once.
-    last : (4 k,) int64, optional
-        Of an interrupted run; anything shorter is of none.
-    steps : int
-        Steps already done.
-
-    Attributes
-    ----------
-    row_seconds : float
-        What kernel rows have taken, on average of the lanes.
+    memory : Memory
+        Of all lanes.
+    limits : LaneLimits
     """
 
     def __init__(
         self,
         sets: Sequence[I8],
-        alpha: F8,
-        gradient: F8,
+        start: Start,
         *,
-        make: Sequence[Callable[..., SubProblem]],
+        make: Sequence[MakeSubProblem],
         tiles: KernelTiles,
-        buffer: RowBuffer,
-        room: Room,
-        last: I8 | None = None,
-        steps: int = 0,
-        **given: Any,  # noqa: ANN401 (of `make`)
+        memory: Memory,
+        limits: LaneLimits,
     ) -> None:
-        self._sets, self._make, self._given = sets, make, given
+        self._sets, self._make, self._memory = sets, make, memory
         self._edges = np.cumsum([0, *(len(places) for places in sets)])
-        self.alpha, self.gradient = alpha.copy(), gradient.copy()
-        self.size = int(self._edges[-1])
-        self.steps = steps
-        self.gap = 0.0
-        self.n_misses = self.n_reads = 0
-        self.row_seconds = 0.0
+        self._alpha, self._gradient = start.alpha.copy(), start.gradient.copy()
+        self._steps, self._gap, self._costs = start.n_done, 0.0, Costs()
         self._each = np.tile(np.array([0, 0, -1, -1]), (len(sets), 1))
-        if last is not None and last.size == self._each.size:
-            self._each[:] = last.reshape(self._each.shape)
+        if start.last is not None and start.last.size == self._each.size:
+            self._each[:] = start.last.reshape(self._each.shape)
         # The longest first, so that no lane has much left to do when the others are done.
         left = [c for c, rows in enumerate(sets) if len(rows) and not self._each[c, ENDED]]
         self._waiting = deque(sorted(left, key=lambda c: -len(sets[c])))
         self._tiles = tiles
-        n_lanes = self._lanes_in(room, buffer, len(left))
+        n_lanes = self._most_lanes(limits, len(left))
         alone = n_lanes == 1
         self._lanes = [
             FunctionLane(tiles if alone else tiles.with_threads(1), part)
-            for part in buffer.parts(n_lanes)
+            for part in memory.buffer.parts(n_lanes)
         ]
         self._counting = Lock()
 
-    def _lanes_in(self, room: Room, buffer: RowBuffer, n_left: int) -> int:
+    def _most_lanes(self, limits: LaneLimits, n_left: int) -> int:
         largest = max(1, *map(len, self._sets))
-        held = buffer.values.size / (LEAST_HELD * largest * row_width(largest))
-        return max(1, min(room.lanes, n_left, room.rows // largest, int(held)))
+        n_values = self._memory.buffer.values.size
+        with_rows = n_values / (LEAST_HELD * largest * row_width(largest))
+        return max(1, min(limits.lanes, n_left, limits.rows // largest, int(with_rows)))
+
+    @property
+    def size(self) -> int:
+        return int(self._edges[-1])
+
+    @property
+    def alpha(self) -> F8:
+        return self._alpha
+
+    @property
+    def gradient(self) -> F8:
+        return self._gradient
+
+    @property
+    def gap(self) -> float:
+        return self._gap
+
+    @property
+    def steps(self) -> int:
+        return self._steps
+
+    @property
+    def costs(self) -> Costs:
+        return self._costs
 
     @property
     def slices(self) -> int:
-        """Of how many slices of one problem a slice of these is."""
         return 1 if len(self._lanes) == 1 else SLICES * len(self._lanes)
 
     @property
     def last(self) -> I8:
-        """Of each function whether and how it ended, its steps and its last pair."""
+        """For each function: whether and how it ended, its steps and its last pair."""
         return self._each.ravel().copy()
 
-    def bring_up_to_date(self, look: Callable[[], None]) -> None:
-        """Have alpha and gradient belong together, which they always do here."""
-
     def close(self) -> None:
-        """Hand the kernel rows to whatever keeps them."""
         for lane in self._lanes:
             self._close(lane)
 
@@ -158,7 +168,7 @@ class FunctionProblems:
     ) -> Progress:
         """Take up to `max_steps` steps, of one function after the other in every lane.
 
-        A function that cannot move is left where it is; once the others are done, all have stalled.
+        A function that cannot move stays where it is; once the others are done, all have stalled.
         """
         left = max_steps
 
@@ -170,8 +180,8 @@ class FunctionProblems:
                 return taken
 
         def work(lane: FunctionLane) -> None:
-            # A function has slices of the same steps in any lane, and with any number of them: what
-            # one that ends leaves of its slice is nobody's.
+            # The slices of a function are the same in any lane and with any number of lanes: steps
+            # left over in a slice are dropped.
             while self._has_turn(lane) and (steps := slice_of(REFRESH)):
                 self._advance(lane, tol, steps, look)
 
@@ -201,17 +211,17 @@ class FunctionProblems:
     ) -> None:
         """Advance the function of a lane by a slice."""
         c, problem = lane.function, self._open(lane)
-        before = problem.steps, problem.n_misses, problem.n_reads, problem.row_seconds
+        steps, costs = problem.steps, problem.costs
         progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
         part = slice(self._edges[c], self._edges[c + 1])
-        self.alpha[part], self.gradient[part] = problem.alpha, problem.gradient
+        self._alpha[part], self._gradient[part] = problem.alpha, problem.gradient
         self._each[c, STEPS], self._each[c, PAIR] = problem.steps, problem.last
         with self._counting:
-            self.steps += problem.steps - before[0]
-            self.n_misses += problem.n_misses - before[1]
-            self.n_reads += problem.n_reads - before[2]
-            self.row_seconds += (problem.row_seconds - before[3]) / len(self._lanes)
-            self.gap = problem.gap
+            self._steps += problem.steps - steps
+            spent = problem.costs.since(costs)
+            # Lanes work at the same time.
+            self._costs = self._costs.plus(spent._replace(seconds=spent.seconds / len(self._lanes)))
+            self._gap = problem.gap
         if progress is not Progress.STEPS_SPENT:
             self._each[c, ENDED] = STALLED if progress is Progress.STALLED else DONE
             self._close(lane)
@@ -221,11 +231,12 @@ class FunctionProblems:
         if lane.problem is None:
             c = lane.function
             part = slice(self._edges[c], self._edges[c + 1])
-            lane.problem = self._make[c](
-                self._sets[c], self.alpha[part], self.gradient[part],
-                tiles=lane.tiles, buffer=lane.buffer,
-                last=self._each[c, PAIR], steps=int(self._each[c, STEPS]), **self._given,
+            start = Start(
+                self._alpha[part], self._gradient[part],
+                self._each[c, PAIR], int(self._each[c, STEPS]),
             )  # fmt: skip
+            memory = self._memory._replace(buffer=lane.buffer)
+            lane.problem = self._make[c](self._sets[c], start, memory=memory, tiles=lane.tiles)
         return lane.problem
 
     def _close(self, lane: FunctionLane) -> None:

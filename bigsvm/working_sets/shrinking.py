@@ -19,10 +19,11 @@ import numpy as np
 
 from bigsvm.core.smo import REFRESH
 from bigsvm.data.rows import RowsAt, rows_at
+from bigsvm.duals.dual import Start
 from bigsvm.duals.pair_steps import kept_of, with_kept
 from bigsvm.gram import Partners
 from bigsvm.gram.weights import weighted_rows
-from bigsvm.working_sets.subproblem import Progress, SubProblem
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress, SubProblem, WorkingProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ def leaves_out(last: I8 | None) -> bool:
     return last is not None and len(last) > 2
 
 
-class ShrinkingProblem:
+class ShrinkingProblem(WorkingProblem):
     """A `SubProblem` of the rows that are not settled, which are fewer and fewer.
 
     Which rows those are is a function of the steps taken, and is saved in `last` besides.
@@ -58,13 +59,10 @@ class ShrinkingProblem:
     ----------
     dual : Dual
         One that `shrinks`.
-    tiles, rows, working_set, alpha, gradient, last, steps, origin
-        As `SubProblem` has them. The gradient of rows left out is not looked at.
-    given
-        Its further arguments. A `tier` is not used: rows on disk are whole.
+    tiles, rows, working_set, start, memory, origin
+        As `SubProblem` has them. The gradient of rows left out is not read, and the tier of the
+        memory is not used: rows on disk are whole.
     """
-
-    slices = 1
 
     def __init__(
         self,
@@ -72,49 +70,43 @@ class ShrinkingProblem:
         tiles: KernelTiles,
         rows: Rows | RowsAt,
         working_set: I8,
-        alpha: F8,
-        gradient: F8,
+        start: Start,
+        memory: Memory,
         *,
-        last: I8 | None = None,
-        steps: int = 0,
         origin: tuple[F8, F8] | None = None,
-        **given: Any,  # noqa: ANN401 (the other arguments of `SubProblem`)
     ) -> None:
         self._dual, self._tiles, self._rows = dual, tiles, rows_at(rows)
-        given.pop("tier", None)
-        self._working_set, self._given = working_set, given
-        self._alpha, self._gradient = alpha.copy(), gradient.copy()
-        self._origin = origin or (alpha.copy(), gradient.copy())
+        first_slots = memory.first_slots(len(working_set))
+        self._working_set = working_set
+        self._memory = Memory(memory.buffer, lambda _: first_slots, spare=memory.spare)
+        self._alpha, self._gradient = start.alpha.copy(), start.gradient.copy()
+        self._origin = origin or (self._alpha.copy(), self._gradient.copy())
         self._period = min(len(working_set), PERIOD)
-        self._n_misses = self._n_reads = 0
-        self._row_seconds = 0.0
+        self._earlier_costs = Costs()
         self._kept = np.ones(len(working_set), np.bool_)
         # Where all rows began, whatever has been left out since.
-        self._part = self._of_rows(self._kept, *self._origin, last=None, steps=steps)
+        self._part = self._of_rows(self._kept, Start(*self._origin, n_done=start.n_done))
         self._began_at, self._due = self._part.gap, self._part.next_leap()
-        if steps:
+        if start.n_done:
             self._part.let_go()
-            pair = None if last is None else last[:2]
-            self._set_part(kept_of(last, len(working_set)), last=pair, steps=steps)
+            pair = None if start.last is None else start.last[:2]
+            self._set_part(kept_of(start.last, len(working_set)), last=pair, steps=start.n_done)
 
-    def _of_rows(
-        self, kept: Mask, alpha: F8, gradient: F8, *, last: I8 | None, steps: int
-    ) -> SubProblem:
+    def _of_rows(self, kept: Mask, start: Start) -> SubProblem:
+        """Make the sub-problem of the rows kept; `start` has alpha and gradient of all rows."""
         base, places = self._rows
-        given = dict(self._given)
-        if not kept.all():
-            # A leap is of all rows.
-            given["spare"] = 0
+        # A leap is of all rows.
+        memory = self._memory if kept.all() else self._memory._replace(spare=0)
         return SubProblem(
             self._dual, self._tiles, RowsAt(base, places[kept]), self._working_set[kept],
-            alpha[kept], gradient[kept], last=last, steps=steps,
-            origin=(self._origin[0][kept], self._origin[1][kept]), **given,
+            start._replace(alpha=start.alpha[kept], gradient=start.gradient[kept]), memory,
+            origin=(self._origin[0][kept], self._origin[1][kept]),
         )  # fmt: skip
 
     def _set_part(self, kept: Mask, *, last: I8 | None, steps: int) -> None:
         """Go on with the rows kept, (m,) bool."""
         self._kept = kept
-        self._part = self._of_rows(kept, self._alpha, self._gradient, last=last, steps=steps)
+        self._part = self._of_rows(kept, Start(self._alpha, self._gradient, last, steps))
 
     def _take_over(self) -> None:
         """Bring alpha and gradient of the rows in play up to date."""
@@ -124,9 +116,7 @@ class ShrinkingProblem:
     def _end_part(self) -> None:
         """Take over how far the rows in play have got, and count what they have cost."""
         self._take_over()
-        self._n_misses += self._part.n_misses
-        self._n_reads += self._part.n_reads
-        self._row_seconds += self._part.row_seconds
+        self._earlier_costs = self.costs
 
     @property
     def _is_narrow(self) -> bool:
@@ -134,44 +124,28 @@ class ShrinkingProblem:
 
     @property
     def size(self) -> int:
-        """Rows in play."""
         return self._part.size
 
     @property
     def alpha(self) -> F8:
-        """Alpha of all rows now."""
         self._take_over()
         return self._alpha
 
     @property
     def gradient(self) -> F8:
-        """The gradient at this alpha for rows in use; rows left out have an earlier gradient."""
         self._take_over()
         return self._gradient
 
     @property
     def gap(self) -> float:
-        """Among the rows in play."""
         return self._part.gap
 
     @property
-    def n_misses(self) -> int:
-        """Kernel rows fetched."""
-        return self._n_misses + self._part.n_misses
-
-    @property
-    def n_reads(self) -> int:
-        """Kernel rows that were read from disk instead of computed."""
-        return self._n_reads + self._part.n_reads
-
-    @property
-    def row_seconds(self) -> float:
-        """What kernel rows have taken."""
-        return self._row_seconds + self._part.row_seconds
+    def costs(self) -> Costs:
+        return self._earlier_costs.plus(self._part.costs)
 
     @property
     def steps(self) -> int:
-        """Steps done."""
         return self._part.steps
 
     @property
@@ -181,7 +155,6 @@ class ShrinkingProblem:
         return with_kept(pair, self._kept) if self._is_narrow else pair
 
     def close(self) -> None:
-        """Hand the kernel rows to whatever keeps them."""
         self._part.close()
 
     def advance(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F4, F8, I8, Mask
     from bigsvm.data.rows import Rows
     from bigsvm.duals.abilities import Leaps, Settles
-    from bigsvm.duals.dual import Dual
+    from bigsvm.duals.dual import Dual, Start
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.row_cache import RowBuffer, RowTier
 
@@ -53,7 +54,128 @@ class Progress(IntEnum):
     STALLED = smo.STALLED
 
 
-class SubProblem:
+class Costs(NamedTuple):
+    """What kernel rows have cost.
+
+    Attributes
+    ----------
+    misses : int
+        Rows that were fetched.
+    reads : int
+        Rows of these that were read from disk instead of computed.
+    seconds : float
+    """
+
+    misses: int = 0
+    reads: int = 0
+    seconds: float = 0.0
+
+    def plus(self, other: Costs) -> Costs:
+        """Add other costs."""
+        return Costs(
+            self.misses + other.misses, self.reads + other.reads, self.seconds + other.seconds
+        )
+
+    def since(self, earlier: Costs) -> Costs:
+        """Return what has been added to `earlier` costs."""
+        return Costs(
+            self.misses - earlier.misses,
+            self.reads - earlier.reads,
+            self.seconds - earlier.seconds,
+        )
+
+
+def all_that_fit(n_rows: int) -> int | None:
+    """Let a working set use all kernel rows that fit from the first."""
+    return None
+
+
+def only_computed(computed: RowTier) -> RowTier:
+    """Put no tier above the computation of kernel rows."""
+    return computed
+
+
+class Memory(NamedTuple):
+    """The memory that a sub-problem may use.
+
+    Attributes
+    ----------
+    buffer : RowBuffer
+        For kernel rows.
+    first_slots : callable
+        Number of rows of a working set → kernel rows of it that are in memory at first; None for
+        all that fit. See `KernelRowCache`.
+    tier : callable
+        Puts a tier between memory and the computation of rows.
+    spare : int
+        Bytes that a leap may take.
+    """
+
+    buffer: RowBuffer
+    first_slots: Callable[[int], int | None] = all_that_fit
+    tier: Callable[[RowTier], RowTier] = only_computed
+    spare: int = 0
+
+
+class WorkingProblem(ABC):
+    """The problem of a working set, which is solved in slices of steps."""
+
+    @property
+    def slices(self) -> int:
+        """Number of slices of one sub-problem that a slice of this problem has."""
+        return 1
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Rows in play."""
+
+    @property
+    @abstractmethod
+    def alpha(self) -> F8:
+        """Alpha of all its rows now; a view where it can be."""
+
+    @property
+    @abstractmethod
+    def gradient(self) -> F8:
+        """The gradient at this alpha; rows left out may have an earlier one until they are back."""
+
+    @property
+    @abstractmethod
+    def gap(self) -> float:
+        """KKT gap among the rows in play."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """Steps done."""
+
+    @property
+    @abstractmethod
+    def last(self) -> I8:
+        """Integers with which a resumed run continues to the same bits; see `Steps.last`."""
+
+    @property
+    @abstractmethod
+    def costs(self) -> Costs:
+        """What its kernel rows have cost."""
+
+    @abstractmethod
+    def advance(
+        self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
+    ) -> Progress:
+        """Take up to `max_steps` steps; `look` is called several times a second."""
+
+    def bring_up_to_date(self, look: Callable[[], None]) -> None:
+        """Make alpha and gradient of all rows belong together, where some were left out."""
+        return
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hand the kernel rows to the tier that keeps them."""
+
+
+class SubProblem(WorkingProblem):
     """The dual restricted to a working set, solved by its steps on kernel rows made on demand.
 
     Parameters
@@ -63,31 +185,12 @@ class SubProblem:
     rows : Rows or RowsAt
         The working set's rows, (m, d).
     working_set : (m,) int64
-    alpha, gradient : (m,) or (m, …) float64
-        Where to start.
-    buffer : RowBuffer
-        Memory for kernel rows.
-    first_slots : int, optional
-        How many rows of it are used at first; see `KernelRowCache`.
-    tier : callable, optional
-        Puts a tier between memory and the computation of rows.
-    last : int64, optional
-        `last` of an interrupted run; (2,) of −1 where there is none.
-    steps : int
-        Steps already done.
+    start : Start
+    memory : Memory
     origin : two of float64, optional
-        Alpha and gradient, as above, where steps began: what a leap reckons from, which is more
-        precise than what steps have made of them. Where to start, if not given.
-    spare : int
-        Bytes that a leap may take.
-
-    Attributes
-    ----------
-    row_seconds : float
-        What kernel rows have taken.
+        Alpha and gradient where the steps on this working set began; those of `start` if not
+        given. A leap starts from these, as steps have rounded the later ones.
     """
-
-    slices = 1
 
     def __init__(
         self,
@@ -95,32 +198,25 @@ class SubProblem:
         tiles: KernelTiles,
         rows: Rows | RowsAt,
         working_set: I8,
-        alpha: F8,
-        gradient: F8,
+        start: Start,
+        memory: Memory,
         *,
-        buffer: RowBuffer,
-        first_slots: int | None = None,
-        tier: Callable[[RowTier], RowTier] = lambda computed: computed,
-        last: I8 | None = None,
-        steps: int = 0,
         origin: tuple[F8, F8] | None = None,
-        spare: int = 0,
     ) -> None:
-        self.size, self.row_seconds = len(working_set), 0.0
-        self._origin = origin or (alpha.copy(), gradient.copy())
-        self._spare = spare
+        self._size, self._row_seconds = len(working_set), 0.0
+        self._origin = origin or (start.alpha.copy(), start.gradient.copy())
+        self._spare, buffer = memory.spare, memory.buffer
+        first_slots = memory.first_slots(self.size)
         self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
         rows = rows_at(rows)
         columns = Partners.of_rows_like(tiles.values, rows)
         self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
         diagonal = tiles.values.diagonal(columns.norms)
-        self._taken = dual.begin(
-            alpha, gradient, working_set, diagonal=diagonal, last=last, n_done=steps
-        )
+        self._taken = dual.begin(start, working_set, diagonal=diagonal)
         self._computed = ComputedRows(tiles, rows, columns)
         self._climb_values = buffer.n_shared // CLIMB_SHARE
         self._alone = buffer.alone
-        below = tier(self._computed)
+        below = memory.tier(self._computed)
         n_slack = self._taken.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
@@ -135,11 +231,7 @@ class SubProblem:
         )
 
     def close(self) -> None:
-        """Hand the kernel rows to whatever keeps them."""
         self.cache.close()
-
-    def bring_up_to_date(self, look: Callable[[], None]) -> None:
-        """Have alpha and gradient of all rows belong together, which they always do here."""
 
     def let_go(self) -> None:
         """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
@@ -157,39 +249,32 @@ class SubProblem:
         return self._taken.settles
 
     @property
+    def size(self) -> int:
+        return self._size
+
+    @property
     def alpha(self) -> F8:
-        """As far as it has got; a view where it can be."""
         return self._taken.alpha
 
     @property
     def gradient(self) -> F8:
-        """Of this alpha, within the working set; a view where it can be."""
         return self._taken.gradient
 
     @property
     def gap(self) -> float:
-        """Within the working set."""
         return self._taken.gap
 
     @property
-    def n_misses(self) -> int:
-        """Kernel rows fetched."""
-        return self.cache.n_misses
-
-    @property
-    def n_reads(self) -> int:
-        """Kernel rows that were read from disk instead of computed."""
-        return self.cache.below.n_hits
-
-    @property
     def steps(self) -> int:
-        """Steps done."""
         return self._taken.n_done
 
     @property
     def last(self) -> I8:
-        """What must be known besides to go on to the same bits; see `Steps.last`."""
         return self._taken.last
+
+    @property
+    def costs(self) -> Costs:
+        return Costs(self.cache.n_misses, self.cache.below.n_hits, self._row_seconds)
 
     def advance(
         self, *, tol: float, max_steps: int = smo.REFRESH, look: Callable[[], None] = lambda: None
@@ -216,7 +301,7 @@ class SubProblem:
             wanted, quiet = self._most_wanted(row, tol)
             began = time.perf_counter()
             cache.ensure(wanted, stamp=self._taken.stamp, quiet=quiet)
-            self.row_seconds += time.perf_counter() - began
+            self._row_seconds += time.perf_counter() - began
 
     def _climb(self, tol: float, look: Callable[[], None]) -> None:
         """Let variables go uphill together where steps alone have been many; see `Climbs`.

@@ -11,13 +11,14 @@ from scipy.stats import spearmanr
 from bigsvm.core import smo
 from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.working_sets.subproblem import LEAST_BATCH, Progress, SubProblem
+from bigsvm.working_sets.subproblem import LEAST_BATCH, Memory, Progress, SubProblem
 
 GAMMA = 0.5
 
@@ -330,7 +331,8 @@ def sub_problem(X, K, formulation, alpha, tiles, *, rule="mvp", slots=None, chos
     gradient = formulation.sign[chosen] - (K @ alpha)[chosen]
     buffer = RowBuffer(4096 * (slots or len(chosen)))
     dual = BoxDual(formulation, SelectionRule.from_name(rule))
-    return SubProblem(dual, tiles, rows, chosen, alpha[chosen], gradient, buffer=buffer, **options)
+    start, memory = Start(alpha[chosen], gradient), Memory(buffer, **options)
+    return SubProblem(dual, tiles, rows, chosen, start, memory)
 
 
 @pytest.fixture
@@ -396,9 +398,8 @@ def test_resumed_it_gives_the_same_bits(rule, tiles):
         rows = np.arange(120)
         problem = SubProblem(
             BoxDual(formulation, SelectionRule.from_name(rule)), tiles, X, rows,
-            problem.alpha.copy(), problem.gradient.copy(),
-            buffer=RowBuffer(4096 * (80 + pieces)),
-            last=problem.last, steps=problem.steps,
+            Start(problem.alpha.copy(), problem.gradient.copy(), problem.last, problem.steps),
+            Memory(RowBuffer(4096 * (80 + pieces))),
         )  # fmt: skip
     assert pieces > 1
     np.testing.assert_array_equal(problem.alpha, whole.alpha)

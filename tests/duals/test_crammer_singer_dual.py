@@ -14,12 +14,13 @@ from bigsvm.duals.crammer_singer import (
     RowSolver,
     Violations,
 )
+from bigsvm.duals.dual import Start
 from bigsvm.duals.picking import Wanted
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.working_sets.subproblem import Progress, SubProblem
+from bigsvm.working_sets.subproblem import Memory, Progress, SubProblem
 
 N, K_CLASSES, C = 60, 5, 2.0
 
@@ -214,9 +215,8 @@ def sub_problem(
         seed,
     )
     start = options.pop("start", (alpha, gradient_of(problem, outputs)))
-    return SubProblem(
-        dual, tiles, X, np.arange(N), *start, buffer=RowBuffer(4096 * slots), **options
-    )
+    start = Start(*start, **options)
+    return SubProblem(dual, tiles, X, np.arange(N), start, Memory(RowBuffer(4096 * slots)))
 
 
 @pytest.mark.parametrize("solver", ["exact", "fixed_point"])
@@ -287,7 +287,7 @@ def test_resumed_after_climbs_it_gives_the_same_bits(point, tiles, solver, climb
     while work.advance(tol=1e-6, max_steps=40) is Progress.STEPS_SPENT:
         work = sub_problem(
             point, tiles, solver=solver, slots=20, start=(work.alpha.copy(), work.gradient.copy()),
-            last=work.last, steps=work.steps,
+            last=work.last, n_done=work.steps,
         )  # fmt: skip
     assert climbs == together
     np.testing.assert_array_equal(work.alpha, whole.alpha)
@@ -304,7 +304,7 @@ def test_resumed_with_fewer_rows_in_memory_it_gives_the_same_bits(point, tiles, 
         pieces += 1
         work = sub_problem(
             point, tiles, solver=solver, slots=20, start=(work.alpha.copy(), work.gradient.copy()),
-            last=work.last, steps=work.steps,
+            last=work.last, n_done=work.steps,
         )  # fmt: skip
     assert pieces > 3
     np.testing.assert_array_equal(work.alpha, whole.alpha)
@@ -338,7 +338,7 @@ def test_the_next_most_violating_rows_are_fetched_together(point, tiles):
 
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_next_rows_of_a_fixed_order_are_fetched_together(point, tiles, order):
-    work = sub_problem(point, tiles, order=order, slots=40, steps=N - 3)
+    work = sub_problem(point, tiles, order=order, slots=40, n_done=N - 3)
     psi, _ = scores_of(point[0], point[3], point[4])
     turn = np.arange(N)
     if order == "random":

@@ -8,12 +8,13 @@ import pytest
 
 from bigsvm.core.smo import REFRESH
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.working_sets.lanes import SLICES, FunctionProblems, Room
-from bigsvm.working_sets.subproblem import Progress, SubProblem
+from bigsvm.working_sets.lanes import SLICES, FunctionProblems, LaneLimits
+from bigsvm.working_sets.subproblem import Memory, Progress, SubProblem
 
 K_CLASSES, SIZE, TOL = 5, 300, 1e-4
 
@@ -35,18 +36,20 @@ class Functions:
             [sign[rows].astype(float) for sign, rows in zip(signs, self.sets, strict=True)]
         )
 
-    def one(self, c, places, *start, **given):
-        return SubProblem(
-            self.duals[c], given.pop("tiles"), self.X[places], places, *start, **given
-        )
+    def one(self, c, places, start, *, tiles, memory):
+        return SubProblem(self.duals[c], tiles, self.X[places], places, start, memory)
 
-    def problems(self, tiles, *, lanes=1, rows=10**6, slots=4 * SIZE, start=None, **given):
-        make = [functools.partial(self.one, c) for c in range(K_CLASSES)]
-        alpha, gradient = start or (np.zeros(len(self.gradient)), self.gradient)
+    def problems(self, tiles, *, lanes=1, rows=10**6, slots=4 * SIZE, start=None):
         return FunctionProblems(
-            self.sets, alpha, gradient, make=make, tiles=tiles, buffer=RowBuffer(4096 * slots),
-            room=Room(lanes, rows), **given,
+            self.sets, start or Start(np.zeros(len(self.gradient)), self.gradient),
+            make=[functools.partial(self.one, c) for c in range(K_CLASSES)],
+            tiles=tiles, memory=Memory(RowBuffer(4096 * slots)), limits=LaneLimits(lanes, rows),
         )  # fmt: skip
+
+
+def reached(problems):
+    """Where the problems are now, for others to go on from."""
+    return Start(problems.alpha, problems.gradient, problems.last, problems.steps)
 
 
 def tiles_of(threads):
@@ -78,8 +81,8 @@ def test_lanes_do_not_change_the_bits(rule):
             if len(rows):
                 part = slice(begin, begin + len(rows))
                 alone[c] = functions.one(
-                    c, rows, np.zeros(len(rows)), functions.gradient[part], tiles=tiles,
-                    buffer=RowBuffer(4096 * SIZE),
+                    c, rows, Start(np.zeros(len(rows)), functions.gradient[part]),
+                    tiles=tiles, memory=Memory(RowBuffer(4096 * SIZE)),
                 )  # fmt: skip
                 while alone[c].advance(tol=TOL) is Progress.STEPS_SPENT:
                     pass
@@ -92,7 +95,7 @@ def test_lanes_do_not_change_the_bits(rule):
             assert solved(found) is Progress.CONVERGED
             assert tiles.n_evaluations == n_evaluations
         assert_same_bits(found, expected)
-        assert found.n_misses == expected.n_misses
+        assert found.costs.misses == expected.costs.misses
 
 
 def test_gone_on_with_from_any_slice_it_gives_the_same_bits():
@@ -108,10 +111,7 @@ def test_gone_on_with_from_any_slice_it_gives_the_same_bits():
                 if progress is not Progress.STEPS_SPENT:
                     break
                 problems.close()
-                problems = functions.problems(
-                    tiles, lanes=1 + turn % 3, start=(problems.alpha, problems.gradient),
-                    last=problems.last, steps=problems.steps,
-                )  # fmt: skip
+                problems = functions.problems(tiles, lanes=1 + turn % 3, start=reached(problems))
             assert turn > 2
             assert_same_bits(problems, expected)
 
@@ -173,9 +173,6 @@ def test_stalled_function_does_not_stop_the_others(monkeypatch):
         for part in (slice(2 * SIZE), slice(-SIZE, None)):
             np.testing.assert_array_equal(problems.alpha[part], expected.alpha[part])
         # Gone on with it says the same, and takes no step.
-        again = functions.problems(
-            tiles, start=(problems.alpha, problems.gradient), last=problems.last,
-            steps=problems.steps,
-        )  # fmt: skip
+        again = functions.problems(tiles, start=reached(problems))
         assert again.advance(tol=TOL) is Progress.STALLED
         assert again.steps == problems.steps

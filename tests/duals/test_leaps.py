@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigsvm.duals.box import BoxDual
+from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import (
     CSVC,
     EpsilonSVR,
@@ -20,7 +21,7 @@ from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF, Linear, Polynomial
-from bigsvm.working_sets.subproblem import FIRST_LEAP, NEXT_LEAP, Progress, SubProblem
+from bigsvm.working_sets.subproblem import FIRST_LEAP, NEXT_LEAP, Memory, Progress, SubProblem
 
 TOL = 1e-3
 SPARE = 1 << 25
@@ -50,9 +51,9 @@ class Work:
     def advance(self, max_steps, *, tol=TOL, look=lambda: None):
         with KernelTiles(self.kernel) as tiles:
             problem = SubProblem(
-                self.dual, tiles, self.X, self.rows, self.alpha, self.gradient,
-                buffer=RowBuffer(1 << 24), last=self.last, steps=self.steps,
-                origin=self.origin, spare=self.spare,
+                self.dual, tiles, self.X, self.rows,
+                Start(self.alpha, self.gradient, self.last, self.steps),
+                Memory(RowBuffer(1 << 24), spare=self.spare), origin=self.origin,
             )  # fmt: skip
             progress = problem.advance(tol=tol, max_steps=max_steps, look=look)
             self.alpha, self.gradient = problem.alpha.copy(), problem.gradient.copy()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bigsvm.duals.box import BoxDual
+from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.duals.picking import Wanted
@@ -14,7 +15,7 @@ from bigsvm.errors import DataError
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.kernels import RBF
-from bigsvm.working_sets.subproblem import Progress, SubProblem
+from bigsvm.working_sets.subproblem import Memory, Progress, SubProblem
 
 N, K_CLASSES, C = 80, 4, 2.0
 
@@ -90,8 +91,8 @@ def test_functions_share_kernel_rows_and_solved_ones_take_no_steps(problem):
     rows, alpha = np.arange(N), solved(dual, K, dual.formulation.label, [1])
     with KernelTiles(RBF(gamma=0.5)) as tiles:
         sub = SubProblem(
-            dual, tiles, X, rows, alpha, dual.gradient(alpha, K @ alpha, rows),
-            buffer=RowBuffer(4 * 1024 * N),
+            dual, tiles, X, rows, Start(alpha, dual.gradient(alpha, K @ alpha, rows)),
+            Memory(RowBuffer(4 * 1024 * N)),
         )  # fmt: skip
         progress = Progress.STEPS_SPENT
         while progress is Progress.STEPS_SPENT:
