@@ -63,23 +63,23 @@ class Calibration:
         if numbers.dtype != np.float64 or not np.isfinite(numbers).all():
             raise ParameterError("the numbers of a calibration must be finite, in float64")
         if self.method == "isotonic":
-            at, probability = numbers
-            ascending = (at[1:] > at[:-1]).all() and (probability[1:] >= probability[:-1]).all()
+            x, probability = numbers
+            ascending = (x[1:] > x[:-1]).all() and (probability[1:] >= probability[:-1]).all()
             if not ascending or probability[0] < 0 or probability[-1] > 1:
                 raise ParameterError("an isotonic calibration must ascend, from 0 to 1 at most")
 
     def probability(self, values: Values) -> Values:
         """Probability of the positive class for decision values, (n,) float64 both; in [0, 1]."""
         if self.method == "isotonic":
-            found: Values = np.interp(values, *self.numbers)
-            return found
+            probabilities: Values = np.interp(values, *self.numbers)
+            return probabilities
         # Only where there are probabilities.
         from scipy.special import expit
 
         slope, offset = self.numbers[:, 0]
         with np.errstate(over="ignore", under="ignore"):
-            found = expit(slope * values + offset)
-        return found
+            probabilities = expit(slope * values + offset)
+        return probabilities
 
 
 def fit_calibration(
@@ -148,13 +148,13 @@ def _sigmoid(values: Values, positive: NDArray[np.bool_], weights: Values) -> Va
         return float(share @ (np.logaddexp(0, scores) - target * scores))
 
     def gradient(x: Values) -> Values:
-        found: Values = rows @ (share * (expit(x @ rows) - target))
-        return found
+        slopes: Values = rows @ (share * (expit(x @ rows) - target))
+        return slopes
 
     def hessian(x: Values) -> Values:
         p = expit(x @ rows)
-        found: Values = (rows * (share * p * (1 - p))) @ rows.T
-        return found
+        curvature: Values = (rows * (share * p * (1 - p))) @ rows.T
+        return curvature
 
     # The gradient may not get as small as that by rounding; Newton's steps then change nothing.
     slope, offset = optimize.minimize(

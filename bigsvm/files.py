@@ -55,21 +55,21 @@ def local_path(path: str | os.PathLike[str], name: str) -> Path:
     ParameterError
         The path is a URL, which would name a local folder such as ``s3:``.
     """
-    given = os.fspath(path)
-    if _URL.match(given):
+    text = os.fspath(path)
+    if _URL.match(text):
         raise ParameterError(
-            f"{name} is {given!r}; it must be a path on this machine, not a URL (a file or folder "
-            f"of that name is {os.path.abspath(given)!r})"
+            f"{name} is {text!r}; it must be a path on this machine, not a URL (a file or folder "
+            f"of that name is {os.path.abspath(text)!r})"
         )
-    path = Path(given)
+    path = Path(text)
     # Path("./s3:/a") is "s3:/a", which a second call would take for a URL.
     return path.absolute() if _URL.match(str(path)) else path
 
 
-def same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
     """Whether two paths name the same existing file or folder, also by hard or symbolic links."""
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first, second)
     except OSError:
         return False
 
@@ -150,7 +150,7 @@ def parse_json(data: bytes | str) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Exchange two paths on one file system in one step.
 
     Returns
@@ -166,7 +166,7 @@ def exchange(one: Path, other: Path) -> bool:
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
+    names = os.fsencode(first), os.fsencode(second)
     if hasattr(library, "renameat2"):  # Linux
         failed = library.renameat2(
             _AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE)
@@ -179,7 +179,7 @@ def exchange(one: Path, other: Path) -> bool:
     if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
         return False
     if error:
-        raise OSError(error, os.strerror(error), str(one), None, str(other))
+        raise OSError(error, os.strerror(error), str(first), None, str(second))
     return True
 
 
@@ -205,13 +205,14 @@ def sync_tree(path: Path) -> None:
     # Takes 10 ms, which models and reports do not need to start.
     from concurrent.futures import ThreadPoolExecutor
 
-    found: tuple[list[Path], list[Path]] = [], []
+    files: list[Path] = []
+    folders: list[Path] = []
     for folder, _, names in os.walk(path):
-        found[0].extend(Path(folder) / name for name in names)
-        found[1].append(Path(folder))
+        files.extend(Path(folder) / name for name in names)
+        folders.append(Path(folder))
     # The disk makes those durable together that wait for it at the same time.
     with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="bigsvm-sync") as threads:
-        for paths in found:
+        for paths in (files, folders):
             for _ in threads.map(_sync, paths):
                 pass
 
@@ -248,9 +249,9 @@ def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
-    found = os.fstat(descriptor)
-    fault = "Not a regular file" if not stat.S_ISREG(found.st_mode) else ""
-    if found.st_nlink > 1:
+    status = os.fstat(descriptor)
+    fault = "Not a regular file" if not stat.S_ISREG(status.st_mode) else ""
+    if status.st_nlink > 1:
         fault = "The file has another name too (a hard link); remove this one"
     if fault:
         os.close(descriptor)
@@ -361,8 +362,8 @@ def _remove_left(path: Path) -> None:
     prefix, suffix = re.escape(temporary_prefix(path)), re.escape(_PART_SUFFIX)
     ours = re.compile(rf"{prefix}[a-z0-9_]{{8}}{suffix}")
     with os.scandir(path.parent) as entries:
-        found = [e.path for e in entries if ours.fullmatch(e.name) and not e.is_symlink()]
-    for folder in found:
+        left = [e.path for e in entries if ours.fullmatch(e.name) and not e.is_symlink()]
+    for folder in left:
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:

@@ -55,10 +55,10 @@ def make_folder(parent: Path, prefix: str) -> tuple[Path, int]:
 def folders_like(parent: Path, prefix: str) -> Iterator[Path]:
     """Folders, not links, whose names have this prefix, sorted by name."""
     with os.scandir(parent) as entries:
-        found = [
+        names = [
             e.name for e in entries if e.name.startswith(prefix) and e.is_dir(follow_symlinks=False)
         ]
-    return (parent / name for name in sorted(found))
+    return (parent / name for name in sorted(names))
 
 
 def lock_left(folder: Path, prefix: str) -> int | None:

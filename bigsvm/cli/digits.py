@@ -71,7 +71,7 @@ def enlarged(digits: Digits, n_rows: int, seed: int) -> tuple[da.Array, NDArray[
     import dask.array as da
 
     m = len(digits.train_images)
-    sizes = [min(_ROWS_PER_BLOCK, n_rows - at) for at in range(0, n_rows, _ROWS_PER_BLOCK)]
+    sizes = [min(_ROWS_PER_BLOCK, n_rows - first) for first in range(0, n_rows, _ROWS_PER_BLOCK)]
 
     def block(block_info: Any = None) -> NDArray[np.float32]:  # noqa: ANN401
         (start, stop), _ = block_info[None]["array-location"]

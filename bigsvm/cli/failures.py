@@ -86,13 +86,13 @@ def _tell(line: str) -> None:
 
 def options_of(command: Any) -> dict[str, str]:  # noqa: ANN401 (of Click)
     """Options of a command by the names of their Python parameters."""
-    found = {}
+    options = {}
     for parameter in command.params:
         long = [name for name in parameter.opts if name.startswith("--")]
         if long:
-            found[parameter.name] = long[0]
-    known = set(found.values())
-    return found | {name: option for name, option in _CALLED.items() if option in known}
+            options[parameter.name] = long[0]
+    known = set(options.values())
+    return options | {name: option for name, option in _CALLED.items() if option in known}
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
@@ -104,16 +104,16 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     options : mapping
         Options by the names of their Python parameters, from `options_of`.
     """
-    names = {name: found for name, (found, _) in _ELSEWHERE.items()} | dict(options)
+    names = {name: option for name, (option, _) in _ELSEWHERE.items()} | dict(options)
     # The longest name first: "seed (random_state)" before "seed".
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     alone = r"(?<![\w./'-])"
 
     def option(name: str, value: str = "") -> str:
-        found = f"{names[name]} {value}".strip()
+        words = f"{names[name]} {value}".strip()
         if names[name] in options.values():
-            return found
-        return f"{found} of `bigsvm {_ELSEWHERE[name][1]}`"
+            return words
+        return f"{words} of `bigsvm {_ELSEWHERE[name][1]}`"
 
     def with_value(match: re.Match[str]) -> str:
         value = match[2].strip("'")
@@ -141,11 +141,11 @@ def _usage(error: Any, group: Any) -> str:  # noqa: ANN401 (of Click)
 
 def _value_sentence(detail: Mapping[str, Any]) -> str:
     """Describe in plain words why a value was refused."""
-    given, limits = detail["input"], detail.get("ctx", {})
+    value, limits = detail["input"], detail.get("ctx", {})
     kind, _, problem = str(detail["type"]).partition("_")
     if kind in _KINDS and problem in ("parsing", "type", "from_float", "parsing_size"):
-        return f"{given!r} is not {_KINDS[kind]}"
+        return f"{value!r} is not {_KINDS[kind]}"
     for name, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most")):
         if name in limits:
-            return f"{given!r} must be {words} {limits[name]}"
+            return f"{value!r} must be {words} {limits[name]}"
     return str(detail["msg"]).removeprefix("Value error, ")

@@ -113,10 +113,10 @@ def check_order(source: str, model: Path, usage: str) -> None:
         raise DataError(f"{source} is a model, and {model} is none; write `{usage}`")
 
 
-def numbered_like(given: ZeroBased, first_index: int | None) -> ZeroBased:
+def numbered_like(zero_based: ZeroBased, first_index: int | None) -> ZeroBased:
     """Replace auto by the numbering of other text, which this one may not show."""
-    if given is not ZeroBased.AUTO or first_index is None:
-        return given
+    if zero_based is not ZeroBased.AUTO or first_index is None:
+        return zero_based
     return ZeroBased.YES if first_index == 0 else ZeroBased.NO
 
 

@@ -118,7 +118,7 @@ def command(
             if image is not None:
                 doubt.check_number(min(doubtful, len(trained.support)))
             shape = doubt.image_side(trained, side, wanted=image is not None)
-            found = most_doubtful(
+            listed = most_doubtful(
                 trained,
                 rows.rows,
                 doubtful,
@@ -127,16 +127,16 @@ def command(
                     "comparing rows", f"{count(done)} of {count(total)} rows", done, total
                 ),
             )
-            records = doubt.records(trained, found, _originals(rows, found))
+            records = doubt.records(trained, listed, _originals(rows, listed))
             images = None
             if shape is not None and (image is not None or not json):
-                images = doubt.images(trained, found, shape)
+                images = doubt.images(trained, listed, shape)
     _show(trained, records, images, image, json=json)
 
 
-def _originals(store: "Store", found: "Doubtful") -> list[int]:
+def _originals(store: "Store", doubtful: "Doubtful") -> list[int]:
     """Row numbers in the input; one by one, as the column may be long."""
-    return [int(store.original_rows(row, row + 1)[0]) for row in found.rows.tolist()]
+    return [int(store.original_rows(row, row + 1)[0]) for row in doubtful.rows.tolist()]
 
 
 def _show(

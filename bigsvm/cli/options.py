@@ -107,14 +107,14 @@ def parse_sampling(text: str) -> float | str:
         ) from None
 
 
-def parse_class_weight(given: list[str]) -> dict[float, float] | str | None:
+def parse_class_weight(words: list[str]) -> dict[float, float] | str | None:
     """Read ``balanced`` alone, or any number of ``LABEL:WEIGHT``."""
-    if not given:
+    if not words:
         return None
-    if given == ["balanced"]:
+    if words == ["balanced"]:
         return "balanced"
     weights: dict[float, float] = {}
-    for item in given:
+    for item in words:
         label, colon, weight = item.rpartition(":")
         try:
             if not colon:

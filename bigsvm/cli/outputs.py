@@ -89,8 +89,8 @@ def check_no_input(
         Name of the option or argument, for messages.
     error : class
     """
-    for given in map(str, inputs):
-        read = url2pathname(given[len(_FILE_URL) :]) if given.startswith(_FILE_URL) else given
+    for text in map(str, inputs):
+        read = url2pathname(text[len(_FILE_URL) :]) if text.startswith(_FILE_URL) else text
         if lies_in(path, read):
             raise error(f"{path} is part of the input, so it is not replaced; give another {name}")
 

@@ -100,7 +100,7 @@ class Run:
             raise ValueError("parameters is no JSON object")
         if "formulation" not in self.parameters:
             raise ValueError("parameters lacks the formulation")
-        known = {one.name for one in fields(TrainingParameters)} - {"checkpoint", "cache_dir"}
+        known = {field.name for field in fields(TrainingParameters)} - {"checkpoint", "cache_dir"}
         for name, value in self.parameters.items():
             is_weights = name == "class_weight" and isinstance(value, list)
             if name not in known:
@@ -108,10 +108,11 @@ class Run:
             if not (all(map(_is_weight, value)) if is_weights else _is_plain(value)):
                 raise ValueError(f"the parameter {name} is none that a command has")
 
-    def updated(self, given: dict[str, Any]) -> Run:
+    def updated(self, changes: dict[str, Any]) -> Run:
         """Build the same run with some parameters replaced."""
-        fields = {name: given.pop(name) for name in ("cache_dir", "zero_based") if name in given}
-        return replace(self, **fields, parameters={**self.parameters, **given})
+        names = {"cache_dir", "zero_based"} & changes.keys()
+        of_run = {name: changes.pop(name) for name in names}
+        return replace(self, **of_run, parameters={**self.parameters, **changes})
 
     def save(self, directory: Path) -> None:
         """Write it to a checkpoint directory, whole or not at all."""
@@ -200,7 +201,7 @@ def _is_weight(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == 2
-        and all(_is_plain(one) and isinstance(one, int | float) for one in pair)
+        and all(_is_plain(number) and isinstance(number, int | float) for number in pair)
     )
 
 
@@ -313,7 +314,7 @@ def run_record(directory: Path) -> dict[str, Any]:
     return {
         "kind": "run",
         "path": str(directory),
-        **(dict.fromkeys(one.name for one in fields(Run)) if run is None else asdict(run)),
+        **(dict.fromkeys(field.name for field in fields(Run)) if run is None else asdict(run)),
         "progress": progress,
         "bytes_on_disk": bytes_on_disk(directory),
         "resume": resume,

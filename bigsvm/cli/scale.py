@@ -107,14 +107,14 @@ def command(
                 interruption=interruption,
                 n_features=None if scaler is None else scaler.n_columns,
                 min_features=None if ranges is None else ranges.n_columns(1),
-            ) as given,
+            ) as source_store,
             interruption.raising(),
         ):
             if ranges is not None:
-                first = 1 if given.first_index is None else given.first_index
-                other = _OfRange(ranges.scaler(given.rows.n_columns, first), first)
+                first = 1 if source_store.first_index is None else source_store.first_index
+                other = _OfRange(ranges.scaler(source_store.rows.n_columns, first), first)
             made = scale_store(
-                given,
+                source_store,
                 output,
                 method=None if method is None else method.value,
                 lower=lower,
@@ -156,13 +156,13 @@ def _scaled(path: Path) -> "HasScaler":
     ------
     DataError
     """
-    found: HasScaler
+    source: HasScaler
     if path.is_file():
-        found = load_model(path)
+        source = load_model(path)
     else:
         from bigsvm.data.store import open_store
 
-        found = open_store(path)
-    if found.scaler is None:
+        source = open_store(path)
+    if source.scaler is None:
         raise DataError(f"{path}: is not scaled; give --like a scaled store, or a model of one")
-    return found
+    return source

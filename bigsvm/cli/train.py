@@ -91,8 +91,8 @@ def command(
     if resume is not None:
         if model is not None or checkpoint is not None:
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
-        given = {name: value for name, value in values.items() if is_given(context, name)}
-        run, checkpoint = Run.load(resume, own=True).updated(given), resume
+        changes = {name: value for name, value in values.items() if is_given(context, name)}
+        run, checkpoint = Run.load(resume, own=True).updated(changes), resume
         check_source(run, store, resume)
     else:
         if store is None or model is None:

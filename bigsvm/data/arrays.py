@@ -55,8 +55,8 @@ class ArrayWriter:
         self._n_written = 0
         self._hashes: list[str] = []
         # A chunk that waits is held decoded and compressed.
-        room = memory_bytes // max(2 * spec.chunk_bytes, 1) - 1
-        self._most_waiting = max(0, min(room, 2 * default_threads()))
+        most = memory_bytes // max(2 * spec.chunk_bytes, 1) - 1
+        self._most_waiting = max(0, min(most, 2 * default_threads()))
         self._waiting: deque[tuple[NDArray[Any], Future[tuple[bytes, str]]]] = deque()
 
     def append(self, values: NDArray[Any]) -> None:

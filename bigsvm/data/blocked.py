@@ -142,8 +142,8 @@ class BlockedRows(RowSource):
         for i in np.unique(block):
             look()
             pieces.append(self._block(int(i))[rows[block == i] - int(self._edges[i])])
-        found: Any = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
-        rows_taken: Rows = found[back]
+        in_order: Any = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
+        rows_taken: Rows = in_order[back]
         return rows_taken
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:

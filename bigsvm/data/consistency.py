@@ -132,13 +132,13 @@ def check_statistics(
             between += float(
                 ((arrays["statistics/mean"].read(start, stop) - total_mean) ** 2).sum()
             )
-    for name, found, slack_of_all in (
+    for name, computed, slack_of_all in (
         ("mean", total_mean, _ROUNDING * largest),
         ("variance", (variances + between) / attributes.n_columns, (_ROUNDING * largest) ** 2),
     ):
-        given: float = getattr(attributes, name)
-        if not math.isclose(given, found, rel_tol=_ROUNDING, abs_tol=slack_of_all):
+        recorded: float = getattr(attributes, name)
+        if not math.isclose(recorded, computed, rel_tol=_ROUNDING, abs_tol=slack_of_all):
             raise DataCorruptionError(
-                f"{where}: its {name} is {given}, but {found} by the statistics of its columns; "
-                f"{REMEDY}"
+                f"{where}: its {name} is {recorded}, but {computed} by the statistics of its "
+                f"columns; {REMEDY}"
             )

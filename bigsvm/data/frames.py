@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def is_instance(X: object, module: str, *names: str) -> bool:
     """Whether `X` is an instance of a class of a module; False if the module is not imported."""
-    found = sys.modules.get(module)
-    kinds = tuple(kind for name in names if (kind := getattr(found, name, None)) is not None)
+    library = sys.modules.get(module)
+    kinds = tuple(kind for name in names if (kind := getattr(library, name, None)) is not None)
     return isinstance(X, kinds)
 
 
@@ -128,8 +128,8 @@ def frame_type(X: Any) -> np.dtype[Any]:
     types, _ = _reader(X)
     if not types:
         raise DataError("X is a frame without columns; it must have rows and columns")
-    found: np.dtype[Any] = np.result_type(*{_number_type(name, kind) for name, kind in types})
-    return float_type(found)
+    common: np.dtype[Any] = np.result_type(*{_number_type(name, kind) for name, kind in types})
+    return float_type(common)
 
 
 def check_numbers(X: Any) -> None:
@@ -175,9 +175,9 @@ def _number_type(name: Any, kind: Any) -> np.dtype[Any]:
     return kind
 
 
-def _no_numbers(name: Any, found: Any) -> DataError:
+def _no_numbers(name: Any, kind: Any) -> DataError:
     return DataError(
-        f"column {name!r} of X holds {found}, not numbers; encode it as numbers first, as with "
+        f"column {name!r} of X holds {kind}, not numbers; encode it as numbers first, as with "
         "pandas.get_dummies(X), or leave it out"
     )
 
@@ -187,9 +187,9 @@ def _pandas_type(kind: Any) -> Any:
         return kind
     # Nullable and Arrow types, sparse types, and categories, which may be numbers.
     for inner in ("numpy_dtype", "subtype"):
-        found = getattr(kind, inner, None)
-        if isinstance(found, np.dtype) and found.kind in "buif":
-            return found
+        inner_type = getattr(kind, inner, None)
+        if isinstance(inner_type, np.dtype) and inner_type.kind in "buif":
+            return inner_type
     if type(kind).__name__ == "CategoricalDtype":
         return _pandas_type(kind.categories.dtype) if kind.categories is not None else kind
     # Objects and text may be numbers, as in scikit-learn; the conversion of a slice shows it.

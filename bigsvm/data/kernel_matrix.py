@@ -154,11 +154,11 @@ def prediction_matrix(source: RowSource, n_training: int) -> RowSource:
 def _numbers_of(source: RowSource, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Numbers of `rows`; a bounded number of rows at a time."""
     step = max(1, int(NUMBERS_AT_ONCE / source.bytes_per_row))
-    found = []
+    pieces = []
     for start in range(0, len(rows), step):
         part: Any = source.take(rows[start : start + step])
-        found.append(row_numbers(part, np.arange(len(part))))
-    return np.concatenate([np.empty(0, np.int64), *found])
+        pieces.append(row_numbers(part, np.arange(len(part))))
+    return np.concatenate([np.empty(0, np.int64), *pieces])
 
 
 def row_numbers(rows: Any, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -168,12 +168,12 @@ def row_numbers(rows: Any, places: NDArray[np.int64]) -> NDArray[np.int64]:
     ------
     DataError
     """
-    given = rows[places, 0] if isinstance(rows, np.ndarray) else rows[:, :1].toarray()[places, 0]
-    numbers: NDArray[np.int64] = np.nan_to_num(given).astype(np.int64)
-    wrong = np.flatnonzero((numbers != given) | (numbers < 1) | (numbers >= rows.shape[1]))
+    values = rows[places, 0] if isinstance(rows, np.ndarray) else rows[:, :1].toarray()[places, 0]
+    numbers: NDArray[np.int64] = np.nan_to_num(values).astype(np.int64)
+    wrong = np.flatnonzero((numbers != values) | (numbers < 1) | (numbers >= rows.shape[1]))
     if len(wrong):
         raise DataError(
-            f"a row of the kernel matrix has the number {given[wrong[0]]:g}; it must be a whole "
+            f"a row of the kernel matrix has the number {values[wrong[0]]:g}; it must be a whole "
             f"number from 1 to {rows.shape[1] - 1}, the columns there are"
         )
     return numbers

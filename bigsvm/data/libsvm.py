@@ -393,15 +393,15 @@ class LibsvmReader:
         if chunk.problem is TextFault.NONE:
             self.counts.add(chunk.counts)
             return chunk
-        text, at = chunk.text, chunk.offset
-        line = lines_before + text.count(b"\n", 0, at) + 1
-        column = at - (text.rfind(b"\n", 0, at) + 1) + 1
-        rest = text[at : at + 200].split(b"\n", 1)[0]
+        text, offset = chunk.text, chunk.offset
+        line = lines_before + text.count(b"\n", 0, offset) + 1
+        column = offset - (text.rfind(b"\n", 0, offset) + 1) + 1
+        rest = text[offset : offset + 200].split(b"\n", 1)[0]
         # Nothing at all stands where a value is missing.
         token = b"" if rest[:1].isspace() else (rest.split(maxsplit=1) or [b""])[0]
         what = None
         if chunk.problem in (TextFault.LABEL, TextFault.INDEX):
-            start = at - (column - 1)
+            start = offset - (column - 1)
             whole = text[start : start + _LINE_SHOWN].split(b"\n", 2)
             what = table_format(whole[0], whole[1] if len(whole) > 1 else b"")
         what = what or _describe(chunk.problem, token.decode("utf-8", "replace"), self._dtype)

@@ -180,11 +180,11 @@ def _list(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _label_counts(record: Mapping[str, Any], n_rows: int) -> tuple[tuple[float, int], ...] | None:
     """Labels in ascending order with their numbers of rows, which add up to all rows."""
-    counts = cast("Any", _field(record, "label_counts", list, optional=True))
-    if counts is None:
+    pairs = cast("Any", _field(record, "label_counts", list, optional=True))
+    if pairs is None:
         return None
-    found = []
-    for pair in counts:
+    counts = []
+    for pair in pairs:
         if type(pair) is not list or [type(part) for part in pair] not in (
             [float, int],
             [int, int],
@@ -192,14 +192,14 @@ def _label_counts(record: Mapping[str, Any], n_rows: int) -> tuple[tuple[float, 
             raise TypeError(
                 f"label_counts has {reprlib.repr(pair)} instead of a label and its rows"
             )
-        found.append((float(pair[0]), pair[1]))
-    labels = [label for label, _ in found]
-    rows = [n for _, n in found]
+        counts.append((float(pair[0]), pair[1]))
+    labels = [label for label, _ in counts]
+    rows = [n for _, n in counts]
     if not all(map(math.isfinite, labels)) or sorted(set(labels)) != labels:
         raise ValueError("label_counts has labels that are not finite, or do not ascend")
     if min(rows, default=0) < 1 or sum(rows) != n_rows:
         raise ValueError(f"label_counts adds up to {sum(rows)} rows instead of {n_rows}")
-    return tuple(found)
+    return tuple(counts)
 
 
 def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:

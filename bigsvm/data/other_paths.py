@@ -29,11 +29,11 @@ def not_a_store(path: Path) -> str:
         return f"{path}: no such folder; check the path"
     try:
         with open_regular(path, follow_links=True) as file:
-            found = other_format(file.read(HEAD_BYTES))
+            other = other_format(file.read(HEAD_BYTES))
     except OSError as error:
         return f"{path}: not a store, and cannot be read ({error.strerror or error})"
-    if found is not None:
-        what, remedy = found
+    if other is not None:
+        what, remedy = other
         return f"{path}: this is {what}, not a store; {remedy}"
     return (
         f"{path}: a file, and a store is a folder; make one of LIBSVM text with `bigsvm convert` "

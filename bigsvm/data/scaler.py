@@ -149,20 +149,20 @@ class Scaler:
             In the type of `rows`, infinite where that cannot hold a value. Sparse rows stay sparse,
             entry by entry, if no column is moved; else they become dense.
         """
-        given: Any = rows
+        values: Any = rows
         with np.errstate(over="ignore", invalid="ignore"):
-            if is_sparse(given) and not len(self.moved_columns()):
-                data = np.empty_like(given.data)
+            if is_sparse(values) and not len(self.moved_columns()):
+                data = np.empty_like(values.data)
                 for start in range(0, len(data), _VALUES_AT_ONCE):
                     part = slice(start, start + _VALUES_AT_ONCE)
-                    data[part] = given.data[part] * self._factors(given.indices[part])
-                return sp.csr_array((data, given.indices, given.indptr), shape=given.shape)
+                    data[part] = values.data[part] * self._factors(values.indices[part])
+                return sp.csr_array((data, values.indices, values.indptr), shape=values.shape)
             every = self.of_all_columns()
-            out = np.empty(given.shape, given.dtype)
+            out = np.empty(values.shape, values.dtype)
             step = max(1, _VALUES_AT_ONCE // max(self.n_columns, 1))
             for start in range(0, len(out), step):
                 part = slice(start, start + step)
-                some = given[part].toarray() if is_sparse(given) else given[part]
+                some = values[part].toarray() if is_sparse(values) else values[part]
                 out[part] = (some - every.offset) * every.factor
         return out
 

@@ -79,8 +79,8 @@ class Shards:
         crc = file.read(_CRC_BYTES)
         if google_crc32c.value(index) != int.from_bytes(crc, "little"):
             raise ValueError("the index of its shard is damaged")
-        at = place * _INDEX_ENTRY_BYTES
-        offset, size = np.frombuffer(index, "<u8", 2, at).tolist()
+        start = place * _INDEX_ENTRY_BYTES
+        offset, size = np.frombuffer(index, "<u8", 2, start).tolist()
         if (offset, size) == (_NO_CHUNK, _NO_CHUNK):
             raise ValueError("its shard does not have it")
         if offset + size > end or size > self._most_stored_bytes:

@@ -156,12 +156,12 @@ class _Bucket:
     def pieces(self) -> Iterator[tuple[Words, int]]:
         """One piece after the other, and the number of its rows."""
         with self.path.open("rb") as file:
-            at = 0
-            while at < self.n_words:
+            n_read = 0
+            while n_read < self.n_words:
                 head = self._read(file, records.PIECE_HEAD)
                 body = self._read(file, int(head[2:].view(np.int64)[0]))
                 yield np.concatenate((head, body)), int(head[0])
-                at += len(head) + len(body)
+                n_read += len(head) + len(body)
 
     def _read(self, file: IO[bytes], n_words: int) -> Words:
         words = np.empty(n_words, np.int32)
@@ -277,11 +277,11 @@ class Spool:
             for words, n_rows in bucket.pieces():
                 places = form.find(words, n_rows)[0]
                 scatter.append(form.rows(words, places, np.iinfo(np.int32).max, 0))
-            parts = scatter.close()
+            buckets = scatter.close()
         finally:
             scatter.abandon()
         bucket.path.unlink()
-        return parts
+        return buckets
 
 
 class _Scatter:

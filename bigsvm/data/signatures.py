@@ -116,9 +116,9 @@ def table_format(line: bytes, following: bytes) -> str | None:
         return f"this is text of Vowpal Wabbit, not LIBSVM text; {_TABLE}"
     if any(_PAIR.fullmatch(word) for word in words):
         return None
-    found = [(line.count(separator) + 1, name, what) for separator, name, what in _SEPARATORS]
+    guesses = [(line.count(separator) + 1, name, what) for separator, name, what in _SEPARATORS]
     spaces = len(words), "spaces", "a table"
-    n_values, name, what = next((one for one in found if one[0] > 1), spaces)
+    n_values, name, what = next((guess for guess in guesses if guess[0] > 1), spaces)
     if n_values < _FEWEST_VALUES and what == "a table":
         return None
     if any(_ENTRY.fullmatch(word) for word in following.split()):

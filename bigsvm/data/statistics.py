@@ -157,12 +157,12 @@ class ColumnStatistics:
         mean /= n
         moments.add_deviations(rows.indices, rows.data, mean, deviations)
         deviations += (n - filled) * mean**2
-        for extreme, found, keep in (
+        for extreme, of_rows, keep in (
             (self._minimum, minimum, np.minimum),
             (self._maximum, maximum, np.maximum),
         ):
-            found[filled < n] = keep(found[filled < n], 0.0)
-            keep(extreme, found, out=extreme)
+            of_rows[filled < n] = keep(of_rows[filled < n], 0.0)
+            keep(extreme, of_rows, out=extreme)
         self._merge(n, mean, deviations)
 
     def _merge(self, n: int, mean: NDArray[np.float64], deviations: NDArray[np.float64]) -> None:
@@ -231,10 +231,10 @@ class ListedStatistics:
         """Make room for `more` new columns; unused room takes no memory."""
         needed = min(self._n + more, self._n_columns)
         if needed > len(self._columns):
-            room = min(max(needed, 2 * len(self._columns), self._SMALLEST), self._n_columns)
+            size = min(max(needed, 2 * len(self._columns), self._SMALLEST), self._n_columns)
             for name in ("_columns", "_counts", "_means", "_deviations", "_minima", "_maxima"):
                 held = getattr(self, name)
-                grown = np.empty(room, held.dtype)
+                grown = np.empty(size, held.dtype)
                 grown[: self._n] = held[: self._n]
                 setattr(self, name, grown)
         if 4 * needed > 3 * len(self._table):

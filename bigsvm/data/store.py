@@ -308,8 +308,8 @@ class StoreRows(RowSource):
             return out
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        found = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
-        return cast("Rows", found[back])
+        grouped = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
+        return cast("Rows", grouped[back])
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, from the statistics of the store."""

@@ -259,14 +259,14 @@ class StoreWriter:
 
     def _dense_block(self, pieces: list[Any]) -> NDArray[Any]:
         block = np.empty((sum(piece.shape[0] for piece in pieces), self._shape[1]), self._dtype)
-        at = 0
+        n_filled = 0
         for piece in pieces:
-            place = block[at : at + piece.shape[0]]
+            place = block[n_filled : n_filled + piece.shape[0]]
             if is_sparse(piece):
                 piece.toarray(out=place)
             else:
                 place[...] = piece
-            at += len(place)
+            n_filled += len(place)
         return block
 
     def _csr_block(self, pieces: list[Any]) -> Any:

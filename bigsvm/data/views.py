@@ -222,7 +222,7 @@ class ScaledRows(DerivedRows):
             meta = sp.csr_array(meta)
         elif self._source.is_sparse:
             step = self.rows_per_block(2 * block_bytes)
-            sizes = [min(step, n - at) for n in rows.chunks[0] for at in range(0, n, step)]
+            sizes = [min(step, n - start) for n in rows.chunks[0] for start in range(0, n, step)]
             rows = rows.rechunk((tuple(sizes), rows.chunks[1]))
         return rows.map_blocks(_scale_block, scaler=self._scaler, dtype=self.dtype, meta=meta)
 
@@ -245,10 +245,10 @@ def _scale(rows: Rows, scaler: Scaler, numbers: Sequence[int] | NDArray[np.int64
     place = place_not_finite(scaled)
     if place is not None:
         row, column = place
-        given: Any = rows
+        values: Any = rows
         raise DataError(
-            f"X has {given[row, column]} in row {numbers[row]}, column {column} (from 0), which has"
-            f" no finite {rows.dtype} when scaled; correct it, or give the rows as float64"
+            f"X has {values[row, column]} in row {numbers[row]}, column {column} (from 0), which "
+            f"has no finite {rows.dtype} when scaled; correct it, or give the rows as float64"
         )
     return scaled
 

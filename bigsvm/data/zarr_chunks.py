@@ -108,10 +108,10 @@ def arrays_below(X: da.Array) -> Iterator[zarr.Array[Any]]:
     seen = set()
     for layer in X.dask.layers.values():
         # The array is a separate task, or an argument of all tasks.
-        given = [value for value, _ in getattr(layer, "indices", ())]
+        values = [value for value, _ in getattr(layer, "indices", ())]
         if type(layer).__name__ == "MaterializedLayer":
-            given += [getattr(task, "value", task) for task in layer.values()]
-        for value in given:
+            values += [getattr(task, "value", task) for task in layer.values()]
+        for value in values:
             if isinstance(value, zarr.Array) and id(value) not in seen:
                 seen.add(id(value))
                 if value.ndim == 2 and value.shape[1] == X.shape[1]:
@@ -152,21 +152,21 @@ def key_of(array: zarr.Array[Any], place: tuple[int, ...]) -> str:
 
 async def files_of(array: zarr.Array[Any], grid: Grid) -> NDArray[np.bool_]:
     """Which chunks, or shards, have a key in the store."""
-    found = np.zeros(grid.n_shards, bool)
+    exists = np.zeros(grid.n_shards, bool)
     if not array.store.supports_listing:
         for place in itertools.product(*map(range, grid.n_shards)):
-            found[place] = await array.store.exists(key_of(array, place))
-        return found
+            exists[place] = await array.store.exists(key_of(array, place))
+        return exists
     prefix = f"{array.path}/" if array.path else ""
     async for key in array.store.list_prefix(prefix):
         if not key.startswith(prefix):
             continue
-        numbers = tuple(map(int, re.findall(r"\d+", key[len(prefix) :])))[-found.ndim :]
-        if len(numbers) == found.ndim and all(
-            i < n for i, n in zip(numbers, found.shape, strict=True)
+        numbers = tuple(map(int, re.findall(r"\d+", key[len(prefix) :])))[-exists.ndim :]
+        if len(numbers) == exists.ndim and all(
+            i < n for i, n in zip(numbers, exists.shape, strict=True)
         ):
-            found[numbers] |= key_of(array, numbers) == key
-    return found
+            exists[numbers] |= key_of(array, numbers) == key
+    return exists
 
 
 async def index_of(
@@ -193,12 +193,12 @@ async def index_of(
     size = n_bytes + 4 * (len(ways) - 1)
     start = sharding.get("index_location", "end") == "start"
     key = key_of(array, shard)
-    found = await array.store.get(
+    buffer = await array.store.get(
         key,
         default_buffer_prototype(),
         byte_range=RangeByteRequest(0, size) if start else SuffixByteRequest(size),
     )
-    data = b"" if found is None else found.to_bytes()
+    data = b"" if buffer is None else buffer.to_bytes()
     if len(data) != size:
         raise DataError(f"{name}: shard {shard} is shorter than its index; restore {key!r}")
     big = sharding["index_codecs"][0].get("configuration", {}).get("endian") == "big"

@@ -72,8 +72,8 @@ async def _check_sizes(array: zarr.Array[Any], name: str) -> None:
     )
     compressor = _compressor(array)
     decoded_size, pieces = _DECODED_SIZES.get(compressor), _PIECES.get(compressor)
-    for found in np.argwhere(await files_of(array, grid)):
-        place = tuple(map(int, found))
+    for position in np.argwhere(await files_of(array, grid)):
+        place = tuple(map(int, position))
         key = key_of(array, place)
         _refuse_larger(await array.store.getsize(key), largest_file, f"{name}: file {key!r} has")
         if decoded_size is None and pieces is None:
@@ -87,8 +87,8 @@ async def _check_sizes(array: zarr.Array[Any], name: str) -> None:
 
             async def stored(n_bytes: int, start: int = start) -> bytes:
                 span = RangeByteRequest(start, start + n_bytes)
-                found = await array.store.get(key, prototype, byte_range=span)  # noqa: B023
-                return b"" if found is None else found.to_bytes()
+                buffer = await array.store.get(key, prototype, byte_range=span)  # noqa: B023
+                return b"" if buffer is None else buffer.to_bytes()
 
             what = f"{name}: a chunk of {key!r} decodes to"
             size = -1 if decoded_size is None else decoded_size(await stored(_HEAD_BYTES))

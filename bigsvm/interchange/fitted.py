@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 
-def model_of(given: KernelExpansion | BaseEstimator) -> KernelExpansion:
+def model_of(trained: KernelExpansion | BaseEstimator) -> KernelExpansion:
     """Return a model as it is, and the model of a fitted estimator.
 
     Raises
@@ -21,18 +21,18 @@ def model_of(given: KernelExpansion | BaseEstimator) -> KernelExpansion:
     ParameterError
         It is neither a model nor an estimator of bigsvm.
     """
-    if isinstance(given, KernelExpansion):
-        return given
+    if isinstance(trained, KernelExpansion):
+        return trained
     # Imported here, as the export of a saved model does not need it.
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import check_is_fitted
 
-    if isinstance(given, BaseEstimator):
-        check_is_fitted(given)
-        found = getattr(given, "model_", None)
-        if isinstance(found, KernelExpansion):
-            return found
+    if isinstance(trained, BaseEstimator):
+        check_is_fitted(trained)
+        model = getattr(trained, "model_", None)
+        if isinstance(model, KernelExpansion):
+            return model
     raise ParameterError(
-        f"model is a {type(given).__name__}; it must be a fitted estimator of bigsvm or a "
+        f"model is a {type(trained).__name__}; it must be a fitted estimator of bigsvm or a "
         "KernelExpansion"
     )

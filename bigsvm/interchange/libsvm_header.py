@@ -117,7 +117,7 @@ def read_header(file: BinaryIO, path: object) -> Header:
         The place, and what is wrong there.
     """
     lines = _Lines(file, path)
-    svm_type, kernel_type = lines.one("svm_type", str), lines.one("kernel_type", str)
+    svm_type, kernel_type = lines.value("svm_type", str), lines.value("kernel_type", str)
     for name, value, known in (
         ("svm_type", svm_type, SVM_TYPES),
         ("kernel_type", kernel_type, KERNEL_TYPES),
@@ -128,21 +128,21 @@ def read_header(file: BinaryIO, path: object) -> Header:
         kernel = make_kernel(
             KERNEL_TYPES[kernel_type],
             **{
-                name: lines.one(name, kind)
+                name: lines.value(name, kind)
                 for name, kind in PARAMETERS.items()
                 if name in WRITTEN_OF_KERNELS.get(kernel_type, ())
             },
         )
     except (ParameterError, OverflowError) as error:
         raise ModelError(f"{path}: {error}") from None
-    total = lines.one("total_sv", int)
+    total = lines.value("total_sv", int)
     if not 0 <= total < 2**31:
         raise ModelError(f"{path}: total_sv is {total}; it must be a number of rows")
-    n_classes = lines.one("nr_class", int)
+    n_classes = lines.value("nr_class", int)
     is_classifier = svm_type in ("c_svc", "nu_svc")
     if n_classes < 1 or (n_classes != 2 and not is_classifier):
         raise ModelError(f"{path}: nr_class is {n_classes}, which {svm_type} cannot have")
-    rho = lines.several("rho", float, n_classes * (n_classes - 1) // 2, n_classes)
+    rho = lines.values("rho", float, n_classes * (n_classes - 1) // 2, n_classes)
     labels: list[int] = []
     calibration = None
     counts = np.empty(0, np.int64)
@@ -150,15 +150,15 @@ def read_header(file: BinaryIO, path: object) -> Header:
         labels = lines.labels(n_classes)
     if n_classes == 1 and total:
         raise ModelError(f"{path}: total_sv is {total}; a model of one class has none")
-    if n_classes > 2 or (is_classifier and "nr_sv" in lines.found):
-        given = lines.several("nr_sv", int, n_classes, n_classes)
-        if min(given) < 0 or sum(given) != total:
+    if n_classes > 2 or (is_classifier and "nr_sv" in lines.texts):
+        sizes = lines.values("nr_sv", int, n_classes, n_classes)
+        if min(sizes) < 0 or sum(sizes) != total:
             raise ModelError(f"{path}: nr_sv are not numbers of rows that are {total} together")
         if n_classes > 2:
-            counts = np.array(given, np.int64)
+            counts = np.array(sizes, np.int64)
     # Of a regression they say something else.
-    if n_classes == 2 and is_classifier and {"probA", "probB"} & set(lines.found):
-        numbers = -np.array([[lines.one("probA", float)], [lines.one("probB", float)]])
+    if n_classes == 2 and is_classifier and {"probA", "probB"} & set(lines.texts):
+        numbers = -np.array([[lines.value("probA", float)], [lines.value("probB", float)]])
         calibration = Calibration(method="sigmoid", numbers=numbers)
     return Header(
         svm_type=svm_type,
@@ -185,7 +185,7 @@ class _Lines:
     """The text after the name of each line; parsed only on demand, as it may be long."""
 
     def __init__(self, file: BinaryIO, path: object) -> None:
-        self.found: dict[str, bytes] = {}
+        self.texts: dict[str, bytes] = {}
         self.marks: list[str] = []
         self._path = path
         left = MOST_BYTES
@@ -202,14 +202,14 @@ class _Lines:
             known = name.decode("ascii", "replace")
             if known not in NAMES:
                 raise ModelError(f"{path}:{number}: not a line of the header of a LIBSVM model")
-            if known in self.found:
+            if known in self.texts:
                 raise ModelError(f"{path}:{number}: {known} is there twice")
-            self.found[known] = rest
+            self.texts[known] = rest
         raise ModelError(f"{path}: no line SV among the first {MOST_LINES}")
 
-    def one(self, name: str, kind: Any) -> Any:  # noqa: ANN401 (as `kind` makes it)
-        """Value of a line with one."""
-        text = self.found.get(name, b"missing")[:MOST_MARK_BYTES].decode("ascii", "replace").strip()
+    def value(self, name: str, kind: Any) -> Any:  # noqa: ANN401 (as `kind` makes it)
+        """Value of a line that has a single one."""
+        text = self.texts.get(name, b"missing")[:MOST_MARK_BYTES].decode("ascii", "replace").strip()
         try:
             value = _as(kind, text)
         except ValueError:
@@ -219,9 +219,9 @@ class _Lines:
         self._check_finite(name, value)
         return value
 
-    def several(self, name: str, kind: Any, count: int, n_classes: int) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
+    def values(self, name: str, kind: Any, count: int, n_classes: int) -> list[Any]:  # noqa: ANN401 (as `kind` makes them)
         """Values of a line with `count` of them."""
-        text = self.found.get(name, b"")
+        text = self.texts.get(name, b"")
         n_words = sum(1 for _ in re.finditer(rb"\S+", text))
         if n_words != count:
             raise ModelError(
@@ -247,7 +247,7 @@ class _Lines:
     def labels(self, n_classes: int) -> list[int]:
         """Labels of the classes."""
         try:
-            labels = self.several("label", int, n_classes, n_classes)
+            labels = self.values("label", int, n_classes, n_classes)
         except ModelError:
             labels = []
         if len(set(labels)) != n_classes or max(map(abs, labels)) >= 2**31:

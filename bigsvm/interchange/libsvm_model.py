@@ -281,31 +281,31 @@ def read_libsvm_model(
 
 
 def _range_of(
-    path: str | os.PathLike[str], header: Header, given: str | os.PathLike[str] | None
+    path: str | os.PathLike[str], header: Header, range_file: str | os.PathLike[str] | None
 ) -> Range | None:
     """Read the file to scale rows by: the given one, or the one exported with the model."""
     beside = range_path(path)
-    if given is None and header.scaled_by is None:
+    if range_file is None and header.scaled_by is None:
         if beside.exists():
             raise ModelError(
                 f"{path} does not say whether rows are to be scaled by {beside}; name that file "
                 "(range_file) if they are, or move it away if they are scaled already"
             )
         return None
-    if given is None and not beside.exists():
+    if range_file is None and not beside.exists():
         raise ModelError(
             f"{path} is a model of rows scaled by {beside.name}, which is not beside it; put it "
             "there, or name it (range_file)"
         )
     try:
-        found = read_range(beside if given is None else given)
+        ranges = read_range(beside if range_file is None else range_file)
     except DataError as error:
         raise ModelError(str(error)) from error
-    if header.scaled_by not in (None, found.digest):
+    if header.scaled_by not in (None, ranges.digest):
         raise ModelError(
-            f"{found.path} is not the file that {path} was exported with; export both again"
+            f"{ranges.path} is not the file that {path} was exported with; export both again"
         )
-    return found
+    return ranges
 
 
 def _functions(header: Header, coefficients: NDArray[np.float64]) -> dict[str, Any]:

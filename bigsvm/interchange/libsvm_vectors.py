@@ -37,7 +37,7 @@ def read_vectors(
         A line is not a support vector, their number differs from the header, or the file ends
         within a line.
     """
-    parts: list[sp.csr_matrix] = []
+    blocks: list[sp.csr_matrix] = []
     n_coefficients, count = max(1, len(header.labels) - 1), header.total_sv
     coefficients = [np.empty((0, n_coefficients))]
     at_once = max(1, min(LINES_AT_ONCE, COEFFICIENTS_AT_ONCE // n_coefficients))
@@ -64,14 +64,14 @@ def read_vectors(
         if done > count:
             raise ModelError(f"{path}: more support vectors than total_sv, {count}")
         coefficients.append(np.column_stack([leading[: len(rows.labels)], rows.labels]))
-        parts.append(
+        blocks.append(
             sp.csr_matrix(
                 (rows.values, rows.indices, rows.indptr), shape=(len(rows.labels), 2**31 - 1)
             )
         )
     if done < count:
         raise ModelError(f"{path}: {done} support vectors instead of {count}; it may be cut off")
-    vectors = sp.vstack(parts, format="csr") if parts else sp.csr_matrix((0, 1))
+    vectors = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((0, 1))
     return vectors, np.concatenate(coefficients)
 
 

@@ -149,8 +149,8 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
         ]
         apply("Concat", *columns, to="probabilities", axis=1)
         outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["n", 2]))
-    given = helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", model.n_features])
-    graph = helper.make_graph(nodes, "bigsvm", [given], outputs, constants)
+    matrix = helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", model.n_features])
+    graph = helper.make_graph(nodes, "bigsvm", [matrix], outputs, constants)
     made = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="bigsvm"
     )

@@ -141,8 +141,8 @@ def _with_int32(vectors: sp.csr_array) -> sp.csr_matrix:
             f"the support vectors have {vectors.nnz} entries in {vectors.shape[1]} columns; "
             "scikit-learn's SVMs index them by int32"
         )
-    parts = vectors.data, vectors.indices.astype(np.int32), vectors.indptr.astype(np.int32)
-    return sp.csr_matrix(parts, shape=vectors.shape)
+    arrays = vectors.data, vectors.indices.astype(np.int32), vectors.indptr.astype(np.int32)
+    return sp.csr_matrix(arrays, shape=vectors.shape)
 
 
 def _with_zeros(coefficients: NDArray[np.float64]) -> sp.csr_matrix:

@@ -51,9 +51,9 @@ def check_plain(name: str, value: object) -> None:
     for _ in range(DEEPEST):
         level = [
             item
-            for one in level
-            if isinstance(one, dict | list)
-            for item in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, dict | list)
+            for item in (container.values() if isinstance(container, dict) else container)
         ]
     if level:
         raise ValueError(f"{name} is nested too deeply")
@@ -77,7 +77,7 @@ def _is_ball(value: object) -> bool:
     if value["test"] not in (None, "radius", "duality gap"):
         return False
     figures = [value[name] for name in ("eps", "farthest_gap", "losses_gap")]
-    return all(one is None or (_is_known(one) and one >= 0) for one in figures)
+    return all(figure is None or (_is_known(figure) and figure >= 0) for figure in figures)
 
 
 def _is_share(value: object) -> bool:
@@ -89,7 +89,9 @@ def _is_reason(value: object) -> bool:
 
 
 def _are_seconds(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_known(one) and one >= 0 for one in value.values())
+    return isinstance(value, dict) and all(
+        _is_known(number) and number >= 0 for number in value.values()
+    )
 
 
 CHECKS: dict[str, Callable[[object], bool]] = {
@@ -124,12 +126,12 @@ CHECKS: dict[str, Callable[[object], bool]] = {
 """Checks for fields of a certificate and of its pairs; other fields are shown as they are."""
 
 
-def check_certificate(found: Any, *, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
+def check_certificate(certificate: Any, *, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
     """Refuse a certificate with a field of the wrong type or out of range.
 
     Parameters
     ----------
-    found : dict
+    certificate : dict
     n_classes : int
         Number of classes; class indices must be smaller.
 
@@ -137,62 +139,62 @@ def check_certificate(found: Any, *, n_classes: int) -> None:  # noqa: ANN401 (a
     ------
     ValueError, KeyError
     """
-    _check_fields("certificate", found)
-    if "least_sure" in found:
-        one = found["least_sure"]
-        _check_fields("least_sure", one, required=("gap", "rho"))
-        _check_places([one["class"]], n_classes)
-    counts = found.get("n_support_of_classes")
+    _check_fields("certificate", certificate)
+    if "least_sure" in certificate:
+        least = certificate["least_sure"]
+        _check_fields("least_sure", least, required=("gap", "rho"))
+        _check_places([least["class"]], n_classes)
+    counts = certificate.get("n_support_of_classes")
     if counts is not None and not (
         isinstance(counts, list) and len(counts) == n_classes and all(map(is_count, counts))
     ):
         raise ValueError("n_support_of_classes are not numbers of support vectors of each class")
-    if "pairs" in found:
-        _check_pairs(found["pairs"], n_classes)
+    if "pairs" in certificate:
+        _check_pairs(certificate["pairs"], n_classes)
 
 
-def _check_pairs(found: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
-    _check_fields("pairs", found)
-    reasons, worst = found["stop_reasons"], found["worst"]
+def _check_pairs(pairs: Any, n_classes: int) -> None:  # noqa: ANN401 (as JSON has it)
+    _check_fields("pairs", pairs)
+    reasons, worst = pairs["stop_reasons"], pairs["worst"]
     check_plain("stop_reasons", reasons)
     if not all(_is_reason(reason) and is_count(n) for reason, n in reasons.items()):
         raise ValueError("stop_reasons are not numbers of pairs")
-    if not (is_count(found["n_begun"]) and is_count(found["n_pairs"])):
+    if not (is_count(pairs["n_begun"]) and is_count(pairs["n_pairs"])):
         raise ValueError("n_begun or n_pairs is not a number of pairs")
     if not isinstance(worst, list) or not worst:
         raise ValueError("it has pairs, but not the worst of them")
-    for one in worst:
-        _check_fields("a pair", one, required=("gap", "n_support"), ignored=("stop_reason",))
-        if one["stop_reason"] is not None and not _is_reason(one["stop_reason"]):
+    for pair in worst:
+        _check_fields("a pair", pair, required=("gap", "n_support"), ignored=("stop_reason",))
+        if pair["stop_reason"] is not None and not _is_reason(pair["stop_reason"]):
             raise ValueError("the stop_reason of a pair is unknown")
-        _check_places(one["classes"], n_classes, 2)
-    if "least_sure" in found:
-        one = found["least_sure"]
-        _check_fields("least_sure", one, required=("gap", "rho"))
-        _check_places(one["classes"], n_classes, 2)
+        _check_places(pair["classes"], n_classes, 2)
+    if "least_sure" in pairs:
+        pair = pairs["least_sure"]
+        _check_fields("least_sure", pair, required=("gap", "rho"))
+        _check_places(pair["classes"], n_classes, 2)
 
 
 def _check_fields(
     name: str,
-    found: Any,  # noqa: ANN401 (as JSON has it)
+    record: Any,  # noqa: ANN401 (as JSON has it)
     *,
     required: Sequence[str] = (),
     ignored: Sequence[str] = (),
 ) -> None:
-    check_plain(name, found)
+    check_plain(name, record)
     for field in required:
-        if field not in found:
+        if field not in record:
             raise ValueError(f"{name} has no {field}")
-    for field, value in found.items():
+    for field, value in record.items():
         check = None if field in ignored else CHECKS.get(field)
         if check is not None and not check(value):
             raise ValueError(f"{field} of {name} is {repr(value)[:40]}")
 
 
-def _check_places(found: object, n_classes: int, size: int = 1) -> None:
-    if not isinstance(found, list) or len(found) != size:
+def _check_places(places: object, n_classes: int, size: int = 1) -> None:
+    if not isinstance(places, list) or len(places) != size:
         raise ValueError(f"classes of its certificate are not a list of {size}")
-    if not all(is_count(place) and place < n_classes for place in found):
+    if not all(is_count(place) and place < n_classes for place in places):
         raise ValueError("its certificate names a class that there is not")
 
 
@@ -206,16 +208,15 @@ def doubt_of(
     gap beside rho, or the class with the smallest rho, speaks for all.
     """
     pair = certificate.get("pairs", {}).get("least_sure")
-    one = certificate.get("least_sure")
+    of_class = certificate.get("least_sure")
     if pair is not None and classes is not None:
         first, second = (classes[code] for code in pair["classes"])
         doubt = _doubt(certificate, formulation, pair["rho"], pair["gap"])
         return None if doubt is None else f"classes {first!r} and {second!r}: {doubt}"
-    if one is not None and classes is not None:
-        doubt = _doubt(certificate, formulation, one["rho"], one["gap"])
-        return (
-            None if doubt is None else f"class {classes[one['class']]!r} against the rest: {doubt}"
-        )
+    if of_class is not None and classes is not None:
+        doubt = _doubt(certificate, formulation, of_class["rho"], of_class["gap"])
+        label = classes[of_class["class"]]
+        return None if doubt is None else f"class {label!r} against the rest: {doubt}"
     return _doubt(certificate, formulation, certificate.get("rho"), certificate.get("gap"))
 
 

@@ -162,52 +162,52 @@ def _flat(name: str, matrix: Any) -> dict[str, Any]:  # noqa: ANN401 (an array o
     }
 
 
-def _classes(found: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
+def _classes(labels: Any) -> Any:  # noqa: ANN401 (of labels of any kind)
     """Labels: distinct numbers, words or booleans; or None."""
-    if found is None:
+    if labels is None:
         return None
-    if not isinstance(found, list) or not found:
+    if not isinstance(labels, list) or not labels:
         raise ValueError("classes are not a list of labels")
-    kinds = {type(label) for label in found}
+    kinds = {type(label) for label in labels}
     if kinds - {int, float} and kinds not in ({str}, {bool}):
         raise ValueError("classes are of different types")
-    numbers = [label for label in found if not isinstance(label, str)]
+    numbers = [label for label in labels if not isinstance(label, str)]
     # Integers may be larger than 64 bits, but are compared with float64 labels.
     if not all(abs(label) <= LARGEST_CLASS for label in numbers):
         raise ValueError("a class is not a finite number of float64")
-    if len(set(found)) != len(found):
+    if len(set(labels)) != len(labels):
         raise ValueError("a class is there twice")
-    return found
+    return labels
 
 
-def _provenance(found: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
+def _provenance(provenance: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has it)
     """Provenance of the model; entries that are read later are checked."""
-    check_plain("provenance", found)
-    if found.get("first_index") not in (None, 0, 1):
-        raise ValueError(f"first_index is {found['first_index']!r}")
-    if found.get("n_rows") is not None and not is_count(found["n_rows"]):
-        raise ValueError(f"n_rows is {found['n_rows']!r}")
+    check_plain("provenance", provenance)
+    if provenance.get("first_index") not in (None, 0, 1):
+        raise ValueError(f"first_index is {provenance['first_index']!r}")
+    if provenance.get("n_rows") is not None and not is_count(provenance["n_rows"]):
+        raise ValueError(f"n_rows is {provenance['n_rows']!r}")
     for name in ("bigsvm", "data", "read from"):
-        if not isinstance(found.get(name), str | None):
-            raise ValueError(f"{name} is {found[name]!r}")
-    if not isinstance(found.get("parameters", {}), dict):
+        if not isinstance(provenance.get(name), str | None):
+            raise ValueError(f"{name} is {provenance[name]!r}")
+    if not isinstance(provenance.get("parameters", {}), dict):
         raise ValueError("parameters are not an object")
-    names = found.get("feature_names")
+    names = provenance.get("feature_names")
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     ):
         raise ValueError("its names of columns are no list of words")
-    given: dict[str, Any] = found
-    return given
+    checked: dict[str, Any] = provenance
+    return checked
 
 
-def _calibration(found: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration | None:  # noqa: ANN401 (as JSON has it)
-    if found is None:  # as in models of earlier versions
+def _calibration(record: Any, tensors: Mapping[str, NDArray[Any]]) -> Calibration | None:  # noqa: ANN401 (as JSON has it)
+    if record is None:  # as in models of earlier versions
         return None
-    n_rows = found["n_rows"]
+    n_rows = record["n_rows"]
     if not (n_rows is None or is_count(n_rows)):
         raise ValueError(f"its calibration was fitted on {n_rows!r} rows")
-    return Calibration(method=found["method"], numbers=tensors["calibration"], n_rows=n_rows)
+    return Calibration(method=record["method"], numbers=tensors["calibration"], n_rows=n_rows)
 
 
 def _scaler(method: Any, tensors: Mapping[str, NDArray[Any]], d: int) -> Scaler | None:  # noqa: ANN401 (as JSON has it)
@@ -230,14 +230,14 @@ def _vector(
     size: int | None = None,
 ) -> Any:  # noqa: ANN401 (an array, or None where it may be absent)
     """Return a finite one-dimensional array of a dtype; with `size` it may be absent."""
-    found = tensors.get(name) if size is not None else tensors[name]
-    if found is None:
+    vector = tensors.get(name) if size is not None else tensors[name]
+    if vector is None:
         return None
-    if found.dtype != dtype or found.ndim != 1 or size not in (None, len(found)):
-        raise ValueError(f"{name} is {found.dtype} of shape {found.shape}")
-    if not np.isfinite(found).all():
+    if vector.dtype != dtype or vector.ndim != 1 or size not in (None, len(vector)):
+        raise ValueError(f"{name} is {vector.dtype} of shape {vector.shape}")
+    if not np.isfinite(vector).all():
         raise ValueError(f"{name} has a value that is not finite")
-    return found
+    return vector
 
 
 def _matrix(
@@ -278,8 +278,8 @@ def _csr(
         raise ValueError("a sparse tensor has more entries than its rows")
     if max(matrix.nnz, *shape) <= np.iinfo(np.int32).max:
         # Support vectors had this type before they were saved; scikit-learn takes no other.
-        parts = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-        matrix = sp.csr_array(parts, shape=shape)
+        arrays = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+        matrix = sp.csr_array(arrays, shape=shape)
     matrix.sort_indices()
     if not matrix.has_canonical_format:
         raise ValueError("a sparse tensor has an entry twice")

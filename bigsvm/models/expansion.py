@@ -118,12 +118,12 @@ class KernelExpansion:
         if self.rule is not None:
             of_functions = (votes.n_functions(self.rule, n_classes),)
         wanted = ((len(self.support), *of_functions), of_functions, len(self.support))
-        found = (self.coefficients.shape, np.shape(self.intercept), self.support_vectors.shape[0])
-        if found != wanted or (self.rule is not None and n_classes < 2):
+        shapes = (self.coefficients.shape, np.shape(self.intercept), self.support_vectors.shape[0])
+        if shapes != wanted or (self.rule is not None and n_classes < 2):
             raise ParameterError(
-                f"coefficients {found[0]}, intercepts {found[1]} and {found[2]} support vectors; "
-                f"with the rule {self.rule} of {n_classes} classes, and as many rows in support, "
-                f"they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
+                f"coefficients {shapes[0]}, intercepts {shapes[1]} and {shapes[2]} support "
+                f"vectors; with the rule {self.rule} of {n_classes} classes, and as many rows in "
+                f"support, they must be {wanted[0]}, {wanted[1]} and {wanted[2]}"
             )
         if self.bounds is not None and self.bounds.shape != self.support.shape:
             raise ParameterError(
@@ -273,13 +273,13 @@ class KernelExpansion:
             raise ParameterError("the model has one function; its values are decision_function's")
         n_classes, of_pairs = len(self.classes or ()), self.rule in votes.OF_PAIRS
         source = _row_source(source)
-        found = np.empty((source.n_rows, n_classes))
+        of_classes = np.empty((source.n_rows, n_classes))
 
         def reduce(rows: slice, values: NDArray[np.float64]) -> None:
-            found[rows] = votes.one_vs_rest_values(values, n_classes) if of_pairs else values
+            of_classes[rows] = votes.one_vs_rest_values(values, n_classes) if of_pairs else values
 
         self._stream(source, reduce, threads, block_bytes, None)
-        return found
+        return of_classes
 
     def _stream(
         self,
@@ -401,16 +401,16 @@ class KernelExpansion:
         return read_model(path, cls)
 
 
-def _row_source(given: RowsLike) -> RowSource:
+def _row_source(rows: RowsLike) -> RowSource:
     """Rows of any container to predict; an array in memory must be finite.
 
     Raises
     ------
     DataError
     """
-    if isinstance(given, RowSource):
-        return given
-    source = as_row_source(given)
+    if isinstance(rows, RowSource):
+        return rows
+    source = as_row_source(rows)
     if source.row_alignment == 1:
         step = source.rows_per_block(PREDICTION_BLOCKS)
         for start in range(0, source.n_rows, step):

@@ -102,8 +102,8 @@ def _tensor(file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 (safetensors 
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
         raise ValueError(f"{name} is {dtype}")
-    found: NDArray[Any] = file.get_tensor(name)
-    return found
+    tensor: NDArray[Any] = file.get_tensor(name)
+    return tensor
 
 
 def _header(text: str, path: object) -> dict[str, Any]:

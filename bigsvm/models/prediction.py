@@ -77,14 +77,14 @@ def stream(
     threads, block_bytes, on_progress
         As for `KernelExpansion.decision_function`.
     """
-    kernel, given, _, intercept, centre = functions
+    kernel, support_vectors, _, intercept, centre = functions
     if source.is_sparse:
         # `centre` might fill them.
-        given, source, centre = _meet(given, source, kernel=kernel)
+        support_vectors, source, centre = _meet(support_vectors, source, kernel=kernel)
     elif kernel.is_shift_invariant and centre is None:
-        centre = _dense_centre(given)
-    vectors, coefficients = _terms(functions._replace(vectors=given))
-    single = source.dtype == np.float32 and vectors is given
+        centre = _dense_centre(support_vectors)
+    vectors, coefficients = _terms(functions._replace(vectors=support_vectors))
+    single = source.dtype == np.float32 and vectors is support_vectors
     with ExitStack() as stack:
         tiles = KernelTiles(
             kernel, centre=centre, threads=threads, dtype=np.float32 if single else np.float64

@@ -121,7 +121,7 @@ def help_of(field: "Field[Any]") -> str:
 
 def types_of(field: "Field[Any]") -> tuple[Any, ...]:
     """Types of the values besides None."""
-    return tuple(one for one in _union(field) if one is not NoneType)
+    return tuple(kind for kind in _union(field) if kind is not NoneType)
 
 
 def may_be_none(field: "Field[Any]") -> bool:
@@ -132,7 +132,7 @@ def may_be_none(field: "Field[Any]") -> bool:
 def choices_of(field: "Field[Any]") -> tuple[str, ...]:
     """Words that the parameter may be, in the order of its `Literal`."""
     return tuple(
-        word for one in _union(field) if get_origin(one) is Literal for word in get_args(one)
+        word for kind in _union(field) if get_origin(kind) is Literal for word in get_args(kind)
     )
 
 

@@ -27,4 +27,4 @@ KERNEL_PARAMETERS: dict[str, tuple[str, ...]] = {
 
 def kernels_with(parameter: str) -> tuple[str, ...]:
     """Return the kernels that have a parameter."""
-    return tuple(kernel for kernel, own in KERNEL_PARAMETERS.items() if parameter in own)
+    return tuple(kernel for kernel, names in KERNEL_PARAMETERS.items() if parameter in names)

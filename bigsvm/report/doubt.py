@@ -36,29 +36,29 @@ LEAST_SHARE = 0.25
 """Of the pixels of an image, to be columns: images then are no larger than a few times the rows."""
 
 
-def records(model: KernelExpansion, found: Doubtful, originals: Sequence[int]) -> Records:
+def records(model: KernelExpansion, doubtful: Doubtful, originals: Sequence[int]) -> Records:
     """Describe rows, as JSON can say it.
 
     Parameters
     ----------
     model : KernelExpansion
-    found : Doubtful
+    doubtful : Doubtful
     originals : sequence of int
         Their numbers in the input.
     """
     classes = list(model.classes or ())
     described = []
     for i, row in enumerate(originals):
-        shares = found.distribution[i]
+        shares = doubtful.distribution[i]
         order = np.argsort(-shares, kind="stable")
         shown = order[shares[order] >= NEGLIGIBLE].tolist()
         described.append(
             {
                 "row": row,
-                "label": classes[found.label[i]],
-                "looks_like": classes[found.looks_like[i]],
-                "doubt": float(found.doubt[i]),
-                "margin": float(found.margin[i]),
+                "label": classes[doubtful.label[i]],
+                "looks_like": classes[doubtful.looks_like[i]],
+                "doubt": float(doubtful.doubt[i]),
+                "margin": float(doubtful.margin[i]),
                 "could_be": [{"label": classes[r], "share": float(shares[r])} for r in shown],
             }
         )
@@ -69,11 +69,11 @@ def table(described: Records) -> str:
     """Lines for a person."""
     head = ("row", "label", "looks like", "doubt", "margin", "could be")
     lines = [head]
-    for one in described:
-        could_be = ", ".join(f"{label_text(c['label'])} {c['share']:.0%}" for c in one["could_be"])
-        labels = label_text(one["label"]), label_text(one["looks_like"])
-        figures = f"{one['doubt']:.3f}", number(one["margin"], 3)
-        lines.append((str(one["row"]), *labels, *figures, could_be))
+    for record in described:
+        shares = [f"{label_text(c['label'])} {c['share']:.0%}" for c in record["could_be"]]
+        labels = label_text(record["label"]), label_text(record["looks_like"])
+        figures = f"{record['doubt']:.3f}", number(record["margin"], 3)
+        lines.append((str(record["row"]), *labels, *figures, ", ".join(shares)))
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(
         "  ".join(f"{word:<{width}}" for word, width in zip(line, widths, strict=True)).rstrip()
@@ -98,13 +98,13 @@ def check_number(count: int) -> None:
         )
 
 
-def image_side(model: KernelExpansion, given: int | None, *, wanted: bool) -> int | None:
+def image_side(model: KernelExpansion, side: int | None, *, wanted: bool) -> int | None:
     """Pixels on a side of the rows as images; None where they are none.
 
     Parameters
     ----------
     model : KernelExpansion
-    given : int or None
+    side : int or None
         What the side is said to be: pixels past the last column are 0.
     wanted : bool
         Whether rows that are no images are an error, and drawing is to be possible.
@@ -116,27 +116,27 @@ def image_side(model: KernelExpansion, given: int | None, *, wanted: bool) -> in
     if wanted:
         _figure()
     columns = model.n_features
-    if given is not None and columns > given**2:
+    if side is not None and columns > side**2:
         raise ParameterError(
-            f"side is {given}, but rows have {columns} columns, more than {given} x {given}; give "
+            f"side is {side}, but rows have {columns} columns, more than {side} x {side}; give "
             f"{isqrt(columns - 1) + 1}, or leave it out"
         )
-    if given is not None and columns < LEAST_SHARE * given**2:
+    if side is not None and columns < LEAST_SHARE * side**2:
         raise ParameterError(
-            f"side is {given}, but rows have {columns} columns, of {given} x {given} pixels less "
+            f"side is {side}, but rows have {columns} columns, of {side} x {side} pixels less "
             f"than {LEAST_SHARE:.0%}; give {isqrt(columns - 1) + 1}, or leave it out"
         )
-    side = given or isqrt(columns)
-    if model.kernel.product == "lookup" or (given is None and side**2 != columns):
-        if wanted or given is not None:
+    pixels = side or isqrt(columns)
+    if model.kernel.product == "lookup" or (side is None and pixels**2 != columns):
+        if wanted or side is not None:
             raise DataError(f"rows of {columns} columns are no square images; leave --image out")
         return None
-    return side
+    return pixels
 
 
-def images(model: KernelExpansion, found: Doubtful, side: int) -> Images:
+def images(model: KernelExpansion, doubtful: Doubtful, side: int) -> Images:
     """Pixels of rows, (m, side, side), from 0 to 1 each; as they were before they were scaled."""
-    rows: Any = model.support_vectors[found.places]
+    rows: Any = model.support_vectors[doubtful.places]
     values = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)
     if model.scaler is not None:
         factor = model.scaler.factor
@@ -161,8 +161,8 @@ def drawing(described: Records, drawn: Images) -> str:
         console.print(
             Columns(
                 [
-                    Group(Text(_caption(one)), half_blocks(image, coloured=coloured))
-                    for one, image in zip(described, drawn, strict=True)
+                    Group(Text(_caption(record)), half_blocks(image, coloured=coloured))
+                    for record, image in zip(described, drawn, strict=True)
                 ],
                 padding=(1, 2),
             ),
@@ -208,10 +208,10 @@ def write_png(path: Path, described: Records, drawn: Images) -> None:
     """
     n_lines = max(1, -(-len(described) // IMAGES_A_LINE))
     figure = _figure()(figsize=(2 * IMAGES_A_LINE, 2.2 * n_lines), layout="constrained")
-    for i, (one, image) in enumerate(zip(described, drawn, strict=True)):
+    for i, (record, image) in enumerate(zip(described, drawn, strict=True)):
         axes = figure.add_subplot(n_lines, IMAGES_A_LINE, i + 1)
         axes.imshow(image, cmap="gray")
-        axes.set_title(_caption(one), fontsize=8)
+        axes.set_title(_caption(record), fontsize=8)
         axes.axis("off")
     content = io.BytesIO()
     figure.savefig(content, format="png")
@@ -221,8 +221,9 @@ def write_png(path: Path, described: Records, drawn: Images) -> None:
         raise DataError(f"cannot write the image {path}: {error}") from error
 
 
-def _caption(one: dict[str, Any]) -> str:
-    return f"{one['row']}: {label_text(one['label'])}, like {label_text(one['looks_like'])}"
+def _caption(record: dict[str, Any]) -> str:
+    label, looks_like = label_text(record["label"]), label_text(record["looks_like"])
+    return f"{record['row']}: {label}, like {looks_like}"
 
 
 def _figure() -> Any:  # noqa: ANN401 (a class of matplotlib, which is an extra)

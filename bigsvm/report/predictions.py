@@ -57,12 +57,12 @@ class ValuesFile:
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Values of rows (m,) that have been kept: (m, n_functions)."""
-        found = np.empty((len(rows), self.shape[1]))
+        values = np.empty((len(rows), self.shape[1]))
         for place, row in enumerate(rows.tolist()):
-            found[place] = np.frombuffer(
+            values[place] = np.frombuffer(
                 os.pread(self._file.fileno(), self._row_bytes, row * self._row_bytes)
             )
-        return found
+        return values
 
 
 def write_values(
