@@ -253,10 +253,10 @@ def plan_training(
 
 
 def packed_bytes(n_columns: int, bytes_per_row: float) -> float:
-    """Most bytes of a row among the columns of kernel tiles.
+    """Most bytes of a row among the partners of kernel tiles.
 
     A sparse row takes there as many values as its tile has distinct features: at most the entries
-    of all its rows, in 4 MiB, or in 32 rows (see `tiles.columns`: SPARSE_TILE_BYTES and
+    of all its rows, in 4 MiB, or in 32 rows (see `gram.partners`: SPARSE_TILE_BYTES and
     NARROWEST_SPARSE_TILE).
     """
     dense = 4.0 * n_columns

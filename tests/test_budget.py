@@ -174,5 +174,5 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     values = np.ones(n * entries, np.float32)
     rows = sp.csr_array((values, indices, indptr), shape=(n, width))
     with KernelTiles(make_kernel("linear")) as tiles:
-        packed = Partners(tiles.values, rows, sparse_partners=True).nbytes
+        packed = Partners(tiles.values, rows, for_sparse_rows=True).nbytes
     assert packed <= n * (packed_bytes(width, 8 * entries) + 16)

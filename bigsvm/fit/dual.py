@@ -75,8 +75,8 @@ def _ball_dual(
     diagonal = 1.0 + tiles.offset
     if not tiles.kernel.is_shift_invariant:
         rows = sampled_rows(source, source.sample_indices(SAMPLE, seed=parameters.seed))
-        columns = Partners(tiles.values, rows, sparse_partners=source.is_sparse)
-        diagonal = float(tiles.values.diagonal(columns.norms).max())
+        partners = Partners(tiles.values, rows, for_sparse_rows=source.is_sparse)
+        diagonal = float(tiles.values.diagonal(partners.norms).max())
     largest = diagonal + 1.0 / formulation.largest_penalty
     lack_of = None if parameters.working_set == "all" else lacking
     return BallDual(

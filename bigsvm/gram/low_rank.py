@@ -78,7 +78,7 @@ class LowRank:
     ) -> None:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
-        columns = Partners.of_rows_like(tiles.values, chosen)
+        partners = Partners.of_rows_like(tiles.values, chosen)
         # Products with the inverse take less than half the time of solving for the rows.
         lower = cholesky(_among(tiles, chosen), lower=True)
         turned = solve_triangular(lower, np.eye(len(lower)), lower=True).T.astype(np.float32)
@@ -89,7 +89,7 @@ class LowRank:
         for first in range(0, len(out), PARTS * ROWS_AT_ONCE):
             look()
             span = slice(first, min(first + PARTS * ROWS_AT_ONCE, len(out)))
-            tiles.evaluate(RowsAt(rows.rows, rows.places[span]), columns, out[span])
+            tiles.evaluate(RowsAt(rows.rows, rows.places[span]), partners, out[span])
             tiles.share_out(solve, _spans(span.start, span.stop))
         diagonal = tiles.values.diagonal(Partners.of_rows_like(tiles.values, rows).norms)
         self._norms = np.einsum("ij,ij->i", out, out).astype(np.float64)

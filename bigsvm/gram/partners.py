@@ -1,4 +1,4 @@
-"""Partners: vectors prepared for kernel values with them, in tiles that stay in the cache."""
+"""Partners: vectors that rows are multiplied with, prepared in tiles that stay in the cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8] | NDArray[np.uint32]
     Part = tuple[int, int, I4]
 
-COLUMNS_PER_TILE = 512
+PARTNERS_PER_TILE = 512
 """With 252 rows of float32 products half a megabyte: half of a second-level cache."""
 SPARSE_TILE_BYTES = 4 << 20
 """A tile over many distinct features is made narrower until its vectors take no more than this."""
@@ -33,24 +33,24 @@ NARROWEST_SPARSE_TILE = 32
 
 
 def in_whole_tiles(n: int) -> int:
-    """Columns of a piece, n or a few less, so that sums over pieces have the bits of one product.
+    """Partners of a piece, n or a few less, so that sums over pieces have the bits of one product.
 
-    Sums are added up tile by tile, and tiles begin anew in each piece. Where n columns are not even
-    one tile, a piece is a tile halved once or more, and the sums depend on n.
+    Sums are added up tile by tile, and tiles begin anew in each piece. Where n partners are not
+    even one tile, a piece is a tile halved once or more, and the sums depend on n.
     """
-    width = COLUMNS_PER_TILE
+    width = PARTNERS_PER_TILE
     while width > max(n, 1):
         width //= 2
     return n // width * width if n > 1 else 1
 
 
 class Tile(NamedTuple):
-    """Columns ``start … stop - 1``, prepared.
+    """Partners ``start … stop - 1``.
 
     `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
     the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
     partners); see `gram.sparse_span` and, for tiles of bytes, `gram.byte_span`. Of a kernel matrix
-    there are none: `used` are the columns that their values are in, and `norms` their values with
+    there are none: `used` are the features that their values are in, and `norms` their values with
     themselves, where those are known.
     """
 
@@ -101,7 +101,7 @@ class Partners:
         Prepares them: with its centre, in its dtype.
     rows : Rows or RowsAt
         (p, d) vectors, dense or sparse.
-    sparse_partners : bool
+    for_sparse_rows : bool
         Whether the rows they will be multiplied with are sparse. Sparse vectors against dense rows
         are made dense.
 
@@ -112,14 +112,14 @@ class Partners:
     whole : Tile
         All of them as one: what the core goes through tile by tile.
     widest : int
-        Columns of the widest tile.
+        Partners of the widest tile.
     """
 
-    def __init__(self, values: KernelValues, rows: Rows | RowsAt, *, sparse_partners: bool) -> None:
+    def __init__(self, values: KernelValues, rows: Rows | RowsAt, *, for_sparse_rows: bool) -> None:
         base, places = rows_at(rows)
         self.n = len(places)
-        self.sparse_partners = sparse_partners
-        make = self._sparse_tiles if sparse_partners else self._dense_tiles
+        self.for_sparse_rows = for_sparse_rows
+        make = self._sparse_tiles if for_sparse_rows else self._dense_tiles
         if values.kernel.product == "lookup":
             make = self._looked_up
         self.whole, self._tiles = make(values, base, places)
@@ -128,7 +128,7 @@ class Partners:
     @classmethod
     def of_rows_like(cls, values: KernelValues, rows: RowsAt) -> Partners:
         """Prepare vectors that will be multiplied with rows of their own kind."""
-        return cls(values, rows, sparse_partners=not isinstance(rows.rows, np.ndarray))
+        return cls(values, rows, for_sparse_rows=not isinstance(rows.rows, np.ndarray))
 
     def __iter__(self) -> Iterator[Tile]:
         return iter(self._tiles)
@@ -151,8 +151,8 @@ class Partners:
         panels = np.empty((-(-n // width), rows.shape[1], width), wanted.dtype)
         norms = np.empty(n, wanted.dtype)
         made = []
-        for start in range(0, n, COLUMNS_PER_TILE):
-            stop = min(start + COLUMNS_PER_TILE, n)
+        for start in range(0, n, PARTNERS_PER_TILE):
+            stop = min(start + PARTNERS_PER_TILE, n)
             values = wanted.dense(rows[places[start:stop]])
             part = panels[start // width : -(-stop // width)]
             products.pack_columns(values, part)
@@ -168,7 +168,7 @@ class Partners:
             with np.errstate(over="ignore"):
                 norms[:] = rows[places, numbers]
             wanted.check_looked_up(norms)
-        edges = [*range(0, n, COLUMNS_PER_TILE), n]
+        edges = [*range(0, n, PARTNERS_PER_TILE), n]
         made = [Tile(a, b, none, norms[a:b], numbers[a:b]) for a, b in itertools.pairwise(edges)]
         return Tile(0, n, none, norms, numbers), made
 
@@ -208,11 +208,11 @@ def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
 def _sparse_spans(wanted: KernelValues, rows: sp.csr_array, places: I8) -> Iterator[Part]:
     """Yield where tiles of sparse vectors begin and end, and which features occur in each.
 
-    A tile begins at each multiple of COLUMNS_PER_TILE, where pieces of columns begin.
+    A tile begins at each multiple of PARTNERS_PER_TILE, where pieces of partners begin.
     """
     start = 0
     while start < len(places):
-        width = COLUMNS_PER_TILE - start % COLUMNS_PER_TILE
+        width = PARTNERS_PER_TILE - start % PARTNERS_PER_TILE
         _, indices, indptr = wanted.taken(rows, places[start : start + width])
         while True:
             part = indptr[: width + 1]

@@ -75,7 +75,7 @@ class RowTier(Protocol):
     """Something that brings kernel rows, and may keep those that memory gives up.
 
     A row is plain K: no labels, no C, float32, never permuted. Each implementation is valid for one
-    (data, kernel, dtype, columns) only.
+    (data, kernel, dtype, partners) only.
 
     Attributes
     ----------
@@ -106,13 +106,13 @@ class ComputedRows:
 
     n_hits = 0
 
-    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, columns: Partners) -> None:
-        self._tiles, self._rows, self.columns = tiles, rows_at(rows), columns
+    def __init__(self, tiles: KernelTiles, rows: Rows | RowsAt, partners: Partners) -> None:
+        self._tiles, self._rows, self.partners = tiles, rows_at(rows), partners
 
     def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
         """Compute the rows in one product."""
         base, places = self._rows
-        self._tiles.evaluate(RowsAt(base, places[variables]), self.columns, rows, slots=slots)
+        self._tiles.evaluate(RowsAt(base, places[variables]), self.partners, rows, slots=slots)
 
     def offer(self, variables: I8, rows: F4, slots: I8) -> None:
         """Keep nothing: computing again is always possible."""
@@ -283,13 +283,13 @@ class KernelRowCache:
         stamp : int
             The present use stamp; later ones of `narrow` begin at 1.
         """
-        columns, place = np.flatnonzero(kept), np.cumsum(kept) - 1
+        variables, place = np.flatnonzero(kept), np.cumsum(kept) - 1
         slot = 0
         # A row's new place ends before the old place of the next one: rows move in order.
         for old in np.flatnonzero(self._owner[: self._n_filled] >= 0).tolist():
             owner = int(self._owner[old])
             if kept[owner] and slot < narrow.n_slots:
-                narrow._adopt(slot, int(place[owner]), self.rows[old, columns])
+                narrow._adopt(slot, int(place[owner]), self.rows[old, variables])
                 narrow.used[slot] = self.used[old] - stamp
                 slot += 1
         self.slots.fill(-1)

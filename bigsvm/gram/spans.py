@@ -1,4 +1,4 @@
-"""Spans: a few rows, prepared once, and what is computed of their kernel values with columns."""
+"""Spans: a few rows, prepared once, and what is computed of their kernel values with partners."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Span(ABC):
 
     @abstractmethod
     def kernel_values(self, tile: Tile) -> Floats:
-        """Kernel values with the columns of a tile, (m, ≥ p), in scratch memory."""
+        """Kernel values with the partners of a tile, (m, ≥ p), in scratch memory."""
 
-    def add_sums(self, columns: Partners, weights: F8, sums: F8) -> None:
+    def add_sums(self, partners: Partners, weights: F8, sums: F8) -> None:
         """Add ``K @ weights`` to sums (m,), tile by tile; weights (p,)."""
-        for tile in columns:
+        for tile in partners:
             gram.weighted_sums(self.kernel_values(tile), weights[tile.start : tile.stop], sums)
 
-    def store(self, columns: Partners, out: Floats, slots: I8) -> None:
+    def store(self, partners: Partners, out: Floats, slots: I8) -> None:
         """Write the kernel values of row i to row slots_i of out (n_slots, ≥ p)."""
-        for tile in columns:
+        for tile in partners:
             values = self.kernel_values(tile)[:, : tile.stop - tile.start]
             out[slots, tile.start : tile.stop] = values
 
@@ -62,7 +62,7 @@ class ComputedSpan(Span):
     def _run(
         self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
-        """Call the core with these rows; `tile` may be all columns, `block` is as wide as one."""
+        """Call the core with these rows; `tile` may be all partners, `block` is as wide as one."""
 
     def _block(self, width: int) -> Floats:
         """Scratch memory for the products with a tile."""
@@ -82,21 +82,21 @@ class ComputedSpan(Span):
             self._values.replace(found, self.norms, tile.norms)
         return found
 
-    def add_sums(self, columns: Partners, weights: F8, sums: F8) -> None:
+    def add_sums(self, partners: Partners, weights: F8, sums: F8) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled:
-            super().add_sums(columns, weights, sums)
-        elif columns.n:
-            block, out = self._block(columns.widest), self._no_rows()
-            self._run(columns.whole, block, weights, sums, out, NO_SLOTS)
+            super().add_sums(partners, weights, sums)
+        elif partners.n:
+            block, out = self._block(partners.widest), self._no_rows()
+            self._run(partners.whole, block, weights, sums, out, NO_SLOTS)
 
-    def store(self, columns: Partners, out: Floats, slots: I8) -> None:
+    def store(self, partners: Partners, out: Floats, slots: I8) -> None:
         """Do all tiles in one call."""
         if not self._values.is_compiled or out.dtype != self._values.dtype:
-            super().store(columns, out, slots)
-        elif columns.n:
-            block = self._block(columns.widest)
-            self._run(columns.whole, block, NOTHING, NOTHING, out, slots)
+            super().store(partners, out, slots)
+        elif partners.n:
+            block = self._block(partners.widest)
+            self._run(partners.whole, block, NOTHING, NOTHING, out, slots)
 
 
 class DenseSpan(ComputedSpan):

@@ -1,13 +1,13 @@
 """Products of row blocks with the kernel, in tiles that stay in the second-level cache.
 
-The two operations everything expensive is made of, for rows A (m of them) and columns B (p):
+The two operations everything expensive is made of, for rows A (m of them) and partners B (p):
 
     multiply:   out += K(A, B) @ weights        a sweep, a decision function, or several at once
     evaluate:   out  = K(A, B)                  rows of the kernel row cache
 
 Each tile is one matrix product, which becomes kernel values in place and is used while it is in the
 cache. The rows of a call are shared out over threads; a kernel value has the same bits whichever
-rows and columns it is computed with (see `bigsvm.core.products`), and a row's sums are added up
+rows and partners it is computed with (see `bigsvm.core.products`), and a row's sums are added up
 tile by tile in a fixed order.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from bigsvm.core import gram
 from bigsvm.core.functions import add_down
 from bigsvm.data.rows import RowsAt, rows_at
-from bigsvm.gram.partners import COLUMNS_PER_TILE
+from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan
 from bigsvm.gram.team import Team
 from bigsvm.gram.values import KernelValues
@@ -53,7 +53,7 @@ SUMS_PER_TILE = 1 << 19
 """Sums of several functions that a tile adds to, 4 MB: with more than 2080 functions it has fewer
 rows."""
 SPANS_AT_ONCE = 12
-"""Most spans of rows of a symmetric product whose sums along the columns are in memory together."""
+"""Most spans of rows of a symmetric product whose sums for the partners are held together."""
 SUMS_AT_ONCE = 1 << 22
 """Most of these sums, 32 MB; those of two spans are in any case."""
 WORTH_SHARING = 2e-4
@@ -61,7 +61,7 @@ WORTH_SHARING = 2e-4
 SECONDS_PER_VALUE = 0.3e-9
 """Seconds of a kernel value in one thread, without its entries."""
 SECONDS_PER_ENTRY = {True: 0.025e-9, False: 0.008e-9}
-"""Seconds for each entry of a sparse row (True), or for each column of a dense one (False)."""
+"""Seconds for each entry of a sparse row (True), or for each feature of a dense one (False)."""
 
 
 class KernelTiles:
@@ -73,7 +73,7 @@ class KernelTiles:
     centre : (d,) float64 or None
         Subtracted from the rows first, where the kernel does not mind: in float32 the distance of
         two rows far from the origin would otherwise drown in the rounding of their norms. Sparse
-        rows are filled in where it is not 0, so for them it should be so in few columns.
+        rows are filled in where it is not 0, so for them it should be so in few features.
     threads : int
     dtype : numpy dtype
         float32, or float64 for certificates and decision values in full precision.
@@ -151,46 +151,46 @@ class KernelTiles:
 
     # -- the two products --------------------------------------------------------------------
 
-    def prepared(self, columns: Partners, weights: Weights | Functions) -> F8 | Functions:
+    def prepared(self, partners: Partners, weights: Weights | Functions) -> F8 | Functions:
         """Weights as `multiply` works on them, once for many calls: of the precision of dtype."""
         if isinstance(weights, Functions):
             return weights
         if weights.ndim == 1:
             return np.asarray(weights, self.dtype).astype(np.float64)
-        return Functions(columns, weights, self.dtype)
+        return Functions(partners, weights, self.dtype)
 
     def multiply(
-        self, rows: Rows | RowsAt, columns: Partners, weights: Weights | Functions, out: F8
+        self, rows: Rows | RowsAt, partners: Partners, weights: Weights | Functions, out: F8
     ) -> None:
-        """``out += K(rows, columns) @ weights``, each kernel value being computed once.
+        """``out += K(rows, partners) @ weights``, each kernel value being computed once.
 
-        Sums go on from `out`, tile by tile: piece after piece of the columns, each of whole tiles,
+        Sums go on from `out`, tile by tile: piece after piece of the partners, each of whole tiles,
         gives the same bits as all at once.
 
         Parameters
         ----------
         rows : Rows or RowsAt
             (m, d).
-        columns : Partners
+        partners : Partners
             (p).
         weights : (p,) float64; or (p, k) of k functions, dense, CSR, or `prepared`
         out : (m,) or (m, k) float64
             Changed in place. While they are added up, those of k functions are in memory twice for
             as many rows as there are tiles at work.
         """
-        rounded = self.prepared(columns, weights)
+        rounded = self.prepared(partners, weights)
         if isinstance(rounded, Functions):
-            self._multiply_functions(rows, columns, rounded, out)
+            self._multiply_functions(rows, partners, rounded, out)
             return
 
         def add(part: slice, span: Span) -> None:
-            span.add_sums(columns, rounded, out[part])
+            span.add_sums(partners, rounded, out[part])
 
         m = len(rows_at(rows).places)
-        self._for_each_span(rows, columns, add, self._spans(m), m * columns.n)
+        self._for_each_span(rows, partners, add, self._spans(m), m * partners.n)
 
     def _multiply_functions(
-        self, rows: Rows | RowsAt, columns: Partners, functions: Functions, out: F8
+        self, rows: Rows | RowsAt, partners: Partners, functions: Functions, out: F8
     ) -> None:
         def accumulate(span: slice, tile: Tile, values: Floats) -> None:
             shape = (functions.n, span.stop - span.start)
@@ -198,17 +198,19 @@ class KernelTiles:
             if tile.start == 0:
                 sums[:] = out[span].T
             functions.add(tile, values, sums, self._team)
-            if tile.stop == columns.n:
+            if tile.stop == partners.n:
                 out[span] = sums.T
 
         fitting = SUMS_PER_TILE // max(functions.n, 1) // gram.MR * gram.MR
         most = min(ROWS_PER_TILE, max(gram.MR, fitting))
-        self._for_each_tile(rows, columns, accumulate, self._spans(len(rows_at(rows).places), most))
+        self._for_each_tile(
+            rows, partners, accumulate, self._spans(len(rows_at(rows).places), most)
+        )
 
     def multiply_symmetric(
         self,
         rows: Rows | RowsAt,
-        columns: Partners,
+        partners: Partners,
         weights: F8,
         out: F8,
         *,
@@ -218,20 +220,20 @@ class KernelTiles:
 
         Parameters
         ----------
-        rows, columns
+        rows, partners
             The same (m, d), as they are and packed.
         weights, out : (m,) or (m, k) float64
         look : callable
             Called now and then; where it raises, `out` is partly done.
         """
         down = np.zeros_like(out)
-        self.multiply_half(rows, columns, (weights, weights), out, down, look=look)
+        self.multiply_half(rows, partners, (weights, weights), out, down, look=look)
         out += down
 
     def multiply_half(
         self,
         rows: Rows | RowsAt,
-        columns: Partners,
+        partners: Partners,
         weights: tuple[F8, F8],
         along: F8,
         down: F8,
@@ -239,37 +241,37 @@ class KernelTiles:
         at: tuple[int, int] = (0, 0),
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do some rows and columns of a product of symmetric kernel values.
+        """Do some rows and partners of a product of symmetric kernel values.
 
-        What is above the diagonal, in blocks of COLUMNS_PER_TILE, is used along its rows and down
-        its columns; what is in a block on the diagonal, along its rows. Each span of rows adds up
+        What is above the diagonal, in blocks of PARTNERS_PER_TILE, is used along its rows and down
+        its partners; what is in a block on the diagonal, along its rows. Each span of rows adds up
         for itself what goes down, in float64, and these sums are put together in the order of the
         spans, so that threads do not change a bit. Nor does it matter how the product is divided
-        into pieces of whole tiles: columns in order and, for each of their pieces, rows in order.
+        into pieces of whole tiles: partners in order and, for each of their pieces, rows in order.
         No piece narrower than a block may reach into two of them. The product is ``along + down``
         in the end.
 
         Parameters
         ----------
-        rows, columns
+        rows, partners
             (m, d) and (p, d).
         weights : (m,) and (p,) float64, or (m, k) and (p, k)
-            Of the rows and of the columns.
+            Of the rows and of the partners.
         along, down : (m,) and (p,) float64, or (m, k) and (p, k)
             Changed in place.
         at : tuple of int
-            Which row and column of the whole product the first ones are.
+            Which row and partner of the whole product the first ones are.
         look : callable
             Called now and then; may raise.
         """
-        rounded = self.prepared(columns, weights[1])
+        rounded = self.prepared(partners, weights[1])
         turned = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
         below: dict[int, F8] = {}
 
         def side(span: slice, tile: Tile) -> int:
             """By how many blocks the tile is to the right of the diagonal."""
-            row, column = at[0] + span.start, at[1] + tile.start
-            return int(column // COLUMNS_PER_TILE - row // COLUMNS_PER_TILE)
+            row, partner = at[0] + span.start, at[1] + tile.start
+            return int(partner // PARTNERS_PER_TILE - row // PARTNERS_PER_TILE)
 
         def use(span: slice, tile: Tile, values: Floats) -> None:
             part = slice(tile.start, tile.stop)
@@ -282,7 +284,7 @@ class KernelTiles:
             else:
                 gram.weighted_sums(values, rounded[part], along[span])
             if side(span, tile) > 0:
-                own = below.setdefault(span.start, np.zeros((len(turned), columns.n)))
+                own = below.setdefault(span.start, np.zeros((len(turned), partners.n)))
                 # Sums side by side: those of several functions in `own` are too far apart to be
                 # worked on by vectors, 4.1 instead of 0.9 ns a value for ten functions.
                 sums = self._team.scratch(
@@ -293,17 +295,17 @@ class KernelTiles:
                 own[:, part] += sums
 
         m = len(rows_at(rows).places)
-        edges = [0, *range(COLUMNS_PER_TILE - at[0] % COLUMNS_PER_TILE, m, COLUMNS_PER_TILE), m]
+        edges = [0, *range(PARTNERS_PER_TILE - at[0] % PARTNERS_PER_TILE, m, PARTNERS_PER_TILE), m]
         spans = [
             slice(a, min(a + ROWS_PER_TILE, stop))
             for start, stop in itertools.pairwise(edges)
             for a in range(start, stop, ROWS_PER_TILE)
         ]
-        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(len(turned) * columns.n, 1)))
+        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(len(turned) * partners.n, 1)))
         for first in range(0, len(spans), at_once):
             look()
             self._for_each_tile(
-                rows, columns, use, spans[first : first + at_once],
+                rows, partners, use, spans[first : first + at_once],
                 wanted=lambda span, tile: side(span, tile) >= 0,
             )  # fmt: skip
             for start in sorted(below):
@@ -311,28 +313,28 @@ class KernelTiles:
             below.clear()
 
     def evaluate(
-        self, rows: Rows | RowsAt, columns: Partners, out: Floats, *, slots: I8 | None = None
+        self, rows: Rows | RowsAt, partners: Partners, out: Floats, *, slots: I8 | None = None
     ) -> None:
-        """``out = K(rows, columns)``, or ``out[slots] = K(rows, columns)``.
+        """``out = K(rows, partners)``, or ``out[slots] = K(rows, partners)``.
 
         Parameters
         ----------
         rows : Rows or RowsAt
             (m, d).
-        columns : Partners
+        partners : Partners
             (p).
         out : (≥ m, ≥ p) of a float dtype
-            Columns past p are left as they are.
+            Values past p are left as they are.
         slots : (m,) int64, optional
             Distinct rows of `out`; the first m in order, if not given.
         """
         into = np.arange(len(rows_at(rows).places)) if slots is None else slots
 
         def store(part: slice, span: Span) -> None:
-            span.store(columns, out, into[part])
+            span.store(partners, out, into[part])
 
         spans = self._spans(len(into))
-        self._for_each_span(rows, columns, store, spans, len(into) * columns.n)
+        self._for_each_span(rows, partners, store, spans, len(into) * partners.n)
 
     def _spans(self, m: int, most: int | None = None) -> list[slice]:
         """Divide m rows into spans of at most `most` or a tile's; few are shared out too."""
@@ -343,7 +345,7 @@ class KernelTiles:
     def _for_each_tile(
         self,
         rows: Rows | RowsAt,
-        columns: Partners,
+        partners: Partners,
         use: Use,
         spans: Sequence[slice],
         *,
@@ -352,22 +354,22 @@ class KernelTiles:
         """Compute the kernel values of every wanted tile and hand them to `use`, on all threads."""
 
         def all_tiles(part: slice, span: Span) -> None:
-            for tile in columns:
+            for tile in partners:
                 if wanted(part, tile):
                     use(part, tile, span.kernel_values(tile))
 
         n_evaluations = sum(
             (span.stop - span.start) * (tile.stop - tile.start)
             for span in spans
-            for tile in columns
+            for tile in partners
             if wanted(span, tile)
         )
-        self._for_each_span(rows, columns, all_tiles, spans, n_evaluations)
+        self._for_each_span(rows, partners, all_tiles, spans, n_evaluations)
 
     def _for_each_span(
         self,
         rows: Rows | RowsAt,
-        columns: Partners,
+        partners: Partners,
         use: Callable[[slice, Span], None],
         spans: Sequence[slice],
         n_evaluations: int,
@@ -383,8 +385,8 @@ class KernelTiles:
 
         helpers = min(self.threads, len(spans)) - 1
         entries = 0 if self._looks_up else base.size / max(base.shape[0], 1)
-        each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[columns.sparse_partners] * entries
-        if len(places) * columns.n * each < WORTH_SHARING:
+        each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[partners.for_sparse_rows] * entries
+        if len(places) * partners.n * each < WORTH_SHARING:
             helpers = 0
         self._team.share_out(one, spans, helpers)
         self.n_evaluations += n_evaluations

@@ -181,21 +181,21 @@ class KernelValues:
         diagonal: F8 = values[0].astype(np.float64)
         return diagonal
 
-    def replace(self, dots: Floats, norms_rows: Floats, norms_columns: Floats) -> None:
+    def replace(self, dots: Floats, norms_rows: Floats, norms_partners: Floats) -> None:
         """Replace products (m, ≥ p), whose norms are (m,) and (p,), by kernel values."""
         if self.is_compiled:
             values = gram.kernel_values32 if self.dtype == np.float32 else gram.kernel_values64
-            values(dots, norms_rows, norms_columns, self.formula)
+            values(dots, norms_rows, norms_partners, self.formula)
             return
-        p = len(norms_columns)
+        p = len(norms_partners)
         found = self._by_formula(
             dots[:, :p].astype(np.float64),
             norms_rows.astype(np.float64),
-            norms_columns.astype(np.float64),
+            norms_partners.astype(np.float64),
         )
         dots[:, :p] = np.add(found, self._offset, dtype=np.float64)
 
-    def _by_formula(self, dots: F8, norms_rows: F8, norms_columns: F8) -> NDArray[Any]:
+    def _by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
         """Kernel values (m, p) by a formula that may be anybody's.
 
         Raises
@@ -204,7 +204,7 @@ class KernelValues:
             It gives something else, which assignment would stretch or round to fit.
         """
         shape = dots.shape
-        values = self.kernel.from_products(dots, norms_rows, norms_columns)
+        values = self.kernel.from_products(dots, norms_rows, norms_partners)
         if not isinstance(values, np.ndarray) or values.shape != shape or values.dtype.kind != "f":
             what = type(values).__name__
             if isinstance(values, np.ndarray):

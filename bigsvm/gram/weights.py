@@ -1,4 +1,4 @@
-"""Functions: the weights of several functions over the same columns, prepared tile by tile."""
+"""Functions: the weights of several functions over the same partners, prepared tile by tile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Weights: TypeAlias = F8 | sp.csr_array
 
 WEIGHTS_PER_EVALUATION = 8
-"""Weights that take about as long as one kernel value of rows with few columns."""
+"""Weights that take about as long as one kernel value of rows with few features."""
 ALL_PER_WEIGHT = 5
 """Weights, zeros included, that `add_all` adds while `add_some` adds one that is not zero."""
 ALL_PER_TURN = 8
@@ -50,24 +50,24 @@ class Some(NamedTuple):
     starts: I8
     places: I4
     weights: Floats
-    n_columns: int
+    n_partners: int
 
     def add(self, values: Floats, out: F8, team: Team) -> None:
         """Add what kernel values (m, ≥ p) contribute to the functions' sums, out (k, m)."""
-        turned = team.scratch("turned", (self.n_columns, TURNED_STRIDE), np.dtype(np.float64))
+        turned = team.scratch("turned", (self.n_partners, TURNED_STRIDE), np.dtype(np.float64))
         add_some(values, self.functions, self.starts, self.places, self.weights, turned, out)
 
 
 class Functions:
-    """Weights (p, k) of k functions over p columns, of which most may be zero.
+    """Weights (p, k) of k functions over p partners, of which most may be zero.
 
     Where nearly all weights of a tile are zero the others alone take time and memory; elsewhere it
     is faster to add zeros up than to look for the others.
 
     Parameters
     ----------
-    columns : Partners
-        The p columns.
+    partners : Partners
+        The p partners.
     weights : (p, k) float64, or CSR
         CSR where most are zero, as in a vote of pairs of classes: a support vector has a part in
         k - 1 of k (k - 1) / 2 functions.
@@ -82,11 +82,11 @@ class Functions:
         Weights other than zero.
     """
 
-    def __init__(self, columns: Partners, weights: Weights, dtype: np.dtype[Any]) -> None:
+    def __init__(self, partners: Partners, weights: Weights, dtype: np.dtype[Any]) -> None:
         self.n = int(weights.shape[1])
         self.n_weights = 0
         self._parts: dict[int, All | Some] = {}
-        for tile in columns:
+        for tile in partners:
             part = sp.csc_array(weights[tile.start : tile.stop])
             self.n_weights += part.nnz
             self._parts[tile.start] = _prepared(part.astype(dtype))

@@ -92,13 +92,13 @@ def stream(
         stack.enter_context(tiles)
         sparse = source.is_sparse
         packed = Packed(
-            tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
+            tiles, vectors, coefficients, for_sparse_rows=sparse, most_bytes=block_bytes
         )
         if single and packed.rounding() > ENOUGH:
             del packed  # before the other layout takes as much memory
             tiles = stack.enter_context(tiles.exact())
             packed = Packed(
-                tiles, vectors, coefficients, sparse_partners=sparse, most_bytes=block_bytes
+                tiles, vectors, coefficients, for_sparse_rows=sparse, most_bytes=block_bytes
             )
         report = on_progress or (lambda done: None)
         for first, done, _, rows in packed.blocks(source, block_bytes):
@@ -205,7 +205,7 @@ class Packed:
     tiles : KernelTiles
     vectors : (p, d)
     coefficients : (p,) float64 or (p, n_functions) CSR
-    sparse_partners : bool
+    for_sparse_rows : bool
         Whether the rows to multiply with are sparse.
     most_bytes : int
         Most bytes of sparse vectors that are laid out together, at least `LEAST_BYTES`.
@@ -217,15 +217,15 @@ class Packed:
         vectors: Rows,
         coefficients: Weights,
         *,
-        sparse_partners: bool,
+        for_sparse_rows: bool,
         most_bytes: int,
     ) -> None:
         self._tiles, self._coefficients = tiles, coefficients
-        self._vectors, self._sparse_partners = vectors, sparse_partners
+        self._vectors, self._for_sparse_rows = vectors, for_sparse_rows
         n_functions = 1 if coefficients.ndim == 1 else coefficients.shape[1]
         self._rows_between = min(ROWS_BETWEEN, VALUES_BETWEEN // max(n_functions, 1))
         n, groups = vectors.shape[0], 1
-        if sparse_partners and is_sparse(vectors) and self._rows_between >= FEWEST_ROWS:
+        if for_sparse_rows and is_sparse(vectors) and self._rows_between >= FEWEST_ROWS:
             entries = vectors.nnz / max(n, 1)
             each = packed_bytes(vectors.shape[1], 8 * entries) * tiles.dtype.itemsize / 4
             groups = max(1, int(-(-n * each // max(most_bytes, LEAST_BYTES))))
@@ -238,7 +238,7 @@ class Packed:
 
     def _partners(self, span: slice) -> Partners:
         rows = RowsAt(self._vectors, np.arange(span.start, span.stop))
-        return Partners(self._tiles.values, rows, sparse_partners=self._sparse_partners)
+        return Partners(self._tiles.values, rows, for_sparse_rows=self._for_sparse_rows)
 
     def rounding(self) -> float:
         """Estimate how far decision values are off, computed in the dtype of the tiles.

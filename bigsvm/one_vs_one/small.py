@@ -16,7 +16,7 @@ import numpy as np
 from bigsvm.core import small_pairs, smo
 from bigsvm.duals.formulations import finish_nu_svc
 from bigsvm.gram import Partners
-from bigsvm.gram.partners import COLUMNS_PER_TILE
+from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.gram.team import Team
 from bigsvm.gram.tiles import ROWS_PER_TILE
 from bigsvm.one_vs_one.log import Solved
@@ -256,8 +256,8 @@ class SmallPairs:
 
         def evaluate(block: tuple[int, int]) -> None:
             (a, b), began = block, time.perf_counter()
-            columns = Partners(self._tiles.values, rows[b], sparse_partners=held.source.is_sparse)
-            self._tiles.evaluate(rows[a], columns, grams[block])
+            partners = Partners(self._tiles.values, rows[b], for_sparse_rows=held.source.is_sparse)
+            self._tiles.evaluate(rows[a], partners, grams[block])
             taken.append(time.perf_counter() - began)
 
         taken: list[float] = []
@@ -405,5 +405,5 @@ def _most_rows(n_bytes: float, values_per_row: float, threads: int) -> int:
 
 def _tile_bytes(size: int, values_per_row: float) -> float:
     """Bytes that a product of two groups takes: one of them packed, and a span of the other."""
-    values = ROWS_PER_TILE * min(size, COLUMNS_PER_TILE)
+    values = ROWS_PER_TILE * min(size, PARTNERS_PER_TILE)
     return 8 * (values + (size + ROWS_PER_TILE) * values_per_row)

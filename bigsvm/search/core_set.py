@@ -86,9 +86,9 @@ class CoreSet:
     def outputs(self, rows: Rows | RowsAt) -> F8:
         """``Σ a_t y_t (k(x_t, x) + 1)`` of each row x, (m,)."""
         beta, out, first = self.beta, np.zeros(len(rows_at(rows).places)), 0
-        for columns in self._packed:
-            self._tiles.multiply(rows, columns, beta[first : first + columns.n], out)
-            first += columns.n
+        for partners in self._packed:
+            self._tiles.multiply(rows, partners, beta[first : first + partners.n], out)
+            first += partners.n
         return out
 
     def add(self, indices: I8, rows: Rows) -> None:
@@ -100,12 +100,12 @@ class CoreSet:
         self._signs = np.append(self._signs, segment.box.linear)
         self._ridge = np.append(self._ridge, np.broadcast_to(segment.ridge, q))
         self._rows.append(rows)
-        fresh = Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        fresh = Partners(self._tiles.values, rows, for_sparse_rows=self._is_sparse)
         self._diagonal = np.append(self._diagonal, self._tiles.values.diagonal(fresh.norms))
         block, first = np.empty((q, p + q), np.float32), 0
-        for columns in [*self._packed, fresh]:
-            self._tiles.evaluate(rows, columns, block[:, first : first + columns.n])
-            first += columns.n
+        for partners in [*self._packed, fresh]:
+            self._tiles.evaluate(rows, partners, block[:, first : first + partners.n])
+            first += partners.n
         block *= self._signs[p:, None].astype(np.float32)
         block *= self._signs[: p + q].astype(np.float32)
         # Each pair by the newer point's row, so that the matrix is the same when made at once.
@@ -126,7 +126,7 @@ class CoreSet:
         keep = [] if p - self._n_packed > REPACKED * p else self._packed[:1]
         first = keep[0].n if keep else 0
         rows = self.rows()
-        rest = Partners(self._tiles.values, rows[first:], sparse_partners=self._is_sparse)
+        rest = Partners(self._tiles.values, rows[first:], for_sparse_rows=self._is_sparse)
         self._packed = [*keep, rest]
         if not keep:
             self._n_packed = p
@@ -172,7 +172,7 @@ class CoreSet:
     @property
     def parts(self) -> I8:
         """Points that are packed together, of each part: sums depend on it in their last bit."""
-        return np.array([columns.n for columns in self._packed], np.int64)
+        return np.array([partners.n for partners in self._packed], np.int64)
 
     def restore(self, source: RowSource, saved: SearchState) -> None:
         """Become what another core set was, to the same bits."""
@@ -184,7 +184,7 @@ class CoreSet:
             return
         rows = self.rows()
         self._packed = [
-            Partners(self._tiles.values, rows[first:stop], sparse_partners=self._is_sparse)
+            Partners(self._tiles.values, rows[first:stop], for_sparse_rows=self._is_sparse)
             for first, stop in itertools.pairwise(edges)
         ]
         self._n_packed = int(edges[1])
@@ -206,4 +206,4 @@ class CoreSet:
         self._gram[q:p] = 0
         self._rows = [rows]
         self._packed, self._n_packed = [], 0
-        self._pack(Partners(self._tiles.values, rows, sparse_partners=self._is_sparse))
+        self._pack(Partners(self._tiles.values, rows, for_sparse_rows=self._is_sparse))

@@ -287,13 +287,13 @@ class Search(ABC):
         movable = np.logical_or.reduce(formulation.movable_by_class())
         a = rng.choice(np.flatnonzero(movable), 1)
         first = source.take(a, look=self.watch.look)
-        columns = Partners(self._tiles.values, first, sparse_partners=source.is_sparse)
+        partners = Partners(self._tiles.values, first, for_sparse_rows=source.is_sparse)
         sign, best, farthest = formulation.signs(a), a, -np.inf
         for indices, part in rows.draw(self._sample):
-            own = Partners(self._tiles.values, part, sparse_partners=source.is_sparse)
+            own = Partners(self._tiles.values, part, for_sparse_rows=source.is_sparse)
             (segment,) = formulation.segments(indices)
             values = np.zeros(len(indices))
-            self._tiles.multiply(part, columns, sign, values)
+            self._tiles.multiply(part, partners, sign, values)
             apart = (
                 self._tiles.values.diagonal(own.norms)
                 + segment.ridge

@@ -155,7 +155,7 @@ class SteppedCore:
         points.row[new], points.signs[new] = indices, segment.box.linear
         points.weights[new], points.gradient[new] = 0.0, 0.0
         points.ridge[new] = np.broadcast_to(segment.ridge, q)
-        fresh = Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        fresh = Partners(self._tiles.values, rows, for_sparse_rows=self._is_sparse)
         points.diagonal[new] = self._tiles.values.diagonal(fresh.norms) + points.ridge[new]
         points.slots[new] = -1
         self.counters[steps.POINTS] = p + q
@@ -200,13 +200,13 @@ class SteppedCore:
         rows = self.rows()
         if self._packed is None or self._packed[0] is not rows:
             self._packed = None  # free it first
-            self._packed = rows, Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
-        columns = self._packed[1]
+            self._packed = rows, Partners(self._tiles.values, rows, for_sparse_rows=self._is_sparse)
+        partners = self._packed[1]
         slots = np.array(
             [steps.give_slot(points, self.kept, self.counters, int(t)) for t in wanted], np.int64
         )
         out = self.kept.values[:, :p]
-        self._tiles.evaluate(rows[wanted], columns, self.kept.values, slots=slots)
+        self._tiles.evaluate(rows[wanted], partners, self.kept.values, slots=slots)
         signs = points.signs[:p].astype(out.dtype)
         for t, slot in zip(wanted.tolist(), slots.tolist(), strict=True):
             out[slot] *= signs[t] * signs
@@ -251,13 +251,13 @@ class SteppedCore:
         """Compute g from scratch; returns by how much it was off, at most, relative to R."""
         p = len(self)
         rows, signs = self.rows(), self.points.signs[:p]
-        columns = Partners(self._tiles.values, rows, sparse_partners=self._is_sparse)
+        partners = Partners(self._tiles.values, rows, for_sparse_rows=self._is_sparse)
         exact, beta = np.empty(p), self.beta
         part = np.empty((min(ROWS_AT_ONCE, p), p), self._tiles.dtype)
         for first in range(0, p, ROWS_AT_ONCE):
             some = slice(first, min(first + ROWS_AT_ONCE, p))
             out = part[: some.stop - first]
-            self._tiles.evaluate(rows[some], columns, out)
+            self._tiles.evaluate(rows[some], partners, out)
             exact[some] = out.astype(np.float64) @ beta
         exact = -(signs * exact + self.points.ridge[:p] * self.weights)
         drift = float(np.abs(exact - self.gradient).max(initial=0.0))

@@ -59,11 +59,11 @@ STEPS_OF_A_SOLVED_POINT = 256
 
 
 class SampleBlock(NamedTuple):
-    """Some samples as the core knows them, their rows, and these as columns of products."""
+    """Some samples as the core knows them, their rows, and these as partners."""
 
     samples: steps.Samples
     rows: RowsAt
-    columns: Partners
+    partners: Partners
 
 
 class StepwiseSearch(Search):
@@ -224,9 +224,9 @@ class StepwiseSearch(Search):
         core, tiles, m = self.core, self._tiles, len(indices)
         formulation = self._dual.formulation
         (segment,) = formulation.segments(indices)
-        columns = Partners(tiles.values, held, sparse_partners=self._source.is_sparse)
+        partners = Partners(tiles.values, held, for_sparse_rows=self._source.is_sparse)
         values = np.empty((len(core) + n_samples, m), tiles.dtype)
-        tiles.evaluate(core.rows(), columns, values)
+        tiles.evaluate(core.rows(), partners, values)
         samples = steps.Samples(
             indices,
             np.ascontiguousarray(segment.box.linear),
@@ -238,7 +238,7 @@ class StepwiseSearch(Search):
             np.full(m, -1, np.int32),
         )
         self._n_fresh = 0
-        return SampleBlock(samples, held, columns)
+        return SampleBlock(samples, held, partners)
 
     def _point_of(self, indices: I8) -> I4:
         """Find the point that each row is; −1 if it is none."""
@@ -257,7 +257,7 @@ class StepwiseSearch(Search):
         where = np.arange(self._n_fresh, self._n_fresh + len(wanted))
         base, places = block.rows
         self._tiles.evaluate(
-            RowsAt(base, places[wanted]), block.columns, samples.fresh, slots=where
+            RowsAt(base, places[wanted]), block.partners, samples.fresh, slots=where
         )
         samples.fresh_of[wanted] = where
         self._n_fresh += len(wanted)
@@ -279,7 +279,7 @@ class StepwiseSearch(Search):
         core, formulation = self.core, self._dual.formulation
         if self._packed is None:
             sparse = self._source.is_sparse
-            self._packed = Partners(self._tiles.values, core.rows(), sparse_partners=sparse)
+            self._packed = Partners(self._tiles.values, core.rows(), for_sparse_rows=sparse)
         beta = core.beta
         best, least, row = -1, np.inf, None
         for indices, part in rows.draw(self._sample):

@@ -19,7 +19,7 @@ import numpy as np
 
 from bigsvm.errors import CheckpointError
 from bigsvm.gram import Partners
-from bigsvm.gram.partners import COLUMNS_PER_TILE, in_whole_tiles
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ class Exact:
         """Rows at (m,) int64 `indices`."""
         return self._gather(indices, self.look)
 
-    def columns(self, rows: Rows) -> Partners:
+    def partners(self, rows: Rows) -> Partners:
         """Pack rows as partners."""
-        return Partners(self.tiles.values, rows, sparse_partners=self.source.is_sparse)
+        return Partners(self.tiles.values, rows, for_sparse_rows=self.source.is_sparse)
 
     def gram(self, rows: I8) -> F8:
         """Kernel values among rows (m,), (m, m)."""
         values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
-        self.tiles.evaluate(values, self.columns(values), gram)
+        self.tiles.evaluate(values, self.partners(values), gram)
         return gram
 
     def outputs(self, rows: I8, beta: F8) -> F8:
@@ -109,12 +109,12 @@ class Exact:
         out = np.zeros((len(rows), *beta.shape[1:]))
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
-            columns = self.columns(self.rows(chosen))
-            step = max(1, min(self._step, EVALUATIONS_AT_ONCE // max(columns.n, 1)))
+            partners = self.partners(self.rows(chosen))
+            step = max(1, min(self._step, EVALUATIONS_AT_ONCE // max(partners.n, 1)))
             for first in range(0, len(rows), step):
                 self.look()
                 part = slice(first, first + step)
-                self.tiles.multiply(self.rows(rows[part]), columns, beta[chosen], out[part])
+                self.tiles.multiply(self.rows(rows[part]), partners, beta[chosen], out[part])
         return out
 
     def _among(self, support: I8, weights: F8) -> F8:
@@ -123,13 +123,13 @@ class Exact:
         for low in range(0, len(support), self._step):
             part = slice(low, low + self._step)
             own = self.rows(support[part])
-            columns = self.columns(own)
+            partners = self.partners(own)
             # Rows to the end of the last column's block on the diagonal.
-            stop = -(-(low + columns.n) // COLUMNS_PER_TILE) * COLUMNS_PER_TILE
+            stop = -(-(low + partners.n) // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
             for first in range(0, min(stop, len(support)), self._step):
                 some = slice(first, first + self._step)
                 self.tiles.multiply_half(
-                    own if first == low else self.rows(support[some]), columns,
+                    own if first == low else self.rows(support[some]), partners,
                     (weights[some], weights[part]), along[some], down[part],
                     at=(first, low), look=self.look,
                 )  # fmt: skip

@@ -74,13 +74,13 @@ def confirm(
         for first in range(0, len(support), size):
             piece = support[first : first + size]
             values = rows.at(piece, look).at(np.arange(len(piece)))
-            columns = Partners(tiles.values, values, sparse_partners=source.is_sparse)
+            partners = Partners(tiles.values, values, for_sparse_rows=source.is_sparse)
             weights = beta[piece] if beta.ndim == 1 else sp.csr_array(beta[piece])
-            prepared = tiles.prepared(columns, weights)
-            at_once = rows_at_once(columns, prepared)
+            prepared = tiles.prepared(partners, weights)
+            at_once = rows_at_once(partners, prepared)
             for block in blocks(source, start, stop, at_once, plan.block_bytes):
                 part = slice(block.start - start, block.stop - start)
-                tiles.multiply(block.rows, columns, prepared, fresh[part])
+                tiles.multiply(block.rows, partners, prepared, fresh[part])
                 look()
         most = max(most, _taken_over(outputs[start:stop], fresh, limit))
     return most

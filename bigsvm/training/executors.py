@@ -1,7 +1,7 @@
 """Executors: compute the sums of a pass over the rows, block by block.
 
-``K(rows, columns) @ weights`` of a block depends only on the rows of the block, the columns and the
-weights. The caller adds up what an executor returns, and counts what it cost. `LocalExecutor`
+``K(rows, partners) @ weights`` of a block depends only on the rows of the block, the partners and
+the weights. The caller adds up what an executor returns, and counts what it cost. `LocalExecutor`
 computes in this process. Another executor needs a method `run` with the same results, in the order
 of the rows: so the place where a pass was interrupted is one number.
 """
@@ -69,18 +69,18 @@ class Partial(NamedTuple):
 def partial_sums(
     tiles: KernelTiles,
     block: Block,
-    columns: Partners,
+    partners: Partners,
     prepared: Floats | Functions,
     begin: F8 | None,
 ) -> F8:
-    """Return ``begin + K(rows of the block, columns) @ weights``; see `KernelTiles.multiply`.
+    """Return ``begin + K(rows of the block, partners) @ weights``; see `KernelTiles.multiply`.
 
-    Sums begin at 0 where `begin` is None. The bits of a row's sum depend on the row, the columns
+    Sums begin at 0 where `begin` is None. The bits of a row's sum depend on the row, the partners
     and `begin` alone.
     """
     shape = (prepared.n,) if isinstance(prepared, Functions) else ()
     sums = np.zeros((len(block.rows.places), *shape)) if begin is None else begin.copy()
-    tiles.multiply(block.rows, columns, prepared, sums)
+    tiles.multiply(block.rows, partners, prepared, sums)
     return sums
 
 
@@ -109,7 +109,7 @@ class LocalExecutor:
 
     def run(
         self,
-        columns: Partners,
+        partners: Partners,
         weights: Weights,
         *,
         start: int,
@@ -117,11 +117,11 @@ class LocalExecutor:
         skip: I8 | None = None,
         begin: F8 | None = None,
     ) -> Iterator[Partial]:
-        """Yield ``K(rows, columns) @ weights`` for rows ``start … stop - 1``, block by block.
+        """Yield ``K(rows, partners) @ weights`` for rows ``start … stop - 1``, block by block.
 
         Parameters
         ----------
-        columns : Partners
+        partners : Partners
             (p) working-set rows or support vectors.
         weights : (p,) float64; or (p, k) of k functions, dense or CSR
         start, stop : int
@@ -130,8 +130,8 @@ class LocalExecutor:
         begin : (n_rows,) or (n_rows, k) float64, optional
             Sums to go on from; 0 if it is not given. Excludes `skip`.
         """
-        prepared = self._tiles.prepared(columns, weights)
-        step = rows_at_once(columns, prepared)
+        prepared = self._tiles.prepared(partners, weights)
+        step = rows_at_once(partners, prepared)
         wall, cpu = time.monotonic(), time.process_time()
         for block in blocks(self._source, start, stop, step, self._block_bytes, skip):
             begun = None if begin is None else begin[block.start : block.stop]
@@ -140,7 +140,7 @@ class LocalExecutor:
                 block.start,
                 block.stop,
                 block.kept,
-                partial_sums(self._tiles, block, columns, prepared, begun),
+                partial_sums(self._tiles, block, partners, prepared, begun),
                 self._tiles.n_evaluations - before,
                 time.monotonic() - wall,
                 time.process_time() - cpu,
@@ -148,9 +148,9 @@ class LocalExecutor:
             wall, cpu = time.monotonic(), time.process_time()
 
 
-def rows_at_once(columns: Partners, prepared: Floats | Functions) -> int:
+def rows_at_once(partners: Partners, prepared: Floats | Functions) -> int:
     """Rows between two looks at the clock, whose sums do not fill the memory."""
-    n_functions, each = 1, float(columns.n)
+    n_functions, each = 1, float(partners.n)
     if isinstance(prepared, Functions):
         n_functions = max(prepared.n, 1)
         each += prepared.n_weights / WEIGHTS_PER_EVALUATION

@@ -117,9 +117,9 @@ class Passes:
         nor on how rows are divided into blocks.
         """
         count = self._count
-        columns = Partners(self._tiles.values, rows, sparse_partners=self._executor.is_sparse)
+        partners = Partners(self._tiles.values, rows, for_sparse_rows=self._executor.is_sparse)
         for partial in self._executor.run(
-            columns,
+            partners,
             weights,
             start=max(start, count.rows_done),
             stop=stop,
@@ -135,6 +135,6 @@ class Passes:
                 out[partial.start + partial.kept] += partial.added
             self._watch.add(partial, threads=self._executor.threads)
             count.rows_done = partial.stop
-            self._listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, columns.n))
+            self._listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, partners.n))
             self._pause()
             del partial  # its sums, before the next ones are computed

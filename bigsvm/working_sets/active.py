@@ -201,8 +201,8 @@ class ActiveRows:
         found[rest] = self._added(rest, places, change[places], look)
         if len(places):
             rows = self.rows.at(places)
-            columns = Partners.of_rows_like(self.tiles.values, rows)
-            self.tiles.multiply_symmetric(rows, columns, change[places], among, look=look)
+            partners = Partners.of_rows_like(self.tiles.values, rows)
+            self.tiles.multiply_symmetric(rows, partners, change[places], among, look=look)
         found[places] = among
         return found
 
@@ -211,12 +211,11 @@ class ActiveRows:
         moved = weighted_rows(change)
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
-            partners = self.rows.at(places[moved])
-            columns = Partners.of_rows_like(self.tiles.values, partners)
-            weights = self.tiles.prepared(columns, change[moved])
-            step = max(1, int(EVALUATIONS_AT_ONCE / columns.n))
+            partners = Partners.of_rows_like(self.tiles.values, self.rows.at(places[moved]))
+            weights = self.tiles.prepared(partners, change[moved])
+            step = max(1, int(EVALUATIONS_AT_ONCE / partners.n))
             for low in range(0, len(rows), step):
                 look()
                 part = slice(low, low + step)
-                self.tiles.multiply(self.rows.at(rows[part]), columns, weights, added[part])
+                self.tiles.multiply(self.rows.at(rows[part]), partners, weights, added[part])
         return added

@@ -230,11 +230,11 @@ class ShrinkingProblem(WorkingProblem):
         if not len(moved):
             return added
         base, places = self._rows
-        columns = Partners.of_rows_like(self._tiles.values, RowsAt(base, places[moved]))
-        weights = self._tiles.prepared(columns, change[moved])
-        step = max(1, VALUES_AT_ONCE // columns.n)
+        partners = Partners.of_rows_like(self._tiles.values, RowsAt(base, places[moved]))
+        weights = self._tiles.prepared(partners, change[moved])
+        step = max(1, VALUES_AT_ONCE // partners.n)
         for first in range(0, len(rest), step):
             look()
             part = slice(first, first + step)
-            self._tiles.multiply(RowsAt(base, places[rest[part]]), columns, weights, added[part])
+            self._tiles.multiply(RowsAt(base, places[rest[part]]), partners, weights, added[part])
         return added

@@ -209,18 +209,18 @@ class SubProblem(WorkingProblem):
         first_slots = memory.first_slots(self.size)
         self._rows_at_once = min(dual.rows_at_once or BATCH, BATCH)
         rows = rows_at(rows)
-        columns = Partners.of_rows_like(tiles.values, rows)
+        partners = Partners.of_rows_like(tiles.values, rows)
         self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
-        diagonal = tiles.values.diagonal(columns.norms)
+        diagonal = tiles.values.diagonal(partners.norms)
         self._taken = dual.begin(start, working_set, diagonal=diagonal)
-        self._computed = ComputedRows(tiles, rows, columns)
+        self._computed = ComputedRows(tiles, rows, partners)
         self._climb_values = buffer.n_shared // CLIMB_SHARE
         self._alone = buffer.alone
         below = memory.tier(self._computed)
         n_slack = self._taken.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
-        one_by_one = columns.sparse_partners and first_slots is None and one_function
+        one_by_one = partners.for_sparse_rows and first_slots is None and one_function
         self.cache = KernelRowCache(
             WithSlack(below, self.size) if n_slack else below,
             n_variables=n_all,
@@ -236,7 +236,9 @@ class SubProblem(WorkingProblem):
     def let_go(self) -> None:
         """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
         base, places = self._rows
-        self._computed.columns = Partners.of_rows_like(self._tiles.values, RowsAt(base, places[:0]))
+        self._computed.partners = Partners.of_rows_like(
+            self._tiles.values, RowsAt(base, places[:0])
+        )
 
     def hand_over(self, narrow: SubProblem, kept: Mask) -> None:
         """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
@@ -357,10 +359,10 @@ class SubProblem(WorkingProblem):
         for first in range(0, len(moved), BATCH):
             look()
             part = moved[first : first + BATCH]
-            columns = Partners.of_rows_like(
+            partners = Partners.of_rows_like(
                 tiles.values, RowsAt(self._rows.rows, self._rows.places[part])
             )
-            tiles.multiply(self._rows, columns, change[part], outputs)
+            tiles.multiply(self._rows, partners, change[part], outputs)
         return outputs
 
     def _rows_of(self, places: I8, look: Callable[[], None]) -> Iterator[F4]:

@@ -45,7 +45,7 @@ class TestEmptyDiskRows(RowTierContract):
 
             def make(data):
                 below = ComputedRows(
-                    tiles, data, Partners(tiles.values, data, sparse_partners=False)
+                    tiles, data, Partners(tiles.values, data, for_sparse_rows=False)
                 )
                 opened.append(open_tier(tmp_path, below, decision=decision))
                 return opened[0]

@@ -23,7 +23,7 @@ class TestComputedRows(RowTierContract):
     def make(self):
         with KernelTiles(RBF(gamma=self.gamma)) as tiles:
             yield lambda data: ComputedRows(
-                tiles, data, Partners(tiles.values, data, sparse_partners=False)
+                tiles, data, Partners(tiles.values, data, for_sparse_rows=False)
             )
 
 

@@ -40,7 +40,7 @@ def test_kernel_values_of_far_sparse_rows(far, share):
         apart = (np.abs(shifted[:, None, :] - shifted[None, :, :]) ** power).sum(axis=2)
         found = np.empty((N, N), np.float32)
         with KernelTiles(kernel, centre=centre) as tiles:
-            tiles.evaluate(rows, Partners(tiles.values, rows, sparse_partners=True), found)
+            tiles.evaluate(rows, Partners(tiles.values, rows, for_sparse_rows=True), found)
         near = (shifted[:, 30] > -1)[:, None] & (shifted[:, 30] > -1)
         np.testing.assert_allclose(found[near], np.exp(-GAMMA * apart)[near], atol=1e-5)
         # Pairs one of which has no year are too far apart to be alike at all.

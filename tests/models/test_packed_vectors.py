@@ -31,8 +31,8 @@ def test_groups_predict_as_all_vectors(rows, monkeypatch, n_classes, kernel, tmp
     monkeypatch.setattr(prediction, "ROWS_BETWEEN", 150)
     monkeypatch.setattr(prediction, "FEWEST_ROWS", 10)
     made = []
-    columns = prediction.Partners
-    monkeypatch.setattr(prediction, "Partners", lambda *a, **b: made.append(1) or columns(*a, **b))
+    made_by = prediction.Partners
+    monkeypatch.setattr(prediction, "Partners", lambda *a, **b: made.append(1) or made_by(*a, **b))
     for source in (ArrayRows(rows), store.rows):
         seen = []
         found = model.decision_function(source, on_progress=seen.append, block_bytes=1 << 16)
@@ -46,11 +46,11 @@ def test_one_group_is_in_memory_at_a_time(rows, monkeypatch):
     model = bigsvm.SVC(gamma=0.5, C=10).fit(rows, np.arange(400) % 2).model_
     monkeypatch.setattr(prediction, "LEAST_BYTES", 1 << 16)
     alive, most = weakref.WeakSet(), []
-    columns = prediction.Partners
+    made_by = prediction.Partners
 
     def noted(*given, **named):
         most.append(len(alive))
-        made = columns(*given, **named)
+        made = made_by(*given, **named)
         alive.add(made)
         return made
 
@@ -78,10 +78,10 @@ def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
     rng = np.random.default_rng(0)
     shape = (3000, 40_000)
     vectors = sp.random_array(shape, density=5e-4, rng=rng, format="csr", dtype=kind)
-    sizes, columns = [], prediction.Partners
+    sizes, made_by = [], prediction.Partners
 
     def noted(*given, **named):
-        made = columns(*given, **named)
+        made = made_by(*given, **named)
         sizes.append(made.nbytes)
         return made
 
@@ -90,7 +90,7 @@ def test_groups_take_no_more_memory_than_blocks_of_rows_may(monkeypatch, kind):
     most = 4 << 20
     with KernelTiles(RBF(gamma=1.0), dtype=kind) as tiles:
         made = prediction.Packed(
-            tiles, vectors, np.ones(3000), sparse_partners=True, most_bytes=most
+            tiles, vectors, np.ones(3000), for_sparse_rows=True, most_bytes=most
         )
         made.add(RowsAt(vectors, np.arange(10)), np.zeros(10), look=lambda share: None)
         assert sum(sizes) > 5 * most

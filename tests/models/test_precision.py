@@ -17,7 +17,7 @@ def rows_of(n=300, scale=1.0, seed=0):
 
 
 def dtypes_used(monkeypatch):
-    """Of the columns that predictions are made with, one after the other."""
+    """Of the partners that predictions are made with, one after the other."""
     found = []
 
     class Noted(Partners):
@@ -71,12 +71,12 @@ def test_estimated_rounding_is_close_to_measured_rounding(kernel, of_several):
     sums = []
     for dtype in (np.float32, np.float64):
         with KernelTiles(fitted.kernel, dtype=dtype) as tiles:
-            columns = Partners(tiles.values, X, sparse_partners=False)
+            partners = Partners(tiles.values, X, for_sparse_rows=False)
             out = np.zeros((400, 3) if of_several else 400)
-            tiles.multiply(X, columns, tiles.prepared(columns, weights), out)
+            tiles.multiply(X, partners, tiles.prepared(partners, weights), out)
             sums.append(out)
             if dtype == np.float32:
-                packed = Packed(tiles, X, weights, sparse_partners=False, most_bytes=1 << 20)
+                packed = Packed(tiles, X, weights, for_sparse_rows=False, most_bytes=1 << 20)
                 estimate = packed.rounding()
     seen = np.abs(sums[0] - sums[1])
     assert estimate / 30 < np.median(seen) < 3 * estimate
@@ -87,5 +87,5 @@ def test_a_function_of_no_vectors_has_no_rounding():
     X, y = rows_of()
     kernel = SVC(gamma=0.3).fit(X, y).model_.kernel
     with KernelTiles(kernel) as tiles:
-        packed = Packed(tiles, X[:0], np.zeros(0), sparse_partners=False, most_bytes=1 << 20)
+        packed = Packed(tiles, X[:0], np.zeros(0), for_sparse_rows=False, most_bytes=1 << 20)
         assert packed.rounding() == 0.0

@@ -24,17 +24,17 @@ def whole_rows(largest, *, density=0.6, seed=0):
 
 def chosen(rows, *, kernel=None, places=slice(None), **options):
     with KernelTiles(kernel or RBF(gamma=0.1), **options) as tiles:
-        columns = Partners(tiles.values, sp.csr_array(rows[places]), sparse_partners=True)
-        return columns.whole.vectors.dtype
+        partners = Partners(tiles.values, sp.csr_array(rows[places]), for_sparse_rows=True)
+        return partners.whole.vectors.dtype
 
 
-def computed(rows, columns, *, dtype, threads=1):
-    """Values, weighted sums, and the sums of the symmetric product, and the columns' bytes."""
-    rows, columns = sp.csr_array(rows), sp.csr_array(columns)
+def computed(rows, partners, *, dtype, threads=1):
+    """Values, weighted sums, and the sums of the symmetric product, and the partners' bytes."""
+    rows, partners = sp.csr_array(rows), sp.csr_array(partners)
     weights = np.linspace(-1, 2, N)
     with KernelTiles(RBF(gamma=1e-3), dtype=dtype, threads=threads) as tiles:
-        prepared = Partners(tiles.values, columns, sparse_partners=True)
-        own = Partners(tiles.values, rows, sparse_partners=True)
+        prepared = Partners(tiles.values, partners, for_sparse_rows=True)
+        own = Partners(tiles.values, rows, for_sparse_rows=True)
         values, sums, symmetric = np.empty((N, N), dtype), np.zeros(N), np.zeros(N)
         tiles.evaluate(rows, prepared, values)
         tiles.multiply(rows, prepared, weights, sums)
@@ -88,16 +88,16 @@ def test_processors_that_do_not_multiply_bytes_use_floats(monkeypatch):
 @pytest.mark.parametrize("largest", [1, pytest.param(255, marks=needs_words)])
 @pytest.mark.parametrize("others", ["whole", "mixed"])
 def test_bits_and_memory_are_at_most_those_of_floats(others, largest, dtype, monkeypatch):
-    columns, rows = whole_rows(largest), whole_rows(largest, seed=1)
-    rows[:20] = columns[:20]
+    partners, rows = whole_rows(largest), whole_rows(largest, seed=1)
+    rows[:20] = partners[:20]
     if others == "mixed":
         rows[5:9] *= 0.3
         rows[100, 7] = -2
         rows[200:] = 300
-    found, n_bytes = computed(rows, columns, dtype=dtype)
-    shared, _ = computed(rows, columns, dtype=dtype, threads=3)
+    found, n_bytes = computed(rows, partners, dtype=dtype)
+    shared, _ = computed(rows, partners, dtype=dtype, threads=3)
     monkeypatch.setattr(KernelValues, "tile_dtypes", lambda self, rows, places: [self.dtype])
-    floats, n_bytes_of_floats = computed(rows, columns, dtype=dtype)
+    floats, n_bytes_of_floats = computed(rows, partners, dtype=dtype)
     for bytewise, threaded, exact in zip(found, shared, floats, strict=True):
         np.testing.assert_array_equal(bytewise, exact)
         np.testing.assert_array_equal(threaded, exact)

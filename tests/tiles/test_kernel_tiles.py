@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from bigsvm.data.rows import RowsAt
 from bigsvm.errors import DataError
 from bigsvm.gram import KernelTiles, Partners
-from bigsvm.gram import partners as columns
 from bigsvm.gram import tiles as kernel_tiles
-from bigsvm.gram.partners import COLUMNS_PER_TILE
+from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.gram.tiles import ROWS_PER_TILE
 from bigsvm.kernels import RBF, Linear, Polynomial, make_kernel
 
@@ -42,9 +41,9 @@ def tiles_for(kernel, **options):
     return KernelTiles(kernel, **options)
 
 
-def evaluate(tiles, rows, columns, *, sparse=False):
-    out = np.full((rows.shape[0], columns.shape[0]), np.nan, tiles.dtype)
-    tiles.evaluate(rows, Partners(tiles.values, columns, sparse_partners=sparse), out)
+def evaluate(tiles, rows, partners, *, sparse=False):
+    out = np.full((rows.shape[0], partners.shape[0]), np.nan, tiles.dtype)
+    tiles.evaluate(rows, Partners(tiles.values, partners, for_sparse_rows=sparse), out)
     return out
 
 
@@ -64,21 +63,21 @@ def test_values_are_their_definition(name, sparse, dtype, shape):
         weights = np.random.default_rng(2).normal(size=p)
         out = np.full(m, 2.0)
         tiles.multiply(
-            convert(A), Partners(tiles.values, convert(B), sparse_partners=sparse), weights, out
+            convert(A), Partners(tiles.values, convert(B), for_sparse_rows=sparse), weights, out
         )
         scale = np.abs(exact) @ np.abs(weights)
         assert (np.abs(out - 2 - exact @ weights) <= 60 * eps * (scale + 1)).all()
         assert tiles.n_evaluations == 2 * m * p
         diagonal = [naive.kernel_value(a, a, name, **PARAMETERS) for a in A]
         np.testing.assert_allclose(
-            tiles.values.diagonal(Partners(tiles.values, convert(A), sparse_partners=sparse).norms),
+            tiles.values.diagonal(Partners(tiles.values, convert(A), for_sparse_rows=sparse).norms),
             diagonal,
             rtol=60 * eps,
             atol=eps,
         )
         own = evaluate(tiles, convert(A), convert(A), sparse=sparse)
         np.testing.assert_array_equal(
-            tiles.values.diagonal(Partners(tiles.values, convert(A), sparse_partners=sparse).norms),
+            tiles.values.diagonal(Partners(tiles.values, convert(A), for_sparse_rows=sparse).norms),
             np.diag(own),
         )
 
@@ -94,11 +93,11 @@ def test_an_offset_is_added_to_every_value(name, sparse, dtype):
     found = []
     for offset in (0.0, 1.0):
         with tiles_for(kernel, dtype=dtype, offset=offset) as tiles:
-            columns = Partners(tiles.values, convert(B), sparse_partners=sparse)
+            partners = Partners(tiles.values, convert(B), for_sparse_rows=sparse)
             sums = np.zeros(9)
-            tiles.multiply(convert(A), columns, weights, sums)
+            tiles.multiply(convert(A), partners, weights, sums)
             own = evaluate(tiles, convert(B), convert(B), sparse=sparse)
-            diagonal = tiles.values.diagonal(columns.norms)
+            diagonal = tiles.values.diagonal(partners.norms)
             np.testing.assert_array_equal(diagonal, np.diag(own))
             found.append((evaluate(tiles, convert(A), convert(B), sparse=sparse), diagonal, sums))
     plain, raised = found
@@ -130,7 +129,7 @@ def test_bits_depend_on_the_two_rows_alone(name, sparse, dtype, monkeypatch):
             i, j = rng.permutation(600)[:m], rng.permutation(600)[:p]
             part = evaluate(tiles, matrix[i], matrix[j], sparse=sparse)
             np.testing.assert_array_equal(part, whole[np.ix_(i, j)])
-        monkeypatch.setattr(columns, "COLUMNS_PER_TILE", 64)
+        monkeypatch.setattr("bigsvm.gram.partners.PARTNERS_PER_TILE", 64)
         monkeypatch.setattr(kernel_tiles, "ROWS_PER_TILE", 11)
         np.testing.assert_array_equal(evaluate(tiles, matrix, matrix, sparse=sparse), whole)
 
@@ -150,11 +149,11 @@ def test_bits_of_sums_do_not_depend_on_threads_or_on_the_rows_beside(
         monkeypatch.setattr(kernel_tiles, "WORTH_SHARING", 0.0)
         kernel = make_kernel(name, **PARAMETERS)
         with tiles_for(kernel, dtype=dtype, threads=threads, offset=0.5) as tiles:
-            columns = Partners(tiles.values, matrix, sparse_partners=sparse)
+            partners = Partners(tiles.values, matrix, for_sparse_rows=sparse)
             found.append(np.zeros(600))
-            tiles.multiply(matrix, columns, weights, found[-1])
+            tiles.multiply(matrix, partners, weights, found[-1])
             part = np.zeros(7)
-            tiles.multiply(matrix[100:107], columns, weights, part)
+            tiles.multiply(matrix[100:107], partners, weights, part)
             np.testing.assert_array_equal(part, found[0][100:107])
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
@@ -171,7 +170,7 @@ def test_rbf_of_a_row_and_its_duplicate_is_one(sparse, dtype):
         K = evaluate(tiles, matrix, matrix, sparse=sparse)
         np.testing.assert_array_equal(np.diag(K), 1)
         np.testing.assert_array_equal(np.diag(K[300:, :300]), 1)
-        packed = Partners(tiles.values, matrix, sparse_partners=sparse)
+        packed = Partners(tiles.values, matrix, for_sparse_rows=sparse)
         np.testing.assert_array_equal(tiles.values.diagonal(packed.norms), 1)
 
 
@@ -206,12 +205,12 @@ def test_hundred_thousand_columns(name):
     rows = sp.random_array((120, 100_000), density=1e-3, format="csr", dtype="f8", rng=rng)
     kernel = make_kernel(name, gamma=0.02)
     with tiles_for(kernel) as tiles:
-        columns = Partners(tiles.values, rows, sparse_partners=True)
-        assert len(list(columns)) > 1  # too many features for one tile
+        partners = Partners(tiles.values, rows, for_sparse_rows=True)
+        assert len(list(partners)) > 1  # too many features for one tile
         # Nothing here is as long as the features are many, but one scratch array a thread.
-        assert columns.nbytes < 4 * 120 * 100 * 120
+        assert partners.nbytes < 4 * 120 * 100 * 120
         out = np.empty((120, 120), np.float32)
-        tiles.evaluate(rows, columns, out)
+        tiles.evaluate(rows, partners, out)
     dots = (rows @ rows.T).toarray()
     exact = kernel.from_products(dots, np.diag(dots), np.diag(dots))
     np.testing.assert_allclose(out, exact, rtol=2e-6, atol=1e-6)
@@ -245,11 +244,11 @@ def test_places_of_rows_give_the_bits_of_a_copy(sparse, dtype):
     with tiles_for(RBF(gamma=0.7), threads=2, dtype=dtype, centre=centre) as tiles:
         results = []
         for lent in (RowsAt(matrix, places), matrix[places]):
-            columns = Partners(tiles.values, RowsAt(matrix, places[:70]), sparse_partners=sparse)
+            partners = Partners(tiles.values, RowsAt(matrix, places[:70]), for_sparse_rows=sparse)
             sums, values = np.zeros(300), np.empty((300, 70), dtype)
-            tiles.multiply(lent, columns, weights, sums)
-            tiles.evaluate(lent, columns, values)
-            results.append((sums, values, tiles.values.diagonal(columns.norms)))
+            tiles.multiply(lent, partners, weights, sums)
+            tiles.evaluate(lent, partners, values)
+            results.append((sums, values, tiles.values.diagonal(partners.norms)))
         for at_places, copied in zip(*results, strict=True):
             np.testing.assert_array_equal(at_places, copied)
         np.testing.assert_array_equal(results[0][1][:70].diagonal(), results[0][2])
@@ -261,12 +260,12 @@ def test_no_rows_and_no_columns(sparse):
     rows = make_rows(5, 4)
     matrix = sp.csr_array(rows) if sparse else rows
     with tiles_for(RBF(gamma=1.0), threads=2) as tiles:
-        none = Partners(tiles.values, matrix[:0], sparse_partners=sparse)
+        none = Partners(tiles.values, matrix[:0], for_sparse_rows=sparse)
         assert (none.n, none.nbytes, list(none)) == (0, 0, [])
         out = np.full(5, 3.0)
         tiles.multiply(matrix, none, np.empty(0), out)
         np.testing.assert_array_equal(out, 3.0)
-        some = Partners(tiles.values, matrix, sparse_partners=sparse)
+        some = Partners(tiles.values, matrix, for_sparse_rows=sparse)
         tiles.multiply(matrix[:0], some, np.ones(5), np.empty(0))
         tiles.evaluate(matrix[:0], some, np.empty((0, 5), np.float32))
         assert tiles.n_evaluations == 0
@@ -280,9 +279,9 @@ def test_rows_are_written_to_their_slots_and_the_other_slots_are_left_alone(m, s
     matrix = sp.csr_array(rows) if sparse else rows
     slots = np.random.default_rng(1).permutation(m + 9)[:m]
     with tiles_for(RBF(gamma=0.3), threads=2) as tiles:
-        columns = Partners(tiles.values, matrix, sparse_partners=sparse)
+        partners = Partners(tiles.values, matrix, for_sparse_rows=sparse)
         out = np.full((m + 9, m + 3), -5.0, np.float32)
-        tiles.evaluate(matrix, columns, out, slots=slots)
+        tiles.evaluate(matrix, partners, out, slots=slots)
         np.testing.assert_array_equal(
             out[slots, :m], evaluate(tiles, matrix, matrix, sparse=sparse)
         )
@@ -294,29 +293,29 @@ def test_columns_past_the_last_are_left_alone():
     rows = make_rows(7, 4)
     with tiles_for(Linear()) as tiles:
         out = np.full((7, 12), -5.0, np.float32)
-        tiles.evaluate(rows, Partners(tiles.values, rows, sparse_partners=False), out)
+        tiles.evaluate(rows, Partners(tiles.values, rows, for_sparse_rows=False), out)
         np.testing.assert_array_equal(out[:, 7:], -5)
         np.testing.assert_allclose(out[:, :7], rows @ rows.T, atol=1e-5)
 
 
 @given(
-    st.integers(1, 3 * ROWS_PER_TILE), st.integers(1, 2 * COLUMNS_PER_TILE),
+    st.integers(1, 3 * ROWS_PER_TILE), st.integers(1, 2 * PARTNERS_PER_TILE),
     st.booleans(), st.sampled_from([1, 2, 3]),
 )  # fmt: skip
 @settings(max_examples=20)
 def test_threads_and_tiles_cover_everything_once(m, p, sparse, threads):
-    rows, columns = make_rows(m, 2, density=0.9), make_rows(p, 2, seed=1, density=0.9)
+    rows, partners = make_rows(m, 2, density=0.9), make_rows(p, 2, seed=1, density=0.9)
     weights = np.random.default_rng(3).normal(size=p)
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(Linear(), threads=threads, dtype=np.float64) as tiles:
         out = np.ones(m)
-        prepared = Partners(tiles.values, convert(columns), sparse_partners=sparse)
+        prepared = Partners(tiles.values, convert(partners), for_sparse_rows=sparse)
         assert [t.start for t in prepared] == [
             0,
             *itertools.islice((t.stop for t in prepared), len(list(prepared)) - 1),
         ]
         tiles.multiply(convert(rows), prepared, weights, out)
-    np.testing.assert_allclose(out, 1 + rows @ (columns.T.astype(float) @ weights), atol=1e-11)
+    np.testing.assert_allclose(out, 1 + rows @ (partners.T.astype(float) @ weights), atol=1e-11)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -332,12 +331,12 @@ def test_symmetric_products_are_those_of_all_values(m, of_several, sparse, dtype
     found = {}
     for threads in (1, 3):
         with tiles_for(RBF(gamma=0.3), dtype=dtype, threads=threads) as tiles:
-            columns = Partners(tiles.values, rows, sparse_partners=sparse)
+            partners = Partners(tiles.values, rows, for_sparse_rows=sparse)
             found[threads] = np.ones(weights.shape)
-            tiles.multiply_symmetric(rows, columns, weights, found[threads])
+            tiles.multiply_symmetric(rows, partners, weights, found[threads])
             evaluations = tiles.n_evaluations
             expected = np.ones(weights.shape)
-            tiles.multiply(rows, columns, weights, expected)
+            tiles.multiply(rows, partners, weights, expected)
     np.testing.assert_allclose(found[1], expected, atol=3 * np.finfo(dtype).eps * m)
     np.testing.assert_array_equal(found[1], found[3])
     assert evaluations == sum(min(512, m - a) * (m - a) for a in range(0, m, 512))
@@ -378,7 +377,7 @@ def test_rows_that_are_not_numbers_are_refused(kernel, sparse):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(kernel) as tiles:
         with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
-            Partners(tiles.values, convert(wrong), sparse_partners=sparse)
+            Partners(tiles.values, convert(wrong), for_sparse_rows=sparse)
         with pytest.raises(DataError, match=r"values that are not numbers \(NaN\)"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
 
@@ -396,7 +395,7 @@ def test_rows_whose_values_overflow_are_refused(kernel, value, sparse):
     convert = sp.csr_array if sparse else np.asarray
     with tiles_for(kernel) as tiles, np.errstate(over="ignore"):
         with pytest.raises(DataError, match=r"squared length .* scale the features"):
-            Partners(tiles.values, convert(wrong), sparse_partners=sparse)
+            Partners(tiles.values, convert(wrong), for_sparse_rows=sparse)
         with pytest.raises(DataError, match=f"{kernel.name} kernel values in float32"):
             evaluate(tiles, convert(wrong), convert(rows), sparse=sparse)
         assert np.isfinite(evaluate(tiles, convert(rows), convert(rows), sparse=sparse)).all()
@@ -420,10 +419,10 @@ for dtype in (np.float32, np.float64):
         kernel = make_kernel(name, gamma=0.2, coef0=0.5, degree=3)
         for matrix in (rows, sp.csr_array(rows)):
             with KernelTiles(kernel, dtype=dtype) as tiles:
-                columns = Partners(tiles.values, matrix, sparse_partners=matrix is not rows)
+                partners = Partners(tiles.values, matrix, for_sparse_rows=matrix is not rows)
                 out = np.empty((150, 150), dtype)
-                tiles.evaluate(matrix, columns, out)
-                tiles.multiply(matrix, columns, weights, sums)
+                tiles.evaluate(matrix, partners, out)
+                tiles.multiply(matrix, partners, weights, sums)
             digest.update(out.tobytes())
 print(gram.VECTOR_BYTES, digest.hexdigest(), float(np.abs(sums).sum()))
 """
@@ -454,8 +453,8 @@ def test_evaluations_in_float64_are_added_to_those_of_the_tiles(fails):
     rows = make_rows(20, 6, dtype=np.float32)
     with tiles_for(RBF(gamma=0.3), dtype=np.float32, threads=1) as tiles:
         with pytest.raises(KeyError) if fails else nullcontext(), tiles.exact() as exact:
-            columns = Partners(exact.values, rows[:5], sparse_partners=False)
-            exact.evaluate(rows, columns, np.empty((20, 5)))
+            partners = Partners(exact.values, rows[:5], for_sparse_rows=False)
+            exact.evaluate(rows, partners, np.empty((20, 5)))
             assert exact.dtype == np.float64
             assert tiles.n_evaluations == 0
             if fails:

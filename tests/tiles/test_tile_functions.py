@@ -9,7 +9,7 @@ from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram import tiles as kernel_tiles
 from bigsvm.gram import weights as functions
-from bigsvm.gram.partners import COLUMNS_PER_TILE
+from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.kernels import make_kernel
 
 PARAMETERS = {"gamma": 0.2, "coef0": 0.5, "degree": 3}
@@ -30,8 +30,8 @@ def products(A, B, weights, *, kernel="rbf", sparse=False, **options):
     convert = sp.csr_array if sparse else np.asarray
     out = np.ones((A.shape[0], weights.shape[1]))
     with KernelTiles(make_kernel(kernel, **PARAMETERS), **options) as tiles:
-        columns = Partners(tiles.values, convert(B), sparse_partners=sparse)
-        tiles.multiply(convert(A), columns, weights, out)
+        partners = Partners(tiles.values, convert(B), for_sparse_rows=sparse)
+        tiles.multiply(convert(A), partners, weights, out)
         assert tiles.n_evaluations == A.shape[0] * B.shape[0]
     return out
 
@@ -48,8 +48,8 @@ def way(request, monkeypatch):
 def kinds(weights):
     """What is prepared for each tile."""
     with KernelTiles(make_kernel("linear")) as tiles:
-        columns = Partners(tiles.values, make_rows(len(weights), 2), sparse_partners=False)
-        prepared = tiles.prepared(columns, sp.csr_array(weights))
+        partners = Partners(tiles.values, make_rows(len(weights), 2), for_sparse_rows=False)
+        prepared = tiles.prepared(partners, sp.csr_array(weights))
     return [type(part).__name__.lower() for part in prepared._parts.values()]
 
 
@@ -71,7 +71,7 @@ def test_each_function_is_its_definition(kernel, sparse, dtype, shape):
     ("way", "sparse"), [("all", False), ("some", False), ("all", True)], indirect=["way"]
 )
 def test_several_tiles_have_the_same_bits_however_they_are_shared_out(way, sparse, monkeypatch):
-    A, B = make_rows(300, 7), make_rows(COLUMNS_PER_TILE + 88, 7, seed=1)
+    A, B = make_rows(300, 7), make_rows(PARTNERS_PER_TILE + 88, 7, seed=1)
     weights = make_weights(len(B), 6)
     weights[:, 3] = 0
     assert kinds(weights) == [way, way]
@@ -92,21 +92,21 @@ def test_several_tiles_have_the_same_bits_however_they_are_shared_out(way, spars
 
 def test_zeros_are_added_up_where_that_is_faster():
     def of(k, share):
-        return kinds(make_weights(COLUMNS_PER_TILE + 88, k, share=share))
+        return kinds(make_weights(PARTNERS_PER_TILE + 88, k, share=share))
 
     assert of(2, 0.01) == of(8, 0.01) == of(10, 0.2) == of(40, 0.25) == ["all", "all"]
     assert of(30, 0.05) == of(100, 0.1) == ["some", "some"]
     # The second tile alone has few functions.
-    weights = make_weights(COLUMNS_PER_TILE + 88, 100, share=0.02)
-    weights[COLUMNS_PER_TILE:, 3:] = 0
+    weights = make_weights(PARTNERS_PER_TILE + 88, 100, share=0.02)
+    weights[PARTNERS_PER_TILE:, 3:] = 0
     assert kinds(weights) == ["some", "all"]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_tiles_of_both_kinds_are_added_up(sparse):
-    A, B = make_rows(40, 5), make_rows(COLUMNS_PER_TILE + 30, 5, seed=1)
+    A, B = make_rows(40, 5), make_rows(PARTNERS_PER_TILE + 30, 5, seed=1)
     weights = make_weights(len(B), 60, share=0.04)
-    weights[COLUMNS_PER_TILE:] = make_weights(30, 60, share=0.8)
+    weights[PARTNERS_PER_TILE:] = make_weights(30, 60, share=0.8)
     assert kinds(weights) == ["some", "all"]
     exact = naive.kernel_matrix(A, B, "rbf", gamma=0.2)
     found = products(A, B, weights, sparse=sparse, dtype=np.float64)
@@ -116,12 +116,12 @@ def test_tiles_of_both_kinds_are_added_up(sparse):
 def test_rows_taken_from_a_block_and_weights_prepared_for_many():
     A, B, weights = make_rows(80, 5), make_rows(40, 5, seed=1), make_weights(40, 3)
     with KernelTiles(make_kernel("rbf", **PARAMETERS), offset=1.0) as tiles:
-        columns = Partners(tiles.values, B, sparse_partners=False)
-        prepared = tiles.prepared(columns, sp.csr_array(weights))
+        partners = Partners(tiles.values, B, for_sparse_rows=False)
+        prepared = tiles.prepared(partners, sp.csr_array(weights))
         assert (prepared.n, prepared.n_weights) == (3, np.count_nonzero(weights))
         places = np.array([70, 3, 3, 41])
         out = np.zeros((4, 3))
-        tiles.multiply(RowsAt(A, places), columns, prepared, out)
+        tiles.multiply(RowsAt(A, places), partners, prepared, out)
     exact = naive.kernel_matrix(A[places], B, "rbf", gamma=0.2) + 1
     np.testing.assert_allclose(out, exact @ weights, atol=1e-5)
 
@@ -131,9 +131,9 @@ def test_empty_rows_and_columns_change_nothing(k):
     rows = make_rows(5, 3)
     with KernelTiles(make_kernel("rbf", **PARAMETERS)) as tiles:
         out = np.ones((5, k))
-        none = Partners(tiles.values, rows[:0], sparse_partners=False)
+        none = Partners(tiles.values, rows[:0], for_sparse_rows=False)
         tiles.multiply(rows, none, np.empty((0, k)), out)
-        some = Partners(tiles.values, rows, sparse_partners=False)
+        some = Partners(tiles.values, rows, for_sparse_rows=False)
         tiles.multiply(rows[:0], some, np.ones((5, k)), np.empty((0, k)))
         tiles.multiply(rows, some, sp.csr_array((5, k)), out)
     np.testing.assert_array_equal(out, 1)
@@ -152,7 +152,7 @@ def test_memory_of_sums_is_bounded_where_functions_are_many(monkeypatch):
 
         monkeypatch.setattr(tiles._team, "scratch", watched)
         out = np.zeros((200, 100_000))
-        tiles.multiply(A, Partners(tiles.values, B, sparse_partners=False), weights, out)
+        tiles.multiply(A, Partners(tiles.values, B, for_sparse_rows=False), weights, out)
     most = max(rows for name, *_, rows in shapes if name == "sums")
     assert most <= 12
     np.testing.assert_array_equal(np.flatnonzero(out.any(axis=0)), [0, 7, 99_999])

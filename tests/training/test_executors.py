@@ -18,11 +18,11 @@ PATIENCE = 60.0
 """Seconds until a test gives up on a block that is not read."""
 
 
-def sweep(source, tiles, columns, weights, out, *, block_bytes, on_progress=None, **options):
+def sweep(source, tiles, partners, weights, out, *, block_bytes, on_progress=None, **options):
     """Add the sums of all blocks to `out`."""
     executor = LocalExecutor(source, tiles, block_bytes=block_bytes)
     options = {"start": 0, "stop": source.n_rows, **options}
-    for partial in executor.run(columns, weights, **options):
+    for partial in executor.run(partners, weights, **options):
         rows = np.arange(partial.start, partial.stop)
         out[rows if partial.kept is None else rows[partial.kept]] += partial.added
         if on_progress is not None:
@@ -51,7 +51,7 @@ def test_the_next_block_is_read_while_this_one_is_computed(monkeypatch):
     source = Watched(X)
     done = []
     with KernelTiles(RBF(gamma=0.5), threads=1) as tiles:
-        columns = Partners(tiles.values, X[:50], sparse_partners=False)
+        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
         compute_sums = executors.partial_sums
 
         def compute(*arguments):
@@ -65,7 +65,7 @@ def test_the_next_block_is_read_while_this_one_is_computed(monkeypatch):
 
         monkeypatch.setattr(executors, "partial_sums", compute)
         out = np.zeros(600)
-        sweep(source, tiles, columns, np.ones(50), out, block_bytes=2 * X.nbytes // N_BLOCKS)
+        sweep(source, tiles, partners, np.ones(50), out, block_bytes=2 * X.nbytes // N_BLOCKS)
     assert done == list(range(N_BLOCKS))
     np.testing.assert_allclose(out, gram(X)[:, :50].sum(axis=1), rtol=1e-5)
 
@@ -81,14 +81,14 @@ def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
     done = []
     out, alone = np.ones((600, 3)), np.ones((600, 3))
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        columns = Partners(tiles.values, X[:50], sparse_partners=False)
+        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
         options = {"block_bytes": 2 * X.nbytes // N_BLOCKS, "start": 3, "stop": 590, "skip": skip}
         sweep(
-            source, tiles, columns, sp.csr_array(weights), out, on_progress=done.append, **options
+            source, tiles, partners, sp.csr_array(weights), out, on_progress=done.append, **options
         )
         for function in range(3):
             column = alone[:, function].copy()
-            sweep(source, tiles, columns, weights[:, function].copy(), column, **options)
+            sweep(source, tiles, partners, weights[:, function].copy(), column, **options)
             alone[:, function] = column
     np.testing.assert_allclose(out, alone, rtol=1e-12)
     np.testing.assert_array_equal(out[:3], 1)
@@ -121,7 +121,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
         source.row_alignment = aligned
         out, done = begin.copy(), 0
         with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
-            columns = Partners(tiles.values, rows[:550], sparse_partners=sparse)
+            partners = Partners(tiles.values, rows[:550], for_sparse_rows=sparse)
 
             def interrupt(rows_done):
                 nonlocal done
@@ -131,7 +131,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
             while done < 600:
                 with pytest.raises(Enough):
                     sweep(
-                        source, tiles, columns, weights, out, block_bytes=2 * aligned * 20,
+                        source, tiles, partners, weights, out, block_bytes=2 * aligned * 20,
                         start=done, skip=skip, on_progress=interrupt,
                     )  # fmt: skip
         found.append(out[wanted])
@@ -145,9 +145,9 @@ def test_a_partial_has_what_its_block_cost(skip):
     X, _ = blobs(600)
     source = Watched(X)
     with KernelTiles(RBF(gamma=0.5)) as tiles:
-        columns = Partners(tiles.values, X[:50], sparse_partners=False)
+        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
         executor = LocalExecutor(source, tiles, block_bytes=2 * X.nbytes // N_BLOCKS)
-        partials = list(executor.run(columns, np.ones(50), start=0, stop=600, skip=skip))
+        partials = list(executor.run(partners, np.ones(50), start=0, stop=600, skip=skip))
         assert tiles.n_evaluations == 0
     n_rows = 600 if skip is None else 300
     assert sum(partial.evaluations for partial in partials) == 50 * n_rows
@@ -163,9 +163,9 @@ def test_sums_go_on_from_those_given_and_these_stay_as_they_are():
     begin = np.random.default_rng(0).standard_normal(300)
     before = begin.copy()
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        columns = Partners(tiles.values, X[:50], sparse_partners=False)
+        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
         executor = LocalExecutor(ArrayRows(X), tiles, block_bytes=1 << 20)
-        (partial,) = executor.run(columns, np.ones(50), start=10, stop=290, begin=begin)
+        (partial,) = executor.run(partners, np.ones(50), start=10, stop=290, begin=begin)
     np.testing.assert_array_equal(begin, before)
     expected = (begin + gram(X)[:, :50].sum(axis=1))[10:290]
     np.testing.assert_allclose(partial.added, expected, rtol=1e-5)

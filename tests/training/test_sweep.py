@@ -30,7 +30,7 @@ class Killed(Exception):
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Have several tiles, parts of rows, and threads."""
-    monkeypatch.setattr("bigsvm.gram.partners.COLUMNS_PER_TILE", TILE)
+    monkeypatch.setattr("bigsvm.gram.partners.PARTNERS_PER_TILE", TILE)
     monkeypatch.setattr("bigsvm.gram.partners.NARROWEST_SPARSE_TILE", 8)
     monkeypatch.setattr("bigsvm.gram.tiles.WORTH_SHARING", 0.0)
     monkeypatch.setattr("bigsvm.training.executors.VALUES_AT_ONCE", 333)
