@@ -243,7 +243,7 @@ class BallDual(BoxDual):
     largest : float
         D, the largest K̃_ii.
     lack : callable, optional
-        → what models of rank 1, 2, … lack of K_ii, on average (`tiles.low_rank.lack`); without it
+        → what models of rank 1, 2, … lack of K_ii, on average (`gram.low_rank.lack`); without it
         rows never step together.
     """
 

@@ -34,12 +34,12 @@ def large(monkeypatch):
 def narrow(monkeypatch):
     """Have several tiles, of which some are divided, and threads."""
     for name, value in {
-        "columns.PARTNERS_PER_TILE": 64,
-        "columns.NARROWEST_SPARSE_TILE": 8,
-        "columns.SPARSE_TILE_BYTES": 8 * 38 * 32,
-        "kernel_tiles.PARTNERS_PER_TILE": 64,
-        "kernel_tiles.ROWS_PER_TILE": 24,
-        "kernel_tiles.WORTH_SHARING": 0.0,
+        "partners.PARTNERS_PER_TILE": 64,
+        "partners.NARROWEST_SPARSE_TILE": 8,
+        "partners.SPARSE_TILE_BYTES": 8 * 38 * 32,
+        "tiles.PARTNERS_PER_TILE": 64,
+        "tiles.ROWS_PER_TILE": 24,
+        "tiles.WORTH_SHARING": 0.0,
     }.items():
         monkeypatch.setattr(f"bigsvm.gram.{name}", value)
     monkeypatch.setattr("bigsvm.training.certify.PARTNERS_PER_TILE", 64)
