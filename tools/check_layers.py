@@ -1,9 +1,10 @@
-"""Fail on an import in bigsvm/ that goes against the order of the layers.
+"""Fail on an import in bigsvm/ that goes against the order of the layers, or is part of a circle.
 
     python tools/check_layers.py [PACKAGE_FOLDER]
 
-A module imports from its own layer and from lower ones. Imports inside functions, imports for type
-checking only and ``import_module("...")`` count like any other: an order with exceptions is none.
+A module imports from its own layer and from lower ones, and no module imports itself by way of
+others. Imports inside functions, imports for type checking only and ``import_module("...")`` count
+like any other: an order with exceptions is none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,24 +123,72 @@ def forbidden(found: Import, *, layer: str, root: str) -> str | None:
     return None
 
 
-def offences(folder: Path) -> list[Offence]:
-    """All offences of the package in `folder`, ordered by file and line."""
-    found: set[Offence] = set()
+Modules: TypeAlias = dict[str, tuple[Path, list["Import"]]]
+
+
+def modules_of(folder: Path) -> Modules:
+    """Path and imports of each module of the package in `folder`, by its name as in ``a.b.c``."""
+    modules: Modules = {}
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder)
-        if inside == Path("__init__.py"):
+        package = (folder.name, *inside.parts[:-1])
+        name = ".".join(package if inside.stem == "__init__" else (*package, inside.stem))
+        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        modules[name] = path, list(imports_of(tree, package=package))
+    return modules
+
+
+def offences(modules: Modules, root: str) -> list[Offence]:
+    """All imports of the package `root` that the order forbids, ordered by file and line."""
+    found: set[Offence] = set()
+    for name, (path, imports) in modules.items():
+        if name == root:
             continue  # the public names, imported lazily from everywhere
-        layer = inside.parts[0].removesuffix(".py")
+        layer = name.split(".")[1]
         if layer not in ORDER:
             found.add(Offence(path, 1, f"{layer} is not in the order of the layers: add it"))
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        package = (folder.name, *inside.parts[:-1])
-        for item in imports_of(tree, package=package):
-            reason = forbidden(item, layer=layer, root=folder.name)
+        for item in imports:
+            reason = forbidden(item, layer=layer, root=root)
             if reason is not None:
                 found.add(Offence(path, item.line, reason))
     return sorted(found)
+
+
+def circles(modules: Modules) -> list[list[str]]:
+    """Circles of imports: module, what it imports, …, module again.
+
+    A module is named in one circle at most, and each circle is a shortest one of its first module.
+    An import of ``a.b.c`` does not count as one of ``a.b``.
+    """
+    imported: dict[str, list[str]] = {}
+    for name, (_, imports) in modules.items():
+        targets = {
+            whole if (whole := f"{item.module}.{item.name}") in modules else item.module
+            for item in imports
+        }
+        imported[name] = sorted(targets & modules.keys())
+    named: set[str] = set()
+    found = []
+    for name in modules:
+        circle = _way_back(name, imported)
+        if circle and not named.intersection(circle):
+            named.update(circle)
+            found.append(circle)
+    return found
+
+
+def _way_back(name: str, imported: dict[str, list[str]]) -> list[str]:
+    """Return a shortest way of imports from a module to itself; empty if there is none."""
+    ways, seen = [[name]], {name}
+    for way in ways:  # which grows
+        for target in imported[way[-1]]:
+            if target == name:
+                return [*way, name]
+            if target not in seen:
+                seen.add(target)
+                ways.append([*way, target])
+    return []
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -147,11 +196,17 @@ def main(arguments: Sequence[str]) -> int:
     if not folder.is_dir():
         print(f"{folder} is not a folder: give the folder of the package", file=sys.stderr)
         return 2
-    found = offences(folder.resolve())
-    for offence in found:
+    modules = modules_of(folder.resolve())
+    against, around = offences(modules, folder.resolve().name), circles(modules)
+    for offence in against:
         print(offence)
-    print(f"{len(found)} imports against the order" if found else "layers: in order")
-    return 1 if found else 0
+    for circle in around:
+        print("circle of imports:", " -> ".join(circle))
+    if against or around:
+        print(f"{len(against)} imports against the order, {len(around)} circles of imports")
+        return 1
+    print("layers: in order, without circles")
+    return 0
 
 
 if __name__ == "__main__":

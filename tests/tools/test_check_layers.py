@@ -1,4 +1,4 @@
-"""The layers import one way only: on this repository, and on trees made up to offend."""
+"""Layers import one way only, and modules in no circle: here, and in trees made up to offend."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 TOOL = REPOSITORY / "tools" / "check_layers.py"
 
 
@@ -53,16 +53,16 @@ def test_lower_layers_siblings_and_the_version_are_allowed(tmp_path):
         ("data/rows.py", "from bigsvm import models\n", 1, "data imports models"),
         ("duals/box.py", "def f():\n    from bigsvm.models import x\n", 2, "duals imports models"),
         (
-            "cache/disk.py",
+            "gram/disk.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import bigsvm.duals.box\n",
             3,
-            "cache imports duals",
+            "gram imports duals",
         ),
         (
-            "tiles.py",
+            "budget.py",
             "import importlib\nx = importlib.import_module('bigsvm.report')\n",
             2,
-            "tiles imports report",
+            "budget imports report",
         ),
         ("estimators/svc.py", "from bigsvm import SVC\n", 1, "hides the layer"),
         ("report/table.py", "import bigsvm\n", 1, "hides the layer"),
@@ -77,7 +77,7 @@ def test_an_offence_is_named_with_its_place(tmp_path, file, text, line, words):
     package = write_tree(tmp_path, {**IN_ORDER, file: text})
     run = check(package)
     assert run.returncode == 1
-    [offence] = run.stdout.splitlines()[:-1]
+    [offence] = [told for told in run.stdout.splitlines() if told.startswith(str(package))]
     assert offence.startswith(f"{package / file}:{line}: ")
     assert words in offence
 
@@ -88,7 +88,57 @@ def test_every_offence_of_a_file_is_listed(tmp_path):
     )
     lines = check(package).stdout.splitlines()
     assert [line.split(":")[1] for line in lines[:-1]] == ["1", "2"]
-    assert lines[-1] == "2 imports against the order"
+    assert lines[-1] == "2 imports against the order, 0 circles of imports"
+
+
+CIRCLES = {
+    "two modules": (
+        {"data/rows.py": "from . import scaler\n", "data/scaler.py": "from .rows import Rows\n"},
+        "bigsvm.data.rows -> bigsvm.data.scaler -> bigsvm.data.rows",
+    ),
+    "for types only": (
+        {
+            "data/a.py": "if TYPE_CHECKING:\n    from bigsvm.data.b import B\n",
+            "data/b.py": "def f():\n    import bigsvm.data.c\n",
+            "data/c.py": "from bigsvm.data import a\n",
+        },
+        "bigsvm.data.a -> bigsvm.data.b -> bigsvm.data.c -> bigsvm.data.a",
+    ),
+    "a folder and its file": (
+        {"data/__init__.py": "from bigsvm.data.a import A\n", "data/a.py": "import bigsvm.data\n"},
+        "bigsvm.data -> bigsvm.data.a -> bigsvm.data",
+    ),
+    "the whole package": (
+        {"__init__.py": "import bigsvm.errors\n", "errors.py": "from . import __version__\n"},
+        "bigsvm -> bigsvm.errors -> bigsvm",
+    ),
+    "itself": ({"errors.py": "import bigsvm.errors\n"}, "bigsvm.errors -> bigsvm.errors"),
+}
+
+
+@pytest.mark.parametrize(("files", "circle"), CIRCLES.values(), ids=CIRCLES)
+def test_a_circle_is_named_in_one_line(tmp_path, files, circle):
+    run = check(write_tree(tmp_path, files))
+    assert run.returncode == 1
+    assert run.stdout.splitlines() == [
+        f"circle of imports: {circle}",
+        "0 imports against the order, 1 circles of imports",
+    ]
+
+
+def test_each_of_two_circles_is_named(tmp_path):
+    files = {
+        f"data/{name}.py": f"import bigsvm.data.{other}\n"
+        for name, other in ("ab", "ba", "cd", "dc", "ea")
+    }
+    lines = check(write_tree(tmp_path, files)).stdout.splitlines()
+    assert [line.split(": ")[1].count("->") for line in lines[:-1]] == [2, 2]
+
+
+def test_modules_that_share_an_import_are_no_circle(tmp_path):
+    files = {"data/a.py": "import bigsvm.data.c\n", "data/b.py": "import bigsvm.data.c\n"}
+    files |= {"data/c.py": "", "data/__init__.py": "from bigsvm.data import a, b\n"}
+    assert check(write_tree(tmp_path, files)).returncode == 0
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
