@@ -12,7 +12,7 @@ import numpy as np
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
-from bigsvm.gram.disk_cache import DiskCache
+from bigsvm.gram.disk import DiskCache
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
 from bigsvm.processors import one_blas_thread
 from bigsvm.search.search import ENDS, FirstPoints, Search

@@ -1,4 +1,4 @@
-"""DiskRows: kernel rows in a `RowFile`, between the memory tier and their computation.
+"""Kernel rows on disk: a tier between the memory tier and the computation of rows.
 
 No error of the disk is an error of the run: it is logged, and rows are computed.
 """
@@ -411,3 +411,33 @@ class DiskRows:
                 if self._pending.get(variable) == buffer:
                     del self._pending[variable]
             self._idle.append(buffer)
+
+
+class DiskCache:
+    """The disk's part of the kernel row cache of a run.
+
+    Parameters
+    ----------
+    folder : str
+    capacity_bytes : int
+    fingerprint : mapping of str to str
+        Of what the rows depend on: data and kernel, not C and not the labels.
+    """
+
+    def __init__(self, folder: str, *, capacity_bytes: int, fingerprint: Mapping[str, str]) -> None:
+        self._folder, self._capacity = folder, capacity_bytes
+        self._fingerprint = dict(fingerprint)
+        self._decision: TierDecision | None = None
+
+    def above(self, below: RowTier, *, n_variables: int) -> DiskRows:
+        """Put the disk tier above another one; whether it keeps rows is measured the first time."""
+        tier = DiskRows(
+            below,
+            self._folder,
+            n_variables=n_variables,
+            capacity_bytes=self._capacity,
+            fingerprint=self._fingerprint,
+            decision=self._decision,
+        )
+        self._decision = tier.decision
+        return tier

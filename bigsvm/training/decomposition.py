@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual, Standing
     from bigsvm.gram import KernelTiles
-    from bigsvm.gram.disk_cache import DiskCache
+    from bigsvm.gram.disk import DiskCache
     from bigsvm.gram.row_cache import RowTier
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.saving import Saver

@@ -13,7 +13,7 @@ import numpy as np
 from bigsvm.core import row_choice, smo
 from bigsvm.data.rows import RowsAt, rows_at
 from bigsvm.gram import Partners
-from bigsvm.gram.factor import factor, factor_width
+from bigsvm.gram.low_rank import factor, factor_width
 from bigsvm.gram.row_cache import BATCH, ComputedRows, KernelRowCache, WithSlack
 from bigsvm.gram.weights import weighted_rows
 

@@ -10,7 +10,7 @@ from support.problems import rows_at
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram import KernelTiles, Partners
-from bigsvm.gram.factor import factor, factor_width
+from bigsvm.gram.low_rank import factor, factor_width
 from bigsvm.kernels import RBF, Laplacian, Linear, Polynomial, Sigmoid
 
 

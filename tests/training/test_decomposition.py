@@ -28,7 +28,7 @@ from bigsvm.duals.formulations import (
 )
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram.costs import TierDecision
-from bigsvm.gram.disk_cache import DiskCache
+from bigsvm.gram.disk import DiskCache
 from bigsvm.training import events, executors
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason

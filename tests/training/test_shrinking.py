@@ -21,7 +21,7 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.duals.pair_steps import kept_of, with_kept
-from bigsvm.gram.disk_cache import DiskCache
+from bigsvm.gram.disk import DiskCache
 from bigsvm.training import watch
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
