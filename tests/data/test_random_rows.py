@@ -107,7 +107,7 @@ def assert_shares(counts, shares):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_is_as_likely_in_a_sample_as_any_other(kind, make):
     """Counts over the first samples of many seeds."""
-    seeds = 250
+    seeds = 120
     first = [drawn(make(kind, seed=seed), SAMPLE)[0] for seed in range(seeds)]
     counts = np.bincount(np.concatenate(first), minlength=N_ROWS)
     groups = counts.reshape(20, -1).sum(axis=1)
@@ -207,7 +207,7 @@ def test_position_decides_what_is_drawn(kind, room, make):
     """One that has got there agrees with one that begins there; in memory, draw by draw."""
     draws = (60, 60, 120, 480, 60, 480, 480)
     whole, _ = drawn(make(kind, room=room), *draws)
-    for k in range(1, len(draws)):
+    for k in (1, 3, 5):
         position = sum(draws[:k])
         rest, _ = drawn(make(kind, position, room=room), *draws[k:])
         np.testing.assert_array_equal(rest, whole[position:])
@@ -424,7 +424,7 @@ def test_a_pass_can_be_given_up(kind, make):
 @pytest.mark.fault("samples")
 @pytest.mark.parametrize("kind", KINDS)
 def test_sample_indices_are_uniform(kind, sources):
-    chosen = [sources[kind].sample_indices(50, seed=seed) for seed in range(400)]
+    chosen = [sources[kind].sample_indices(50, seed=seed) for seed in range(200)]
     assert all((np.diff(rows) > 0).all() and len(rows) == 50 for rows in chosen)
     counts = np.bincount(np.concatenate(chosen), minlength=N_ROWS).reshape(20, -1).sum(axis=1)
     # A run of 50 rows counts as one draw.

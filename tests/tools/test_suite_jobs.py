@@ -190,6 +190,7 @@ def test_regression_and_one_class_hold_at_a_small_size(monkeypatch, capsys, tmp_
     assert [line.split()[2] for line in lines[:2]] == ["eps-svr", "one-class"]
     assert sum("holds" in line for line in lines) == 6
     monkeypatch.setattr(at_size, "MOST_SWEEPS", 0)
+    monkeypatch.setattr(at_size, "RUNS", at_size.RUNS[:1])
     assert command.main(["at_size", "--sizes", "3000", "--memory", "30MB"]) == 1
     assert "does not hold" in capsys.readouterr().out
 
