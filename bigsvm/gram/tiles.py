@@ -27,7 +27,7 @@ from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.gram.spans import DenseSpan, LookedUpSpan, SparseSpan
 from bigsvm.gram.team import Team
 from bigsvm.gram.values import KernelValues
-from bigsvm.gram.weights import Functions
+from bigsvm.gram.weights import FunctionWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -151,16 +151,18 @@ class KernelTiles:
 
     # -- the two products --------------------------------------------------------------------
 
-    def prepared(self, partners: Partners, weights: Weights | Functions) -> F8 | Functions:
+    def prepared(
+        self, partners: Partners, weights: Weights | FunctionWeights
+    ) -> F8 | FunctionWeights:
         """Weights as `multiply` works on them, once for many calls: of the precision of dtype."""
-        if isinstance(weights, Functions):
+        if isinstance(weights, FunctionWeights):
             return weights
         if weights.ndim == 1:
             return np.asarray(weights, self.dtype).astype(np.float64)
-        return Functions(partners, weights, self.dtype)
+        return FunctionWeights(partners, weights, self.dtype)
 
     def multiply(
-        self, rows: Rows | RowsAt, partners: Partners, weights: Weights | Functions, out: F8
+        self, rows: Rows | RowsAt, partners: Partners, weights: Weights | FunctionWeights, out: F8
     ) -> None:
         """``out += K(rows, partners) @ weights``, each kernel value being computed once.
 
@@ -179,7 +181,7 @@ class KernelTiles:
             as many rows as there are tiles at work.
         """
         rounded = self.prepared(partners, weights)
-        if isinstance(rounded, Functions):
+        if isinstance(rounded, FunctionWeights):
             self._multiply_functions(rows, partners, rounded, out)
             return
 
@@ -190,7 +192,7 @@ class KernelTiles:
         self._for_each_span(rows, partners, add, self._spans(m), m * partners.n)
 
     def _multiply_functions(
-        self, rows: Rows | RowsAt, partners: Partners, functions: Functions, out: F8
+        self, rows: Rows | RowsAt, partners: Partners, functions: FunctionWeights, out: F8
     ) -> None:
         def accumulate(span: slice, tile: Tile, values: Floats) -> None:
             shape = (functions.n, span.stop - span.start)
@@ -275,7 +277,7 @@ class KernelTiles:
 
         def use(span: slice, tile: Tile, values: Floats) -> None:
             part = slice(tile.start, tile.stop)
-            if isinstance(rounded, Functions):
+            if isinstance(rounded, FunctionWeights):
                 shape = (rounded.n, span.stop - span.start)
                 sums = self._team.scratch("sums", shape, np.dtype(np.float64))
                 sums[:] = 0

@@ -32,7 +32,7 @@ def weighted_rows(weights: Weights) -> I8:
     return np.flatnonzero(weights if weights.ndim == 1 else weights.any(axis=1))
 
 
-class All(NamedTuple):
+class AllWeights(NamedTuple):
     """All weights that functions have in one tile; see `add_all`."""
 
     functions: I8
@@ -43,7 +43,7 @@ class All(NamedTuple):
         add_all(values, self.functions, self.weights, out)
 
 
-class Some(NamedTuple):
+class NonzeroWeights(NamedTuple):
     """The weights other than zero of one tile, function by function; see `add_some`."""
 
     functions: I8
@@ -58,7 +58,7 @@ class Some(NamedTuple):
         add_some(values, self.functions, self.starts, self.places, self.weights, turned, out)
 
 
-class Functions:
+class FunctionWeights:
     """Weights (p, k) of k functions over p partners, of which most may be zero.
 
     Where nearly all weights of a tile are zero the others alone take time and memory; elsewhere it
@@ -85,7 +85,7 @@ class Functions:
     def __init__(self, partners: Partners, weights: Weights, dtype: np.dtype[Any]) -> None:
         self.n = int(weights.shape[1])
         self.n_weights = 0
-        self._parts: dict[int, All | Some] = {}
+        self._parts: dict[int, AllWeights | NonzeroWeights] = {}
         for tile in partners:
             part = sp.csc_array(weights[tile.start : tile.stop])
             self.n_weights += part.nnz
@@ -96,13 +96,13 @@ class Functions:
         self._parts[tile.start].add(values, out, team)
 
 
-def _prepared(part: sp.csc_array) -> All | Some:
+def _prepared(part: sp.csc_array) -> AllWeights | NonzeroWeights:
     p = part.shape[0]
     # Of 499 500 functions few have a weight in a tile.
     counts = np.diff(part.indptr)
     functions = np.flatnonzero(counts)
     if len(functions) * p <= ALL_PER_TURN * p + ALL_PER_WEIGHT * part.nnz:
-        return All(functions, np.ascontiguousarray(part[:, functions].toarray().T))
+        return AllWeights(functions, np.ascontiguousarray(part[:, functions].toarray().T))
     starts = np.zeros(len(functions) + 1, np.int64)
     np.cumsum(counts[functions], out=starts[1:])
-    return Some(functions, starts, part.indices.astype(np.int32), part.data, p)
+    return NonzeroWeights(functions, starts, part.indices.astype(np.int32), part.data, p)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsvm.data.rows import RowsAt
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
-from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, Functions
+from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, FunctionWeights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def partial_sums(
     tiles: KernelTiles,
     block: Block,
     partners: Partners,
-    prepared: Floats | Functions,
+    prepared: Floats | FunctionWeights,
     begin: F8 | None,
 ) -> F8:
     """Return ``begin + K(rows of the block, partners) @ weights``; see `KernelTiles.multiply`.
@@ -78,7 +78,7 @@ def partial_sums(
     Sums begin at 0 where `begin` is None. The bits of a row's sum depend on the row, the partners
     and `begin` alone.
     """
-    shape = (prepared.n,) if isinstance(prepared, Functions) else ()
+    shape = (prepared.n,) if isinstance(prepared, FunctionWeights) else ()
     sums = np.zeros((len(block.rows.places), *shape)) if begin is None else begin.copy()
     tiles.multiply(block.rows, partners, prepared, sums)
     return sums
@@ -148,10 +148,10 @@ class LocalExecutor:
             wall, cpu = time.monotonic(), time.process_time()
 
 
-def rows_at_once(partners: Partners, prepared: Floats | Functions) -> int:
+def rows_at_once(partners: Partners, prepared: Floats | FunctionWeights) -> int:
     """Rows between two looks at the clock, whose sums do not fill the memory."""
     n_functions, each = 1, float(partners.n)
-    if isinstance(prepared, Functions):
+    if isinstance(prepared, FunctionWeights):
         n_functions = max(prepared.n, 1)
         each += prepared.n_weights / WEIGHTS_PER_EVALUATION
     return max(1, min(int(EVALUATIONS_AT_ONCE / max(each, 1)), VALUES_AT_ONCE // n_functions))

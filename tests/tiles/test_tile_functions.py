@@ -10,6 +10,7 @@ from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram import tiles as kernel_tiles
 from bigsvm.gram import weights as functions
 from bigsvm.gram.partners import PARTNERS_PER_TILE
+from bigsvm.gram.weights import AllWeights
 from bigsvm.kernels import make_kernel
 
 PARAMETERS = {"gamma": 0.2, "coef0": 0.5, "degree": 3}
@@ -41,7 +42,7 @@ def way(request, monkeypatch):
     """Zeros are added up in every tile, or in none."""
     costs = (functions, "ALL_PER_TURN"), (functions, "ALL_PER_WEIGHT")
     for cost in costs:
-        monkeypatch.setattr(*cost, {"all": 1000, "some": 0}[request.param])
+        monkeypatch.setattr(*cost, {"all": 1000, "nonzero": 0}[request.param])
     return request.param
 
 
@@ -50,7 +51,7 @@ def kinds(weights):
     with KernelTiles(make_kernel("linear")) as tiles:
         partners = Partners(tiles.values, make_rows(len(weights), 2), for_sparse_rows=False)
         prepared = tiles.prepared(partners, sp.csr_array(weights))
-    return [type(part).__name__.lower() for part in prepared._parts.values()]
+    return ["all" if isinstance(one, AllWeights) else "nonzero" for one in prepared._parts.values()]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -68,7 +69,7 @@ def test_each_function_is_its_definition(kernel, sparse, dtype, shape):
 
 
 @pytest.mark.parametrize(
-    ("way", "sparse"), [("all", False), ("some", False), ("all", True)], indirect=["way"]
+    ("way", "sparse"), [("all", False), ("nonzero", False), ("all", True)], indirect=["way"]
 )
 def test_several_tiles_have_the_same_bits_however_they_are_shared_out(way, sparse, monkeypatch):
     A, B = make_rows(300, 7), make_rows(PARTNERS_PER_TILE + 88, 7, seed=1)
@@ -95,11 +96,11 @@ def test_zeros_are_added_up_where_that_is_faster():
         return kinds(make_weights(PARTNERS_PER_TILE + 88, k, share=share))
 
     assert of(2, 0.01) == of(8, 0.01) == of(10, 0.2) == of(40, 0.25) == ["all", "all"]
-    assert of(30, 0.05) == of(100, 0.1) == ["some", "some"]
+    assert of(30, 0.05) == of(100, 0.1) == ["nonzero", "nonzero"]
     # The second tile alone has few functions.
     weights = make_weights(PARTNERS_PER_TILE + 88, 100, share=0.02)
     weights[PARTNERS_PER_TILE:, 3:] = 0
-    assert kinds(weights) == ["some", "all"]
+    assert kinds(weights) == ["nonzero", "all"]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -107,7 +108,7 @@ def test_tiles_of_both_kinds_are_added_up(sparse):
     A, B = make_rows(40, 5), make_rows(PARTNERS_PER_TILE + 30, 5, seed=1)
     weights = make_weights(len(B), 60, share=0.04)
     weights[PARTNERS_PER_TILE:] = make_weights(30, 60, share=0.8)
-    assert kinds(weights) == ["some", "all"]
+    assert kinds(weights) == ["nonzero", "all"]
     exact = naive.kernel_matrix(A, B, "rbf", gamma=0.2)
     found = products(A, B, weights, sparse=sparse, dtype=np.float64)
     np.testing.assert_allclose(found - 1, exact @ weights, atol=1e-11)
