@@ -62,8 +62,9 @@ class Kernel(ABC):
     """k(a, b) as a function of ``a·b``, ``|a|²`` and ``|b|²``.
 
     A kernel of one's own is a frozen dataclass whose fields are its parameters. It has a name,
-    `from_products`, and `largest_norm` if its values can overflow. It must be symmetric. Models
-    with it can be loaded once the class is defined.
+    `from_products`, `largest_norm` if its values can overflow, and `check_rows` if it is not
+    defined for all rows. It must be symmetric. Models with it can be loaded once the class is
+    defined.
 
     Attributes
     ----------
@@ -113,6 +114,21 @@ class Kernel(ABC):
     @abstractmethod
     def from_products(self, dots: Values, norms_rows: Values, norms_columns: Values) -> Values:
         """Kernel values (m, p) from ``a·b`` (m, p), ``|a|²`` (m,) and ``|b|²`` (p,)."""
+
+    def check_rows(self, values: NDArray[np.floating[Any]]) -> None:  # noqa: B027 (most take all)
+        """Refuse rows that the kernel is not defined for, such as those with negative values.
+
+        It is called for all rows that are multiplied, in training and in prediction.
+
+        Parameters
+        ----------
+        values : (…,) float32 or float64
+            Values of some dense rows and perhaps zeros, or the entries of some sparse rows.
+
+        Raises
+        ------
+        DataError
+        """
 
     def largest_norm(self, largest: float) -> float:
         """Largest ``|a|²`` with which no kernel value or step towards it exceeds `largest`."""

@@ -115,8 +115,10 @@ class KernelValues:
         Raises
         ------
         DataError
-            Where kernel values of a row would overflow `dtype`, or are not numbers.
+            Where kernel values of a row would overflow `dtype`, or are not numbers, or the kernel
+            refuses a row.
         """
+        self.kernel.check_rows(packed)
         norms: Floats = np.zeros(m, self.dtype)
         if not self._absolute:
             products.squared_norms(packed, norms)
@@ -124,7 +126,14 @@ class KernelValues:
         return norms
 
     def sparse_norms(self, data: Floats, indptr: I8, out: Floats) -> None:
-        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`."""
+        """``|a|²`` or ``|a|₁`` of CSR rows, (m,) in `dtype`.
+
+        Raises
+        ------
+        DataError
+            Where the kernel refuses a row.
+        """
+        self.kernel.check_rows(data)
         norms = csr.csr_absolute_norms if self._absolute else csr.csr_squared_norms
         norms(data, indptr, out)
 

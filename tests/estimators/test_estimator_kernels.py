@@ -11,7 +11,7 @@ from sklearn.datasets import make_moons
 from sklearn.metrics.pairwise import laplacian_kernel
 
 import bigsvm
-from bigsvm.errors import CheckpointError, ModelError, ParameterError
+from bigsvm.errors import CheckpointError, DataError, ModelError, ParameterError
 from bigsvm.kernels import KERNELS
 from bigsvm.models import KernelExpansion
 
@@ -185,3 +185,30 @@ def test_kernel_may_keep_values_derived_from_its_fields(rows):
     kernel = Derived(width=0.7)
     assert kernel.half == 0.35
     assert bigsvm.SVC(kernel=kernel).fit(*rows).converged_
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hellinger(Cauchy):
+    """Only for rows without negative values."""
+
+    name = "hellinger"
+
+    def check_rows(self, values):
+        if values.min(initial=0) < 0:
+            raise DataError(f"a row has the value {values.min():g}; it must not be negative")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_a_kernel_refuses_rows_in_training_and_in_prediction(rows, form, dtype, n_classes):
+    X = np.abs(rows[0]).astype(dtype)
+    wrong = X.copy()
+    wrong[150, 3] = -0.25
+    y = np.arange(300) % n_classes
+    fitted = bigsvm.SVC(kernel=Hellinger()).fit(form(X), y)
+    assert fitted.predict(form(X)).shape == (300,)
+    with pytest.raises(DataError, match=r"a row has the value -0.25; it must not be negative"):
+        fitted.predict(form(wrong))
+    with pytest.raises(DataError, match=r"a row has the value -0.25; it must not be negative"):
+        bigsvm.SVC(kernel=Hellinger()).fit(form(wrong), y)
