@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 
 class RowSourceContract:

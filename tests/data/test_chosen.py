@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from row_contracts import RowSourceContract
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
 from bigsvm.data.from_arrays import write_store

@@ -5,7 +5,14 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from stores import N_ROWS, edit_attributes, everything, make_matrix, read_array, rewrite_array
+from support.stores import (
+    N_ROWS,
+    edit_attributes,
+    everything,
+    make_matrix,
+    read_array,
+    rewrite_array,
+)
 
 from bigsvm import SVC
 from bigsvm.data import schema

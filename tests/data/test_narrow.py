@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from row_contracts import RowSourceContract
-from stores import dense
+from support.stores import dense
 
 import bigsvm
 from bigsvm.data.from_text import convert

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 from bigsvm.data.scaler import METHODS, Scaler, choose_scaler
 from bigsvm.data.statistics import ColumnStatistics

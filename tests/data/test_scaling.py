@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from stores import (
+from support.stores import (
     chunk_files,
     dense,
     edit_attributes,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import zstandard
 from command_line import REPOSITORY, error_of
-from stores import edit_attributes
+from support.stores import edit_attributes
 
 from bigsvm import SVC
 from bigsvm.data import schema

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import zarr
 from row_contracts import RowSourceContract
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows, DaskRows, as_row_source

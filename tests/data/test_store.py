@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from stores import N_ROWS, chunk_files, everything, make_matrix
+from support.stores import N_ROWS, chunk_files, everything, make_matrix
 
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
+from support.stores import N_ROWS, chunk_files, dense, edit_attributes, everything, make_matrix
 
 from bigsvm.data import schema
 from bigsvm.data.from_arrays import write_store

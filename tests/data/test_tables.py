@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import zarr
 from containers import CONTAINERS
 from row_contracts import RowSourceContract
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 from bigsvm import SVC
 from bigsvm.data.containers import copied_bytes, is_streamed

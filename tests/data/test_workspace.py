@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import answer, run_here
 from killing import killed_at_every_step
-from stores import assert_holds, folder_digest
+from support.stores import assert_holds, folder_digest
 
 from bigsvm.cli.inputs import temporary_folder
 from bigsvm.data import schema, workspace

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import zarr
 from containers import CONTAINERS, act
-from stores import make_matrix
+from support.stores import make_matrix
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
 

@@ -13,7 +13,7 @@ import pytest
 import zarr
 import zstandard
 from numcodecs import BZ2, LZ4, Blosc, GZip, Zlib
-from stores import make_matrix
+from support.stores import make_matrix
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 from bigsvm.data import zarr_sizes

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from disk_rows import (
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from gram.disk_rows import (
     Computing,
     N,
     capacity_for,
@@ -17,9 +21,6 @@ from disk_rows import (
     open_tier,
     the_file,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 
 def hit_rate(tier, variables):

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from disk_rows import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm.gram.row_file import RowFile
+from gram.disk_rows import (
     FINGERPRINT,
     HEADER,
     TABLE,
@@ -26,10 +30,6 @@ from disk_rows import (
     run_child,
     the_file,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from bigsvm.gram.row_file import RowFile
 
 # -- named after what it is valid for, within its budget -------------------------------------------
 

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_vs_one import peers_coefficients, train, values, voted
 from sklearn.svm import SVC as PeerSVC
 from sklearn.svm import NuSVC as PeerNuSVC
+from support.one_vs_one import peers_coefficients, train, values, voted
 from support.problems import clouds
 
 from bigsvm import write_store
@@ -275,8 +275,8 @@ class TestOutOfCore:
 
 PROGRAM = """
 import resource, sys
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
-from one_vs_one import train
+sys.path.insert(0, sys.argv[1])
+from support.one_vs_one import train
 from support.problems import clouds
 from bigsvm import open_store
 from bigsvm.allocator import share_freed_memory
@@ -299,7 +299,7 @@ def test_the_budget_is_kept(tmp_path):
     X = X.astype(np.float32)
     assert X.nbytes > memory
     write_store(tmp_path / "s.zarr", X, y)
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder), str(tmp_path / "s.zarr"), str(memory)],
         capture_output=True, text=True, check=True,

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from disk_rows import (
+
+from bigsvm.gram import costs, disk
+from bigsvm.gram.costs import WORTH_KEEPING, decide, least_read_seconds
+from gram.disk_rows import (
     NOT_KEPT,
     Computing,
     N,
@@ -18,9 +21,6 @@ from disk_rows import (
     offer,
     open_tier,
 )
-
-from bigsvm.gram import costs, disk
-from bigsvm.gram.costs import WORTH_KEEPING, decide, least_read_seconds
 
 
 @pytest.mark.parametrize(

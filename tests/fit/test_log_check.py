@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 import pytest
-from one_vs_one import train
+from support.one_vs_one import train
 from support.problems import clouds
 
 from bigsvm import SVC

@@ -1,7 +1,8 @@
 """A file of kernel rows to be damaged."""
 
 import pytest
-from disk_rows import fill, open_tier, the_file
+
+from gram.disk_rows import fill, open_tier, the_file
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import zarr
 from scipy.stats import chi2
-from stores import dense, make_chunks_small, make_matrix
+from support.stores import dense, make_chunks_small, make_matrix
 
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from one_vs_one import train, values
+from support.one_vs_one import train, values
 from support.problems import clouds
 from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits
 from support.same import assert_same_bits

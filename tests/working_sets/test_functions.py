@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 from support.problems import classes_of_blobs, dense_alpha, gram
 from support.resuming import Moments, assert_resumed_to_the_same_bits, with_checkpoint
+from training.test_one_vs_rest import KINDS, alone, functions
 
 from bigsvm.duals.one_vs_rest import FUNCTIONS_AT_ONCE, functions_in_turn
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
-
-from .test_one_vs_rest import KINDS, alone, functions
 
 SETTINGS = {"working_set": 120, "active_rows": 120, "slots": 60}
 

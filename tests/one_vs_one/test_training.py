@@ -6,7 +6,7 @@ from concurrent.futures import wait
 
 import numpy as np
 import pytest
-from one_vs_one import train
+from support.one_vs_one import train
 from support.problems import clouds
 from support.resuming import StopAt
 from support.same import assert_same_bits

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stores import assert_holds, dense, folder_digest
+from support.stores import assert_holds, dense, folder_digest
 
 from bigsvm.data import from_text, shuffle
 from bigsvm.data.from_text import convert

@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from contracts import RowTierContract
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -16,6 +15,7 @@ from bigsvm.gram.row_cache import (
     WithSlack,
 )
 from bigsvm.kernels import RBF
+from gram.contracts import RowTierContract
 
 
 class TestComputedRows(RowTierContract):

@@ -129,14 +129,15 @@ CHILD = """
 import os, resource, signal, sys
 sys.path.insert(0, {tests!r})
 import itertools
-from disk_rows import *
+from gram.disk_rows import *
 tier = open_tier({folder!r}, **{options!r})
 """
 
 
 def run_child(folder, code, **options):
     code = (
-        CHILD.format(tests=str(Path(__file__).parent), folder=str(folder), options=options) + code
+        CHILD.format(tests=str(Path(__file__).parents[1]), folder=str(folder), options=options)
+        + code
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     return subprocess.Popen(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stores import dense, make_matrix
+from support.stores import dense, make_matrix
 
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows

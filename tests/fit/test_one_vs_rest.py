@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_vs_one import values
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
+from support.one_vs_one import values
 from support.problems import clouds
 from support.reductions import trained_by
 from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits

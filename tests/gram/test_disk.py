@@ -9,8 +9,14 @@ import time
 
 import numpy as np
 import pytest
-from contracts import RowTierContract
-from disk_rows import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigsvm.gram import KernelTiles, Partners, disk
+from bigsvm.gram.row_cache import ComputedRows
+from bigsvm.kernels import RBF
+from gram.contracts import RowTierContract
+from gram.disk_rows import (
     KEPT,
     NOT_KEPT,
     Computing,
@@ -25,12 +31,6 @@ from disk_rows import (
     row_offset,
     true_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from bigsvm.gram import KernelTiles, Partners, disk
-from bigsvm.gram.row_cache import ComputedRows
-from bigsvm.kernels import RBF
 
 
 class TestEmptyDiskRows(RowTierContract):

@@ -2,11 +2,11 @@
 
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
-from support.reductions import trained_by
 
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit.one_vs_one import OneVsOneReduction
 from bigsvm.parameters import TrainingParameters
+from support.reductions import trained_by
 
 
 def train(X, y, weights=None, hooks=None, **parameters):

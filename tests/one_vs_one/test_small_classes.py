@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from one_vs_one import train
+from support.one_vs_one import train
 from support.problems import clouds
 from support.reductions import trained_by
 from support.resuming import StopAt, assert_resumed_to_the_same_bits
