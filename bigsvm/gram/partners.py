@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
     Floats = F4 | F8
     Bytes = NDArray[np.uint8] | NDArray[np.uint32]
-    Part = tuple[int, int, I4]
+    Bounds = tuple[int, int, I4]
 
 PARTNERS_PER_TILE = 512
-"""With 252 rows of float32 products half a megabyte: half of a second-level cache."""
+"""Partners of a tile: with 252 rows, its float32 products fill half of a second-level cache."""
 SPARSE_TILE_BYTES = 4 << 20
-"""A tile over many distinct features is made narrower until its vectors take no more than this."""
+"""Most bytes of a tile of sparse partners. One with too many features is made narrower."""
 NARROWEST_SPARSE_TILE = 32
+"""Fewest partners that such a tile has."""
 
 
 def in_whole_tiles(n: int) -> int:
-    """Partners of a piece, n or a few less, so that sums over pieces have the bits of one product.
+    """Round n down to whole tiles, so that sums over pieces have the bits of one product.
 
-    Sums are added up tile by tile, and tiles begin anew in each piece. Where n partners are not
-    even one tile, a piece is a tile halved once or more, and the sums depend on n.
+    Sums are added up tile by tile, and the first tile of each piece begins with the piece. If n is
+    less than a tile, a piece is a tile halved once or more, and the bits of sums depend on n.
     """
     width = PARTNERS_PER_TILE
     while width > max(n, 1):
@@ -47,11 +48,12 @@ def in_whole_tiles(n: int) -> int:
 class Tile(NamedTuple):
     """Partners ``start … stop - 1``.
 
-    `vectors` are packed panels (dense partners) or, one after the other, the transposed vectors of
-    the tiles that `parts` divides it into, over the features that occur in each, `used` (sparse
-    partners); see `gram.sparse_span` and, for tiles of bytes, `gram.byte_span`. Of a kernel matrix
-    there are none: `used` are the features that their values are in, and `norms` their values with
-    themselves, where those are known.
+    For dense rows `vectors` are packed panels. For sparse rows they are the transposed vectors of
+    one or several tiles, one tile after the other; `used` are the features that occur in each tile
+    and `edges` where each one begins, as `gram.sparse_span` and `gram.byte_span` take them.
+
+    For a kernel matrix `vectors` is empty, `used` are the features that hold the kernel values with
+    the partners, and `norms` the diagonal, or 0 where it is not known.
     """
 
     start: int
@@ -59,60 +61,60 @@ class Tile(NamedTuple):
     vectors: Floats | Bytes
     norms: Floats
     used: I4 | None = None
-    parts: I8 | None = None
+    edges: I8 | None = None
 
 
 class _Layout(NamedTuple):
     """How tiles of sparse vectors are laid out.
 
-    `spans` are where each tile begins and ends, and its features or, of tiles of words, its groups
-    of four features; `parts` is what `gram.sparse_span` and `gram.byte_span` take.
+    `tiles` are where each one begins and ends, and its features or, for tiles of words, its groups
+    of four features. `edges` is what `gram.sparse_span` and `gram.byte_span` take.
     """
 
     dtype: np.dtype[Any]
-    spans: list[Part]
-    parts: I8
+    tiles: list[Bounds]
+    edges: I8
 
     @classmethod
-    def of(cls, spans: list[Part], dtype: np.dtype[Any]) -> _Layout:
-        """Lay out tiles whose features are given."""
-        whole = 1 if dtype.kind == "f" else gram.CHUNK_BYTES // dtype.itemsize
+    def of(cls, tiles: list[Bounds], dtype: np.dtype[Any]) -> _Layout:
+        """Lay out tiles with these bounds and features."""
+        chunk = 1 if dtype.kind == "f" else gram.CHUNK_BYTES // dtype.itemsize
         if dtype == np.uint32:
-            spans = [(start, stop, np.unique(used >> 2)) for start, stop, used in spans]
+            tiles = [(start, stop, np.unique(used >> 2)) for start, stop, used in tiles]
         sizes = [
-            (b - a, len(used), -(-(b - a) // whole) * whole * len(used)) for a, b, used in spans
+            (b - a, len(used), -(-(b - a) // chunk) * chunk * len(used)) for a, b, used in tiles
         ]
-        parts = np.zeros((len(spans) + 1, 3), np.int64)
-        np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=parts[1:])
-        return cls(dtype, spans, parts)
+        edges = np.zeros((len(tiles) + 1, 3), np.int64)
+        np.cumsum(np.array(sizes, np.int64).reshape(-1, 3), axis=0, out=edges[1:])
+        return cls(dtype, tiles, edges)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tiles."""
-        return int(self.parts[-1, 2]) * self.dtype.itemsize
+        return int(self.edges[-1, 2]) * self.dtype.itemsize
 
 
 class Partners:
-    """Vectors that kernel values are taken with: support vectors or a working set, in tiles.
+    """Vectors that rows are multiplied with, such as support vectors or a working set, in tiles.
 
     Parameters
     ----------
     values : KernelValues
-        Prepares them: with its centre, in its dtype.
+        Prepares the vectors: it has the centre and the dtype.
     rows : Rows or RowsAt
         (p, d) vectors, dense or sparse.
     for_sparse_rows : bool
-        Whether the rows they will be multiplied with are sparse. Sparse vectors against dense rows
-        are made dense.
+        Whether the rows to be multiplied with them are sparse. If not, sparse vectors are made
+        dense.
 
     Attributes
     ----------
     n : int
-        Vectors, p.
+        Number of vectors, p.
     whole : Tile
-        All of them as one: what the core goes through tile by tile.
+        All tiles as one, which the core goes through tile by tile.
     widest : int
-        Partners of the widest tile.
+        Number of partners of the widest tile.
     """
 
     def __init__(self, values: KernelValues, rows: Rows | RowsAt, *, for_sparse_rows: bool) -> None:
@@ -127,7 +129,7 @@ class Partners:
 
     @classmethod
     def of_rows_like(cls, values: KernelValues, rows: RowsAt) -> Partners:
-        """Prepare vectors that will be multiplied with rows of their own kind."""
+        """Prepare vectors for rows that are sparse if and only if the vectors are."""
         return cls(values, rows, for_sparse_rows=not isinstance(rows.rows, np.ndarray))
 
     def __iter__(self) -> Iterator[Tile]:
@@ -140,89 +142,89 @@ class Partners:
 
     @property
     def nbytes(self) -> int:
-        """Bytes they hold."""
+        """Bytes of the prepared vectors."""
         used = 0 if self.whole.used is None else self.whole.used.nbytes
         return self.whole.vectors.nbytes + self.norms.nbytes + used
 
     @staticmethod
-    def _dense_tiles(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
+    def _dense_tiles(prepare: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         n = len(places)
-        width = gram.NR32 if wanted.dtype == np.float32 else gram.NR64
-        panels = np.empty((-(-n // width), rows.shape[1], width), wanted.dtype)
-        norms = np.empty(n, wanted.dtype)
-        made = []
+        width = gram.NR32 if prepare.dtype == np.float32 else gram.NR64
+        panels = np.empty((-(-n // width), rows.shape[1], width), prepare.dtype)
+        norms = np.empty(n, prepare.dtype)
+        tiles = []
         for start in range(0, n, PARTNERS_PER_TILE):
             stop = min(start + PARTNERS_PER_TILE, n)
-            values = wanted.dense(rows[places[start:stop]])
-            part = panels[start // width : -(-stop // width)]
-            products.pack_columns(values, part)
-            norms[start:stop] = wanted.squared_norms(values)
-            made.append(Tile(start, stop, part, norms[start:stop]))
-        return Tile(0, n, panels, norms), made
+            values = prepare.dense(rows[places[start:stop]])
+            packed = panels[start // width : -(-stop // width)]
+            products.pack_columns(values, packed)
+            norms[start:stop] = prepare.squared_norms(values)
+            tiles.append(Tile(start, stop, packed, norms[start:stop]))
+        return Tile(0, n, panels, norms), tiles
 
     @staticmethod
-    def _looked_up(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
+    def _looked_up(prepare: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         n, numbers = len(places), row_numbers(rows, places).astype(np.int32)
-        norms, none = np.zeros(n, wanted.dtype), np.empty(0, wanted.dtype)
+        norms, none = np.zeros(n, prepare.dtype), np.empty(0, prepare.dtype)
         if isinstance(rows, np.ndarray):
             with np.errstate(over="ignore"):
                 norms[:] = rows[places, numbers]
-            wanted.check_looked_up(norms)
+            prepare.check_looked_up(norms)
         edges = [*range(0, n, PARTNERS_PER_TILE), n]
-        made = [Tile(a, b, none, norms[a:b], numbers[a:b]) for a, b in itertools.pairwise(edges)]
-        return Tile(0, n, none, norms, numbers), made
+        tiles = [Tile(a, b, none, norms[a:b], numbers[a:b]) for a, b in itertools.pairwise(edges)]
+        return Tile(0, n, none, norms, numbers), tiles
 
     @staticmethod
-    def _sparse_tiles(wanted: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
+    def _sparse_tiles(prepare: KernelValues, rows: Rows, places: I8) -> tuple[Tile, list[Tile]]:
         rows = sp.csr_array(rows)
-        found = list(_sparse_spans(wanted, rows, places))
-        layouts = [_Layout.of(found, dtype) for dtype in wanted.tile_dtypes(rows, places)]
-        dtype, spans, parts = min(layouts, key=lambda layout: layout.nbytes)
-        vectors = _zeros_at_a_vector(int(parts[-1, 2]), dtype)
-        norms = np.empty(len(places), wanted.dtype)
-        features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in spans)])
+        bounds = list(_sparse_bounds(prepare, rows, places))
+        layouts = [_Layout.of(bounds, dtype) for dtype in prepare.tile_dtypes(rows, places)]
+        dtype, bounds, edges = min(layouts, key=lambda layout: layout.nbytes)
+        vectors = _aligned_zeros(int(edges[-1, 2]), dtype)
+        norms = np.empty(len(places), prepare.dtype)
+        features = np.concatenate([np.empty(0, np.int32), *(used for _, _, used in bounds)])
         place = np.empty(rows.shape[1], np.int32)
         chunk = gram.CHUNK_BYTES // dtype.itemsize
         lay_out = csr.csr_tile if dtype.kind == "f" else csr.csr_byte_tile
-        made = []
-        for t, (start, stop, used) in enumerate(spans):
-            values, indices, indptr = wanted.taken(rows, places[start:stop])
-            data = values.astype(wanted.dtype, copy=False)
-            flat = vectors[parts[t, 2] : parts[t + 1, 2]]
+        tiles = []
+        for t, (start, stop, used) in enumerate(bounds):
+            values, indices, indptr = prepare.taken(rows, places[start:stop])
+            data = values.astype(prepare.dtype, copy=False)
+            flat = vectors[edges[t, 2] : edges[t + 1, 2]]
             lay_out(data, indices, indptr, used, place, chunk, flat)
-            wanted.sparse_norms(data, indptr, norms[start:stop])
-            wanted.check(norms[start:stop])
-            own = parts[t : t + 2] - parts[t]
-            made.append(Tile(start, stop, flat, norms[start:stop], used, own))
-        return Tile(0, len(places), vectors, norms, features, parts), made
+            prepare.sparse_norms(data, indptr, norms[start:stop])
+            prepare.check(norms[start:stop])
+            own_edges = edges[t : t + 2] - edges[t]
+            tiles.append(Tile(start, stop, flat, norms[start:stop], used, own_edges))
+        return Tile(0, len(places), vectors, norms, features, edges), tiles
 
 
-def _zeros_at_a_vector(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
-    """Zeros (n,) that begin where a vector may: else all loads are of two cache lines."""
+def _aligned_zeros(n: int, dtype: np.dtype[Any]) -> Floats | Bytes:
+    """Zeros (n,) aligned to vectors of the processor, so that no load crosses a cache line."""
     size = n * dtype.itemsize
     values = np.zeros(size + gram.VECTOR_BYTES, np.uint8)
     first = -values.ctypes.data % gram.VECTOR_BYTES
     return values[first : first + size].view(dtype)
 
 
-def _sparse_spans(wanted: KernelValues, rows: sp.csr_array, places: I8) -> Iterator[Part]:
-    """Yield where tiles of sparse vectors begin and end, and which features occur in each.
+def _sparse_bounds(prepare: KernelValues, rows: sp.csr_array, places: I8) -> Iterator[Bounds]:
+    """Yield where tiles of sparse vectors begin and end, and the features that occur in each.
 
     A tile begins at each multiple of PARTNERS_PER_TILE, where pieces of partners begin.
     """
     start = 0
     while start < len(places):
         width = PARTNERS_PER_TILE - start % PARTNERS_PER_TILE
-        _, indices, indptr = wanted.taken(rows, places[start : start + width])
+        _, indices, indptr = prepare.taken(rows, places[start : start + width])
         while True:
-            part = indptr[: width + 1]
+            in_tile = indptr[: width + 1]
             occurs = np.zeros(rows.shape[1], np.bool_)
-            csr.csr_features(indices, part, occurs)
+            csr.csr_features(indices, in_tile, occurs)
             used = np.flatnonzero(occurs).astype(np.int32)
-            fits = len(used) * width * wanted.dtype.itemsize <= SPARSE_TILE_BYTES
+            fits = len(used) * width * prepare.dtype.itemsize <= SPARSE_TILE_BYTES
             if fits or width <= NARROWEST_SPARSE_TILE:
                 break
             width = max(width // 2, NARROWEST_SPARSE_TILE)
-        stop = start + len(part) - 1
+        stop = start + len(in_tile) - 1
         yield start, stop, used
         start = stop

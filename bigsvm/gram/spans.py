@@ -1,4 +1,4 @@
-"""Spans: a few rows, prepared once, and what is computed of their kernel values with partners."""
+"""Spans: a few rows are prepared once, then their kernel values with partners are computed."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     Floats = F4 | F8
 
-NOTHING, NO_SLOTS = np.empty(0), np.empty(0, np.int64)
+NO_SUMS, NO_SLOTS = np.empty(0), np.empty(0, np.int64)
 
 
 class Span(ABC):
-    """Rows at some places (m,) of others, on the thread that made it.
+    """m of the rows of an array, to be used on the thread that made the span.
 
-    What a thread computes lasts until it computes the next.
+    Kernel values are in scratch memory of the thread, until the next ones are computed.
 
     Parameters
     ----------
     values : KernelValues
     team : Team
-        Whose scratch memory is used.
+        It has the scratch memory of the thread.
     """
 
     def __init__(self, values: KernelValues, team: Team) -> None:
@@ -54,7 +54,7 @@ class Span(ABC):
 
 
 class ComputedSpan(Span):
-    """Kernel values from products, in one call for all tiles where the core knows the kernel."""
+    """Kernel values from products, in one call for all tiles if the core has the kernel."""
 
     norms: Floats
 
@@ -62,7 +62,10 @@ class ComputedSpan(Span):
     def _run(
         self, tile: Tile, block: Floats, weights: F8, sums: F8, out: Floats, slots: I8
     ) -> None:
-        """Call the core with these rows; `tile` may be all partners, `block` is as wide as one."""
+        """Call the core with these rows.
+
+        `tile` may be all partners in one; `block` is as wide as its widest tile.
+        """
 
     def _block(self, width: int) -> Floats:
         """Scratch memory for the products with a tile."""
@@ -74,13 +77,13 @@ class ComputedSpan(Span):
         return np.empty((0, 0), self._values.dtype)
 
     def kernel_values(self, tile: Tile) -> Floats:
-        """Compute the products of one tile, and kernel values of these."""
+        """Compute the products with one tile, and kernel values from them."""
         block = self._block(tile.stop - tile.start)
-        self._run(tile, block, NOTHING, NOTHING, self._no_rows(), NO_SLOTS)
-        found = block[: len(self.norms)]
+        self._run(tile, block, NO_SUMS, NO_SUMS, self._no_rows(), NO_SLOTS)
+        kernel_values = block[: len(self.norms)]
         if not self._values.is_compiled:
-            self._values.replace(found, self.norms, tile.norms)
-        return found
+            self._values.replace(kernel_values, self.norms, tile.norms)
+        return kernel_values
 
     def add_sums(self, partners: Partners, weights: F8, sums: F8) -> None:
         """Do all tiles in one call."""
@@ -96,7 +99,7 @@ class ComputedSpan(Span):
             super().store(partners, out, slots)
         elif partners.n:
             block = self._block(partners.widest)
-            self._run(partners.whole, block, NOTHING, NOTHING, out, slots)
+            self._run(partners.whole, block, NO_SUMS, NO_SUMS, out, slots)
 
 
 class DenseSpan(ComputedSpan):
@@ -136,23 +139,24 @@ class SparseSpan(ComputedSpan):
     ) -> None:
         of_bytes = tile.vectors.dtype != self._values.dtype
         (gram.byte_span if of_bytes else gram.sparse_span)(
-            *self._rows, self.norms, self._place, tile.vectors, tile.used, tile.parts, tile.norms,
+            *self._rows, self.norms, self._place, tile.vectors, tile.used, tile.edges, tile.norms,
             self._values.product, self._values.formula, block, weights, sums, out, slots,
         )  # fmt: skip
 
 
 class LookedUpSpan(Span):
-    """Rows that bring their kernel values with them."""
+    """Rows of a kernel matrix: their kernel values are looked up."""
 
     def __init__(self, values: KernelValues, team: Team, rows: Floats, places: I8) -> None:
         super().__init__(values, team)
         self._rows, self._places = rows, places
 
     def kernel_values(self, tile: Tile) -> Floats:
-        """Copy the values."""
+        """Copy the values of the matrix."""
         shape = len(self._places), tile.stop - tile.start
-        found = self._team.scratch("dots", shape, self._values.dtype)
-        gram.looked_up(self._rows, self._places, tile.used, found)
-        self._values.check_looked_up(found)
-        self._values.replace(found, np.zeros(len(found), found.dtype), tile.norms)
-        return found
+        kernel_values = self._team.scratch("dots", shape, self._values.dtype)
+        gram.looked_up(self._rows, self._places, tile.used, kernel_values)
+        self._values.check_looked_up(kernel_values)
+        no_norms = np.zeros(len(kernel_values), kernel_values.dtype)
+        self._values.replace(kernel_values, no_norms, tile.norms)
+        return kernel_values

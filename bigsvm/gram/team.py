@@ -1,4 +1,4 @@
-"""Team: threads that share the parts of one piece of work, each with scratch memory of its own."""
+"""Team: threads that share tasks. Each thread has scratch memory of its own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Part = TypeVar("Part")
+    Task = TypeVar("Task")
 
 
-# A child forked while another thread loads compiled code would wait for that thread for ever, as
-# the child does not have it. So a fork waits until no thread loads compiled code.
+# A process forked while a thread loads compiled code would wait for ever for the lock of that
+# thread, which the new process does not have. So a fork waits until no thread holds the lock.
 os.register_at_fork(
     before=global_compiler_lock.acquire,
     after_in_parent=global_compiler_lock.release,
@@ -30,14 +30,14 @@ os.register_at_fork(
 
 
 class Team:
-    """The thread that asks, and helpers from a pool.
+    """The calling thread and a pool of helpers.
 
     Parameters
     ----------
     threads : int
         Most helpers.
     name : str
-        Of their threads.
+        Prefix of the names of their threads.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -50,35 +50,36 @@ class Team:
 
     def share_out(
         self,
-        one: Callable[[Part], None],
-        parts: Sequence[Part],
+        work: Callable[[Task], None],
+        tasks: Sequence[Task],
         n_helpers: int,
         *,
         abandon: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do all parts, in this thread and in `n_helpers` of the pool; raise what one raises.
+        """Call `work` for each task, in this thread and in `n_helpers` of the pool.
 
-        This thread works too, because another one takes 0.1 to 0.3 ms to wake up: as long as a
-        batch of kernel rows. When it returns or raises, no other is at work any more; `abandon` is
-        called where it is interrupted while it waits for them, so that long parts can end.
+        This thread works too, as another one may take as long to wake up as a batch of kernel rows
+        takes. When the call returns or raises, no thread is at work any more. If it is interrupted
+        while it waits for the others, it calls `abandon`, so that they can end long tasks early. An
+        exception of `work` is raised.
         """
         if n_helpers <= 0:
-            for part in parts:
-                one(part)
+            for task in tasks:
+                work(task)
             return
-        waiting = deque(parts)
+        waiting = deque(tasks)
 
-        def work() -> None:
+        def take_tasks() -> None:
             while waiting:
                 try:
-                    part = waiting.popleft()
+                    task = waiting.popleft()
                 except IndexError:  # another thread was faster
                     return
-                one(part)
+                work(task)
 
-        helpers = [self._pool.submit(work) for _ in range(n_helpers)]
+        helpers = [self._pool.submit(take_tasks) for _ in range(n_helpers)]
         try:
-            work()
+            take_tasks()
         finally:
             waiting.clear()
             awake = [helper for helper in helpers if not helper.cancel()]
@@ -92,7 +93,7 @@ class Team:
             helper.result()
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Give this thread an array: fresh pages would cost as much as the product."""
+        """Return an array of this thread, reused from call to call; fresh pages are expensive."""
         size = math.prod(shape)
         held: NDArray[Any] | None = self._local.__dict__.get(name)
         if held is None or held.size < size:
@@ -101,7 +102,7 @@ class Team:
         return held[:size].reshape(shape)
 
     def places(self, n_features: int) -> NDArray[np.int32]:
-        """Give this thread an array of −1 for every feature, to be left as it was."""
+        """Return an array of this thread with −1 for each feature, to be restored after use."""
         held: NDArray[np.int32] | None = self._local.__dict__.get("places")
         if held is None or held.size < n_features:
             held = np.full(n_features, -1, np.int32)

@@ -1,14 +1,17 @@
-"""Products of row blocks with the kernel, in tiles that stay in the second-level cache.
+"""KernelTiles: kernel values of rows with partners, and their products with weights.
 
-The two operations everything expensive is made of, for rows A (m of them) and partners B (p):
+Nearly all computing time is spent in two operations, for m rows A and p partners B:
 
-    multiply:   out += K(A, B) @ weights        a sweep, a decision function, or several at once
+    multiply:   out += K(A, B) @ weights        sweeps and decision functions
     evaluate:   out  = K(A, B)                  rows of the kernel row cache
 
-Each tile is one matrix product, which becomes kernel values in place and is used while it is in the
-cache. The rows of a call are shared out over threads; a kernel value has the same bits whichever
-rows and partners it is computed with (see `bigsvm.core.products`), and a row's sums are added up
-tile by tile in a fixed order.
+The rows of a call are divided into spans (`bigsvm.gram.spans`), which the threads share. The
+partners are divided into tiles (`bigsvm.gram.partners`). A span and a tile make one matrix product,
+which becomes kernel values in place. These are used while they are in the second-level cache.
+
+A kernel value has the same bits whichever rows and partners it is computed with (see
+`bigsvm.core.products`). The sums of a row are added up tile by tile in a fixed order. So results do
+not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -43,49 +46,48 @@ if TYPE_CHECKING:
     Use = Callable[[slice, "Tile", Floats], None]
     Wanted = Callable[[slice, "Tile"], bool]
 
-Part = TypeVar("Part")
+Task = TypeVar("Task")
 
 EVALUATIONS_AT_ONCE = 2e8
-"""Kernel evaluations between two looks at the clock: 0.1 to 0.8 seconds on two cores."""
+"""Kernel evaluations between two checks of the clock."""
 ROWS_PER_TILE = 252
-"""Rows of a tile: a multiple of the micro-kernel's 12 or 6."""
+"""Most rows of a span: a multiple of the micro-kernel's 12 or 6."""
 SUMS_PER_TILE = 1 << 19
-"""Sums of several functions that a tile adds to, 4 MB: with more than 2080 functions it has fewer
-rows."""
+"""Most sums of several functions that a span has, 4 MB. With many functions it has fewer rows."""
 SPANS_AT_ONCE = 12
-"""Most spans of rows of a symmetric product whose sums for the partners are held together."""
+"""Most spans of a symmetric product whose sums for the partners are in memory together."""
 SUMS_AT_ONCE = 1 << 22
-"""Most of these sums, 32 MB; those of two spans are in any case."""
+"""Most of these sums, 32 MB; those of two spans are always held."""
 WORTH_SHARING = 2e-4
-"""Seconds of work below which waking other threads takes longer than it saves."""
+"""Seconds of work below which other threads are not woken."""
 SECONDS_PER_VALUE = 0.3e-9
-"""Seconds of a kernel value in one thread, without its entries."""
+"""Seconds of a kernel value in one thread, without those for entries of rows."""
 SECONDS_PER_ENTRY = {True: 0.025e-9, False: 0.008e-9}
-"""Seconds for each entry of a sparse row (True), or for each feature of a dense one (False)."""
+"""Seconds for each entry of a sparse row (True), or for each feature of a dense row (False)."""
 
 
 class KernelTiles:
-    """Computes K(A, B) and K(A, B) @ weights on a pool of threads, and counts the evaluations.
+    """Computes K(A, B) and K(A, B) @ weights with several threads, and counts kernel evaluations.
 
     Parameters
     ----------
     kernel : Kernel
     centre : (d,) float64 or None
-        Subtracted from the rows first, where the kernel does not mind: in float32 the distance of
-        two rows far from the origin would otherwise drown in the rounding of their norms. Sparse
-        rows are filled in where it is not 0, so for them it should be so in few features.
+        Subtracted from all rows, if that does not change the kernel. Otherwise the distance of two
+        rows far from the origin would be lost in the rounding of their norms. Sparse rows get an
+        entry for each feature whose centre is not 0, so for them only few should be.
     threads : int
     dtype : numpy dtype
-        float32, or float64 for certificates and decision values in full precision.
+        float32; float64 for certificates and for decision values in full precision.
     offset : float
         Added to every kernel value.
 
     Attributes
     ----------
     values : KernelValues
-        What the products become.
+        Makes kernel values of products.
     n_evaluations : int
-        Kernel values computed so far.
+        Number of kernel values computed so far.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class KernelTiles:
 
     @contextmanager
     def exact(self) -> Iterator[KernelTiles]:
-        """Make the same in float64 for a while; its evaluations are added to these in the end."""
+        """Make KernelTiles in float64 for a while; these also count their evaluations."""
         with KernelTiles(
             self.kernel,
             centre=self.centre,
@@ -131,9 +133,9 @@ class KernelTiles:
                 self.n_evaluations += exact.n_evaluations
 
     def with_threads(self, threads: int) -> KernelTiles:
-        """Make the same with some of the threads, for one of several that work at once.
+        """Make KernelTiles that use at most `threads` of these threads.
 
-        It counts for itself, and is closed with these.
+        They count their own evaluations, and end when these are closed.
         """
         some = copy.copy(self)
         some.threads, some.n_evaluations = threads, 0
@@ -141,20 +143,20 @@ class KernelTiles:
 
     def share_out(
         self,
-        one: Callable[[Part], None],
-        parts: Sequence[Part],
+        work: Callable[[Task], None],
+        tasks: Sequence[Task],
         *,
         abandon: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do all parts of other work on the threads, the caller's among them: `Team.share_out`."""
-        self._team.share_out(one, parts, min(self.threads, len(parts)) - 1, abandon=abandon)
+        """Call `work` for each task, on the threads and the caller's; see `Team.share_out`."""
+        self._team.share_out(work, tasks, min(self.threads, len(tasks)) - 1, abandon=abandon)
 
     # -- the two products --------------------------------------------------------------------
 
     def prepared(
         self, partners: Partners, weights: Weights | FunctionWeights
     ) -> F8 | FunctionWeights:
-        """Weights as `multiply` works on them, once for many calls: of the precision of dtype."""
+        """Round weights to `dtype` and lay them out for `multiply`, once for many calls."""
         if isinstance(weights, FunctionWeights):
             return weights
         if weights.ndim == 1:
@@ -164,29 +166,28 @@ class KernelTiles:
     def multiply(
         self, rows: Rows | RowsAt, partners: Partners, weights: Weights | FunctionWeights, out: F8
     ) -> None:
-        """``out += K(rows, partners) @ weights``, each kernel value being computed once.
+        """``out += K(rows, partners) @ weights``; each kernel value is computed once.
 
-        Sums go on from `out`, tile by tile: piece after piece of the partners, each of whole tiles,
-        gives the same bits as all at once.
+        Sums go on from `out`, tile by tile. So several calls with pieces of the partners, each of
+        whole tiles, give the same bits as one call with all of them.
 
         Parameters
         ----------
         rows : Rows or RowsAt
             (m, d).
         partners : Partners
-            (p).
+            p of them.
         weights : (p,) float64; or (p, k) of k functions, dense, CSR, or `prepared`
         out : (m,) or (m, k) float64
-            Changed in place. While they are added up, those of k functions are in memory twice for
-            as many rows as there are tiles at work.
+            Changed in place. For k functions each thread has a copy of the sums of its span.
         """
         rounded = self.prepared(partners, weights)
         if isinstance(rounded, FunctionWeights):
             self._multiply_functions(rows, partners, rounded, out)
             return
 
-        def add(part: slice, span: Span) -> None:
-            span.add_sums(partners, rounded, out[part])
+        def add(where: slice, span: Span) -> None:
+            span.add_sums(partners, rounded, out[where])
 
         m = len(rows_at(rows).places)
         self._for_each_span(rows, partners, add, self._spans(m), m * partners.n)
@@ -205,9 +206,8 @@ class KernelTiles:
 
         fitting = SUMS_PER_TILE // max(functions.n, 1) // gram.MR * gram.MR
         most = min(ROWS_PER_TILE, max(gram.MR, fitting))
-        self._for_each_tile(
-            rows, partners, accumulate, self._spans(len(rows_at(rows).places), most)
-        )
+        spans = self._spans(len(rows_at(rows).places), most)
+        self._for_each_tile(rows, partners, accumulate, spans)
 
     def multiply_symmetric(
         self,
@@ -218,15 +218,15 @@ class KernelTiles:
         *,
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """``out += K(rows, rows) @ weights`` with little more than half of the kernel values.
+        """``out += K(rows, rows) @ weights``; little more than half of the values are computed.
 
         Parameters
         ----------
         rows, partners
-            The same (m, d), as they are and packed.
+            The same (m, d) vectors, as rows and as partners.
         weights, out : (m,) or (m, k) float64
         look : callable
-            Called now and then; where it raises, `out` is partly done.
+            Called from time to time. If it raises, some rows of `out` are not complete.
         """
         down = np.zeros_like(out)
         self.multiply_half(rows, partners, (weights, weights), out, down, look=look)
@@ -240,43 +240,46 @@ class KernelTiles:
         along: F8,
         down: F8,
         *,
-        at: tuple[int, int] = (0, 0),
+        corner: tuple[int, int] = (0, 0),
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do some rows and partners of a product of symmetric kernel values.
+        """Compute a piece of a product ``K @ weights`` with symmetric K.
 
-        What is above the diagonal, in blocks of PARTNERS_PER_TILE, is used along its rows and down
-        its partners; what is in a block on the diagonal, along its rows. Each span of rows adds up
-        for itself what goes down, in float64, and these sums are put together in the order of the
-        spans, so that threads do not change a bit. Nor does it matter how the product is divided
-        into pieces of whole tiles: partners in order and, for each of their pieces, rows in order.
-        No piece narrower than a block may reach into two of them. The product is ``along + down``
-        in the end.
+        K is divided into blocks of PARTNERS_PER_TILE rows and partners. Values of a block above the
+        diagonal are used twice: times the weights of the partners for sums of the rows (`along`),
+        and times the weights of the rows for sums of the partners (`down`). Values of a block on
+        the diagonal are used for sums of the rows only, and blocks below it are skipped. After all
+        pieces the product is ``along + down``.
+
+        Each span of rows has sums of its own for the partners, in float64. They are added to `down`
+        in the order of the spans, so bits do not depend on threads. They do not depend on the
+        pieces either, if these are of whole tiles and come in order: partner by partner and, for
+        the same partners, row by row. A piece narrower than a block must lie within one block.
 
         Parameters
         ----------
         rows, partners
             (m, d) and (p, d).
         weights : (m,) and (p,) float64, or (m, k) and (p, k)
-            Of the rows and of the partners.
+            Weights of the rows and of the partners.
         along, down : (m,) and (p,) float64, or (m, k) and (p, k)
             Changed in place.
-        at : tuple of int
-            Which row and partner of the whole product the first ones are.
+        corner : tuple of int
+            Numbers of the first row and of the first partner in the whole product.
         look : callable
-            Called now and then; may raise.
+            Called from time to time; may raise.
         """
         rounded = self.prepared(partners, weights[1])
-        turned = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
-        below: dict[int, F8] = {}
+        row_weights = np.ascontiguousarray(np.atleast_2d(weights[0].T), self.dtype)
+        down_of_spans: dict[int, F8] = {}
 
-        def side(span: slice, tile: Tile) -> int:
+        def blocks_right(span: slice, tile: Tile) -> int:
             """By how many blocks the tile is to the right of the diagonal."""
-            row, partner = at[0] + span.start, at[1] + tile.start
+            row, partner = corner[0] + span.start, corner[1] + tile.start
             return int(partner // PARTNERS_PER_TILE - row // PARTNERS_PER_TILE)
 
         def use(span: slice, tile: Tile, values: Floats) -> None:
-            part = slice(tile.start, tile.stop)
+            of_tile = slice(tile.start, tile.stop)
             if isinstance(rounded, FunctionWeights):
                 shape = (rounded.n, span.stop - span.start)
                 sums = self._team.scratch("sums", shape, np.dtype(np.float64))
@@ -284,35 +287,39 @@ class KernelTiles:
                 rounded.add(tile, values, sums, self._team)
                 along[span] += sums.T
             else:
-                gram.weighted_sums(values, rounded[part], along[span])
-            if side(span, tile) > 0:
-                own = below.setdefault(span.start, np.zeros((len(turned), partners.n)))
-                # Sums side by side: those of several functions in `own` are too far apart to be
-                # worked on by vectors, 4.1 instead of 0.9 ns a value for ten functions.
-                sums = self._team.scratch(
-                    "down", (len(turned), part.stop - part.start), np.dtype(np.float64)
-                )
+                gram.weighted_sums(values, rounded[of_tile], along[span])
+            if blocks_right(span, tile) > 0:
+                k = len(row_weights)
+                down_of_span = down_of_spans.setdefault(span.start, np.zeros((k, partners.n)))
+                # In an array of its own, as sums of several functions in `down_of_span` are too far
+                # apart for vector instructions.
+                shape = k, tile.stop - tile.start
+                sums = self._team.scratch("down", shape, np.dtype(np.float64))
                 sums[:] = 0
-                add_down(values, turned[:, span], sums)
-                own[:, part] += sums
+                add_down(values, row_weights[:, span], sums)
+                down_of_span[:, of_tile] += sums
 
         m = len(rows_at(rows).places)
-        edges = [0, *range(PARTNERS_PER_TILE - at[0] % PARTNERS_PER_TILE, m, PARTNERS_PER_TILE), m]
+        edges = [
+            0,
+            *range(PARTNERS_PER_TILE - corner[0] % PARTNERS_PER_TILE, m, PARTNERS_PER_TILE),
+            m,
+        ]
         spans = [
             slice(a, min(a + ROWS_PER_TILE, stop))
             for start, stop in itertools.pairwise(edges)
             for a in range(start, stop, ROWS_PER_TILE)
         ]
-        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(len(turned) * partners.n, 1)))
+        at_once = max(2, min(SPANS_AT_ONCE, SUMS_AT_ONCE // max(len(row_weights) * partners.n, 1)))
         for first in range(0, len(spans), at_once):
             look()
             self._for_each_tile(
                 rows, partners, use, spans[first : first + at_once],
-                wanted=lambda span, tile: side(span, tile) >= 0,
+                wanted=lambda span, tile: blocks_right(span, tile) >= 0,
             )  # fmt: skip
-            for start in sorted(below):
-                down += below[start].T.reshape(down.shape)
-            below.clear()
+            for start in sorted(down_of_spans):
+                down += down_of_spans[start].T.reshape(down.shape)
+            down_of_spans.clear()
 
     def evaluate(
         self, rows: Rows | RowsAt, partners: Partners, out: Floats, *, slots: I8 | None = None
@@ -324,22 +331,22 @@ class KernelTiles:
         rows : Rows or RowsAt
             (m, d).
         partners : Partners
-            (p).
+            p of them.
         out : (≥ m, ≥ p) of a float dtype
-            Values past p are left as they are.
+            Only the first p values of a row are changed.
         slots : (m,) int64, optional
-            Distinct rows of `out`; the first m in order, if not given.
+            Distinct rows of `out`; the first m rows by default.
         """
-        into = np.arange(len(rows_at(rows).places)) if slots is None else slots
+        rows_of_out = np.arange(len(rows_at(rows).places)) if slots is None else slots
 
-        def store(part: slice, span: Span) -> None:
-            span.store(partners, out, into[part])
+        def store(where: slice, span: Span) -> None:
+            span.store(partners, out, rows_of_out[where])
 
-        spans = self._spans(len(into))
-        self._for_each_span(rows, partners, store, spans, len(into) * partners.n)
+        m = len(rows_of_out)
+        self._for_each_span(rows, partners, store, self._spans(m), m * partners.n)
 
     def _spans(self, m: int, most: int | None = None) -> list[slice]:
-        """Divide m rows into spans of at most `most` or a tile's; few are shared out too."""
+        """Divide m rows into spans of at most `most` rows, so that every thread has some."""
         share = -(-m // (self.threads * gram.MR)) * gram.MR
         step = max(1, min(ROWS_PER_TILE if most is None else most, share))
         return [slice(a, min(a + step, m)) for a in range(0, m, step)]
@@ -355,10 +362,10 @@ class KernelTiles:
     ) -> None:
         """Compute the kernel values of every wanted tile and hand them to `use`, on all threads."""
 
-        def all_tiles(part: slice, span: Span) -> None:
+        def all_tiles(where: slice, span: Span) -> None:
             for tile in partners:
-                if wanted(part, tile):
-                    use(part, tile, span.kernel_values(tile))
+                if wanted(where, tile):
+                    use(where, tile, span.kernel_values(tile))
 
         n_evaluations = sum(
             (span.stop - span.start) * (tile.stop - tile.start)
@@ -382,13 +389,13 @@ class KernelTiles:
         if self._looks_up or isinstance(base, np.ndarray):
             kind = LookedUpSpan if self._looks_up else DenseSpan
 
-        def one(part: slice) -> None:
-            use(part, kind(self.values, self._team, base, places[part]))
+        def do(where: slice) -> None:
+            use(where, kind(self.values, self._team, base, places[where]))
 
         helpers = min(self.threads, len(spans)) - 1
         entries = 0 if self._looks_up else base.size / max(base.shape[0], 1)
-        each = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[partners.for_sparse_rows] * entries
-        if len(places) * partners.n * each < WORTH_SHARING:
+        seconds = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[partners.for_sparse_rows] * entries
+        if len(places) * partners.n * seconds < WORTH_SHARING:
             helpers = 0
-        self._team.share_out(one, spans, helpers)
+        self._team.share_out(do, spans, helpers)
         self.n_evaluations += n_evaluations

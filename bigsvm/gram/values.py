@@ -1,7 +1,7 @@
-"""Kernel values from products: rows as the products want them, and what is made of these.
+"""KernelValues: rows are prepared for products, and products become kernel values in place.
 
-A row is centred and rounded before it is multiplied, and refused where its kernel values would
-leave the dtype; the products become kernel values in place.
+A row is centred and rounded before it is multiplied. It is refused if its kernel values would
+overflow the dtype.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     Floats = F4 | F8
 
 ENTRIES_PER_GROUP = 1.5
-"""With fewer entries in a group of four features, words of bytes have hardly less to multiply than
-floats, and take longer to pack."""
+"""Least mean number of entries in a group of four features for which words of bytes are used."""
 
 
 class KernelValues:
@@ -42,12 +41,14 @@ class KernelValues:
     ----------
     dtype : numpy dtype
     centre : (d,) float64 or None
-        None where the kernel would mind.
+        None if the kernel changes when all rows are shifted.
     product : int or None
+        The kind of product, for the core: `gram.ABSOLUTE`, or None for dot products.
     formula : gram.Formula
-        The kernel and the offset, as the core knows them.
+        The kernel and the offset, for the core.
     is_compiled : bool
-        Whether that is all of it; otherwise `replace` does what is left.
+        Whether the core makes kernel values. Otherwise it returns products, and `replace` makes
+        kernel values of them.
     """
 
     def __init__(
@@ -80,19 +81,20 @@ class KernelValues:
 
     def taken(self, rows: sp.csr_array, places: I8) -> tuple[Floats, NDArray[np.integer], I8]:
         """Copy sparse rows at `places`, centred in float64: data, indices and indptr."""
-        # Not by scipy, which takes as long to slice rows as half of a tile takes.
-        parts = rows.data, rows.indices, rows.indptr
-        found: tuple[Floats, NDArray[np.integer], I8]
+        # SciPy's slicing of rows is slower.
+        arrays = rows.data, rows.indices, rows.indptr
+        taken: tuple[Floats, NDArray[np.integer], I8]
         if self.centre is None or not len(self._shifted):
-            found = csr.csr_take(*parts, places)
+            taken = csr.csr_take(*arrays, places)
         else:
-            found = csr_take_centred(*parts, places, self._shifted, self.centre[self._shifted])
-        return found
+            taken = csr_take_centred(*arrays, places, self._shifted, self.centre[self._shifted])
+        return taken
 
     def tile_dtypes(self, rows: sp.csr_array, places: I8) -> list[np.dtype[Any]]:
-        """Name the dtypes that tiles of sparse rows at `places` may have, the fastest one first.
+        """List the dtypes that tiles of sparse rows at `places` may have, the fastest one first.
 
-        Bytes have the same bits where all rows are whole numbers from 0 to 255: see `core.gram`.
+        If all values are whole numbers from 0 to 255, bytes give the same bits as floats: see
+        `core.gram`.
         """
         if self._absolute or len(self._shifted):
             return [self.dtype]
@@ -103,20 +105,20 @@ class KernelValues:
         return [np.dtype(np.uint32), self.dtype] if largest > 1 and pays else [self.dtype]
 
     def squared_norms(self, values: Floats) -> Floats:
-        """``|a|²`` of prepared rows (m, d), as `packed_norms` has them."""
+        """``|a|²`` of prepared rows (m, d), with the bits of `packed_norms`."""
         m, d = values.shape
         packed = np.empty((-(-m // gram.MR), d, gram.MR), self.dtype)
         products.pack_rows(values, np.arange(m), np.zeros(d), packed)
         return self.packed_norms(packed, m)
 
     def packed_norms(self, packed: Floats, m: int) -> Floats:
-        """``|a|²`` of m packed rows, (m,) in `dtype`; 0 where their absolute distances are used.
+        """``|a|²`` of m packed rows, (m,) in `dtype`; 0 for a kernel of absolute distances.
 
         Raises
         ------
         DataError
-            Where kernel values of a row would overflow `dtype`, or are not numbers, or the kernel
-            refuses a row.
+            Kernel values of a row would overflow `dtype`, or are not numbers, or the kernel refuses
+            a row.
         """
         self.kernel.check_rows(packed)
         norms: Floats = np.zeros(m, self.dtype)
@@ -138,12 +140,7 @@ class KernelValues:
         norms(data, indptr, out)
 
     def check(self, norms: Floats) -> None:
-        """Refuse squared lengths whose kernel values leave the dtype.
-
-        Raises
-        ------
-        DataError
-        """
+        """Raise a DataError if kernel values of rows with these norms would overflow the dtype."""
         largest = norms.max(initial=0)
         if largest <= self._largest_norm:
             return
@@ -157,12 +154,7 @@ class KernelValues:
         )
 
     def check_looked_up(self, values: Floats) -> None:
-        """Refuse values of a kernel matrix that are not numbers of the dtype.
-
-        Raises
-        ------
-        DataError
-        """
+        """Raise a DataError if a value of a kernel matrix is not finite in the dtype."""
         if not np.isfinite(values).all():
             raise DataError(
                 f"a value of the kernel matrix is not a number of {self.dtype}; scale the matrix"
@@ -178,15 +170,15 @@ class KernelValues:
             return norms.astype(np.float64) + self._offset
         if not self.is_compiled:
             exact = norms.astype(np.float64)
-            of_pairs = [
-                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])
+            with_itself = [
+                self._by_formula(exact[a : a + 1, None], exact[a : a + 1], exact[a : a + 1])[0]
                 for a in range(len(exact))
             ]
-            own = np.concatenate([np.empty(0), *(pair[0] for pair in of_pairs)]) + self._offset
-            return own.astype(norms.dtype).astype(np.float64)
+            exact = np.concatenate([np.empty(0), *with_itself]) + self._offset
+            return exact.astype(norms.dtype).astype(np.float64)
         dots = np.zeros_like(norms) if self.kernel.is_shift_invariant else norms
-        values, nothing = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
-        self.replace(values, nothing[:1], nothing[1:])
+        values, no_norms = dots[None, :].copy(), np.zeros(len(norms) + 1, norms.dtype)
+        self.replace(values, no_norms[:1], no_norms[1:])
         diagonal: F8 = values[0].astype(np.float64)
         return diagonal
 
@@ -197,20 +189,20 @@ class KernelValues:
             values(dots, norms_rows, norms_partners, self.formula)
             return
         p = len(norms_partners)
-        found = self._by_formula(
+        kernel_values = self._by_formula(
             dots[:, :p].astype(np.float64),
             norms_rows.astype(np.float64),
             norms_partners.astype(np.float64),
         )
-        dots[:, :p] = np.add(found, self._offset, dtype=np.float64)
+        dots[:, :p] = np.add(kernel_values, self._offset, dtype=np.float64)
 
     def _by_formula(self, dots: F8, norms_rows: F8, norms_partners: F8) -> NDArray[Any]:
-        """Kernel values (m, p) by a formula that may be anybody's.
+        """Kernel values (m, p) by the formula of the kernel, which a user may have written.
 
         Raises
         ------
         ParameterError
-            It gives something else, which assignment would stretch or round to fit.
+            It does not return floats of this shape. Assignment would broadcast or round them.
         """
         shape = dots.shape
         values = self.kernel.from_products(dots, norms_rows, norms_partners)

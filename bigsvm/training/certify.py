@@ -131,7 +131,7 @@ class Exact:
                 self.tiles.multiply_half(
                     own if first == low else self.rows(support[some]), partners,
                     (weights[some], weights[part]), along[some], down[part],
-                    at=(first, low), look=self.look,
+                    corner=(first, low), look=self.look,
                 )  # fmt: skip
         along += down
         return along

@@ -51,7 +51,10 @@ def kinds(weights):
     with KernelTiles(make_kernel("linear")) as tiles:
         partners = Partners(tiles.values, make_rows(len(weights), 2), for_sparse_rows=False)
         prepared = tiles.prepared(partners, sp.csr_array(weights))
-    return ["all" if isinstance(one, AllWeights) else "nonzero" for one in prepared._parts.values()]
+    return [
+        "all" if isinstance(one, AllWeights) else "nonzero"
+        for one in prepared._weights_of_tile.values()
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
