@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.parameters import TrainingParameters
 
-    Values = NDArray[np.float64]
 
 SAMPLE = 4096
 """Rows that distances are taken from."""
@@ -31,15 +31,31 @@ _VALUES_AT_ONCE = 1 << 17
 def find_kernel(
     parameters: TrainingParameters,
     source: RowSource,
-    sample_weight: NDArray[np.float64] | None,
+    sample_weight: F8 | None,
     *,
     block_bytes: int,
     interrupted: Callable[[], bool],
-) -> tuple[Kernel, NDArray[np.float64] | None]:
-    """Find gamma, of all rows, and the centre, (d,), where there is to be one."""
-    kernel = _kernel(
-        parameters, source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
-    )
+) -> tuple[Kernel, F8 | None]:
+    """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
+    kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
+    if not isinstance(kernel, Kernel):
+        if kernel not in ("linear", Precomputed.name):
+            if parameters.gamma == "scale":
+                # Asked for in any case, as it refuses what is not finite.
+                variance = source.total_variance()
+                if sample_weight is not None:
+                    variance = weighted_variance(
+                        source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+                    )
+            elif parameters.gamma == "mean-distance":
+                distance = mean_distance(source, sample_weight, seed=parameters.seed)
+            gamma = resolve_gamma(
+                parameters.gamma,
+                n_features=source.n_features,
+                variance=variance,
+                mean_distance=distance,
+            )
+        kernel = make_kernel(kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree)
     if not kernel.is_shift_invariant:
         return kernel, None
     centre = source.column_means()
@@ -49,43 +65,7 @@ def find_kernel(
     return kernel, centre if centre.any() else None
 
 
-def _kernel(
-    parameters: TrainingParameters,
-    source: RowSource,
-    sample_weight: NDArray[np.float64] | None,
-    *,
-    block_bytes: int,
-    interrupted: Callable[[], bool],
-) -> Kernel:
-    if isinstance(parameters.kernel, Kernel):
-        return parameters.kernel
-    gamma = 1.0
-    if parameters.kernel not in ("linear", Precomputed.name):
-        variance = 1.0
-        if parameters.gamma == "scale":
-            # Asked for in any case, as it refuses what is not finite.
-            variance = source.total_variance()
-            if sample_weight is not None:
-                variance = weighted_variance(
-                    source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
-                )
-        distance = 1.0
-        if parameters.gamma == "mean-distance":
-            distance = mean_distance(source, sample_weight, seed=parameters.seed)
-        gamma = resolve_gamma(
-            parameters.gamma,
-            n_features=source.n_features,
-            variance=variance,
-            mean_distance=distance,
-        )
-    return make_kernel(
-        parameters.kernel, gamma=gamma, coef0=parameters.coef0, degree=parameters.degree
-    )
-
-
-def mean_distance(
-    source: RowSource, sample_weight: NDArray[np.float64] | None, *, seed: int
-) -> float:
+def mean_distance(source: RowSource, sample_weight: F8 | None, *, seed: int) -> float:
     """Average squared distance of two rows of a sample: σ² of frank-wolfe.txt, section 5.2.1.
 
     Parameters
@@ -124,7 +104,7 @@ def sampled_rows(source: RowSource, indices: NDArray[np.int64]) -> Rows:
 
 def weighted_variance(
     source: RowSource,
-    weights: NDArray[np.float64],
+    weights: F8,
     *,
     block_bytes: int,
     interrupted: Callable[[], bool] = lambda: False,
@@ -191,7 +171,7 @@ def _parts(block: Rows) -> Iterator[tuple[int, Rows]]:
         yield low, block[low : low + step]
 
 
-def _dense_moments(rows: Any, weights: Values, total: float) -> tuple[Values, Values]:
+def _dense_moments(rows: Any, weights: F8, total: float) -> tuple[F8, F8]:
     """Mean and weighted sum of squared deviations of each column, (d,) both."""
     values = np.asarray(rows, np.float64)
     mean = weights @ values / total
@@ -199,13 +179,13 @@ def _dense_moments(rows: Any, weights: Values, total: float) -> tuple[Values, Va
     return mean, np.einsum("i,ij,ij->j", weights, values, values)
 
 
-def _sparse_moments(rows: Any, weights: Values, total: float) -> tuple[Values, Values]:
+def _sparse_moments(rows: Any, weights: F8, total: float) -> tuple[F8, F8]:
     """`_dense_moments` of CSR rows; what is not stored is 0."""
     d = rows.shape[1]
     of_entry = np.repeat(weights, np.diff(rows.indptr))
     values = rows.data.astype(np.float64)
 
-    def sums(terms: Values) -> Values:
+    def sums(terms: F8) -> F8:
         return np.bincount(rows.indices, terms, minlength=d).astype(np.float64)
 
     mean = sums(of_entry * values) / total

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bigsvm.budget import (
-    ACTIVE_OUTPUT_BYTES,
-    GRAM_SHARE,
-    parse_bytes,
-    plan_training,
-)
+from bigsvm.budget import parse_bytes, plan_training
 from bigsvm.data.views import hold
 from bigsvm.training.executors import VALUES_AT_ONCE
 from bigsvm.working_sets.shrinking import STATE_BYTES
@@ -21,30 +16,9 @@ if TYPE_CHECKING:
 
 
 def hold_and_plan(
-    parameters: TrainingParameters,
-    source: RowSource,
-    *,
-    resident_bytes: int,
-    n_outputs: int = 1,
-    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
-    gram_share: float = GRAM_SHARE,
+    parameters: TrainingParameters, source: RowSource, *, resident_bytes: int, **functions: Any
 ) -> tuple[RowSource, TrainingPlan]:
-    """Divide the memory for training on all rows; those that take little of it are read and held.
-
-    Parameters
-    ----------
-    parameters : TrainingParameters
-    source : RowSource
-    resident_bytes : int
-        What else is in memory for the whole run, without the rows.
-    n_outputs, active_output_bytes, gram_share
-        As `plan_training` has them.
-
-    Returns
-    -------
-    RowSource
-        To train on instead.
-    TrainingPlan
+    """Hold all rows in memory if they take little of it, and plan the rest with `make_plan`.
 
     Raises
     ------
@@ -53,15 +27,7 @@ def hold_and_plan(
     held = hold(source, parse_bytes(parameters.memory))
     if held is not source:
         resident_bytes += int(source.bytes_per_row * source.n_rows)
-    plan = make_plan(
-        parameters,
-        held,
-        resident_bytes=resident_bytes,
-        n_outputs=n_outputs,
-        active_output_bytes=active_output_bytes,
-        gram_share=gram_share,
-    )
-    return held, plan
+    return held, make_plan(parameters, held, resident_bytes=resident_bytes, **functions)
 
 
 def make_plan(
@@ -72,21 +38,18 @@ def make_plan(
     n_rows: int | None = None,
     row_alignment: int | None = None,
     n_outputs: int = 1,
-    active_output_bytes: int = ACTIVE_OUTPUT_BYTES,
-    gram_share: float = GRAM_SHARE,
+    **functions: Any,
 ) -> TrainingPlan:
     """Divide the memory for training on a source, or on some rows of it.
 
     Parameters
     ----------
-    parameters : TrainingParameters
-    source : RowSource
     resident_bytes : float
-        What else is in memory for the whole run.
+        Bytes of other arrays that are in memory for the whole run.
     n_rows, row_alignment : int, optional
-        Of the rows that are trained on, where they are not the source's.
-    n_outputs, active_output_bytes, gram_share
-        As `plan_training` has them.
+        Those of the rows that are trained on; the source's by default.
+    n_outputs, functions
+        As `plan_training` takes them.
 
     Raises
     ------
@@ -108,11 +71,10 @@ def make_plan(
         row_alignment=source.row_alignment if row_alignment is None else row_alignment,
         threads=parameters.n_threads,
         n_outputs=n_outputs,
-        active_output_bytes=active_output_bytes,
-        gram_share=gram_share,
         resident_bytes=int(resident_bytes),
         packed=not parameters.takes_kernel_matrix,
         whole=parameters.working_set == "all",
+        **functions,
     )
     if parameters.kernel_rows is not None:
         plan = plan.with_kernel_rows(parameters.kernel_rows)

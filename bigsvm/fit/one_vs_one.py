@@ -238,13 +238,13 @@ class PairTrainer:
         variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
         plan = self._budget.plan(n_rows, rows.source.row_alignment)
         result = self._trainer.train(variables, plan, saver=saver, limits=limits, listener=listener)
-        found = decision_of(variables, formulation, result)
+        decision = decision_of(variables, formulation, result)
         return Solved(
-            rows.rows[found.support],
-            found.coefficients,
-            found.intercept,
-            found.found.get("rho", np.nan),
-            found.certificate,
+            rows.rows[decision.support],
+            decision.coefficients,
+            decision.intercept,
+            decision.extras.get("rho", np.nan),
+            decision.certificate,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,42 +33,20 @@ from bigsvm.fit.reduction import ModelFunctions, refuse_start
 from bigsvm.fit.variables import Variables, decision_of, make_variables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.duals.formulations import Classification
     from bigsvm.fit.problem import Classes
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
-    from bigsvm.training.result import Certificate, TrainingResult
-
-
-class ClassFunctions(NamedTuple):
-    """The functions of all classes, over support vectors that they share.
-
-    Attributes
-    ----------
-    support : (p,) int64
-        Rows that any class has a coefficient of, ascending.
-    coefficients : (p, k) CSR, float64
-    intercepts : (k,) float64
-    rho : (k,) float64
-        By which nu-svc has divided coefficients and intercept; NaN for the others.
-    certificate : Certificate
-        Sums over the classes, and the worst gap.
-    label : (p,) int32
-        Class of each support row.
-    """
-
-    support: NDArray[np.int64]
-    coefficients: sp.csr_array
-    intercepts: NDArray[np.float64]
-    rho: NDArray[np.float64]
-    certificate: Certificate
-    label: NDArray[np.int32]
+    from bigsvm.training.result import TrainingResult
 
 
 class OneVsRestReduction:
@@ -143,26 +121,67 @@ class OneVsRestReduction:
             source, self._problem, merge=merge, compare=compare
         )
 
-    def run(self, resources: RunResources) -> ClassFunctions:
+    def run(self, resources: RunResources) -> TrainingResult:
         trainer, plan, source = resources.trainer, resources.plan, self._variables.source
         trained = self._variables.formulation
         duals = tuple(trainer.dual(source, function, plan) for function in trained.functions)
-        result = trainer.decompose(
-            source, OneVsRestDual(trained, duals), plan, **resources.control()
-        )
-        return _functions(result, self._variables, self._problem)
+        dual = OneVsRestDual(trained, duals)
+        return trainer.decompose(source, dual, plan, **resources.control())
 
-    def functions(self, result: ClassFunctions) -> ModelFunctions:
-        sizes = np.bincount(result.label, minlength=len(self.classes))
-        certificate = {
-            **result.certificate.as_dict(),
-            "n_support_of_classes": sizes.tolist(),
-            **_least_sure(result),
-        }
-        functions = ModelFunctions(
-            result.support, result.coefficients, result.intercepts, certificate
+    def functions(self, result: TrainingResult) -> ModelFunctions:
+        decisions = [
+            decision_of(variables, function, of_class)
+            for variables, function, of_class in zip(
+                self._variables_of_classes(),
+                self._problem.functions,
+                self._results_of_classes(result),
+                strict=True,
+            )
+        ]
+        certificate, k = result.certificate, len(decisions)
+        rows = np.concatenate([decision.support for decision in decisions])
+        support, places = np.unique(rows, return_inverse=True)
+        if self._variables.groups is not None:
+            bounded = sum(decision.certificate.n_bounded for decision in decisions)
+            certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
+        sizes = [len(decision.support) for decision in decisions]
+        coefficients = sp.csr_array(
+            (
+                np.concatenate([decision.coefficients for decision in decisions]),
+                (places, np.repeat(np.arange(k), sizes)),
+            ),
+            shape=(len(support), k),
         )
-        return functions.grouped(result.label)
+        label = self._problem.label[support]
+        rho = np.array([decision.extras.get("rho", np.nan) for decision in decisions])
+        functions = ModelFunctions(
+            support,
+            coefficients,
+            np.array([decision.intercept for decision in decisions]),
+            {
+                **certificate.as_dict(),
+                "n_support_of_classes": np.bincount(label, minlength=k).tolist(),
+                **_least_sure(rho, certificate.gap),
+            },
+        )
+        return functions.grouped(label)
+
+    def _variables_of_classes(self) -> Iterator[Variables[Classification]]:
+        """Give each class's problem of the variables that were trained."""
+        source, problem, groups = self._variables
+        return (Variables(source, function, groups) for function in problem.functions)
+
+    def _results_of_classes(self, result: TrainingResult) -> Iterator[TrainingResult]:
+        """Cut a result into those of the classes."""
+        alpha = sp.csc_array(result.alpha)
+        for c in range(len(self.classes)):
+            part = slice(alpha.indptr[c], alpha.indptr[c + 1])
+            yield replace(
+                result,
+                support=result.support[alpha.indices[part]],
+                alpha=alpha.data[part],
+                thresholds=self._problem.thresholds_of(c, result.thresholds),
+            )
 
 
 def make_functions(parameters: TrainingParameters, classes: Classes) -> OneVsRest:
@@ -195,49 +214,9 @@ def make_functions(parameters: TrainingParameters, classes: Classes) -> OneVsRes
     return problem
 
 
-def _functions(
-    result: TrainingResult, variables: Variables[OneVsRest], problem: OneVsRest
-) -> ClassFunctions:
-    """Read the functions, of rows again instead of variables, off a result."""
-    found, decisions = sp.csc_array(result.alpha), []
-    for c, function in enumerate(problem.functions):
-        part = slice(found.indptr[c], found.indptr[c + 1])
-        own = replace(
-            result,
-            support=result.support[found.indices[part]],
-            alpha=found.data[part],
-            thresholds=problem.thresholds_of(c, result.thresholds),
-        )
-        merged = Variables(variables.source, variables.formulation.functions[c], variables.groups)
-        decisions.append(decision_of(merged, function, own))
-    certificate = result.certificate
-    rows = np.concatenate([one.support for one in decisions])
-    support, places = np.unique(rows, return_inverse=True)
-    if variables.groups is not None:
-        bounded = sum(one.certificate.n_bounded for one in decisions)
-        certificate = replace(certificate, n_support=len(support), n_bounded=bounded)
-    sizes = [len(one.support) for one in decisions]
-    coefficients = sp.csr_array(
-        (
-            np.concatenate([one.coefficients for one in decisions]),
-            (places, np.repeat(np.arange(len(decisions)), sizes)),
-        ),
-        shape=(len(support), len(decisions)),
-    )
-    return ClassFunctions(
-        support,
-        coefficients,
-        np.array([one.intercept for one in decisions]),
-        np.array([one.found.get("rho", np.nan) for one in decisions]),
-        certificate,
-        problem.label[support],
-    )
-
-
-def _least_sure(functions: ClassFunctions) -> dict[str, Any]:
+def _least_sure(rho: F8, gap: float | None) -> dict[str, Any]:
     """Find the class of the smallest rho, where there are such; the gap is that of all classes."""
-    rho, gap = np.abs(functions.rho), functions.certificate.gap
     if gap is None or not np.isfinite(rho).all():
         return {}
-    worst = int(np.argmin(rho))
-    return {"least_sure": {"class": worst, "gap": gap, "rho": float(functions.rho[worst])}}
+    worst = int(np.argmin(np.abs(rho)))
+    return {"least_sure": {"class": worst, "gap": gap, "rho": float(rho[worst])}}

@@ -95,7 +95,7 @@ class SingleReduction:
 
     def functions(self, result: TrainingResult) -> ModelFunctions:
         decision = decision_of(self._variables, self._problem, result)
-        certificate = {**decision.certificate.as_dict(), **decision.found}
+        certificate = {**decision.certificate.as_dict(), **decision.extras}
         return ModelFunctions(
             decision.support, decision.coefficients, decision.intercept, certificate
         )

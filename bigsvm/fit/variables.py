@@ -170,15 +170,15 @@ class DecisionFunction(NamedTuple):
         Rows of the problem with a coefficient, ascending.
     coefficients : (p,) float64
     intercept : float
-    found : dict
-        As `Finished` has it.
+    extras : dict
+        `Finished.found`.
     certificate : Certificate
     """
 
     support: NDArray[np.int64]
     coefficients: NDArray[np.float64]
     intercept: float
-    found: dict[str, float]
+    extras: dict[str, float]
     certificate: Certificate
 
 

@@ -10,7 +10,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
 from support.one_vs_one import values
 from support.problems import clouds
-from support.reductions import trained_by
+from support.reductions import trained_one_vs_rest
 from support.resuming import StopAt, assert_killed_to_the_same_bits, assert_resumed_to_the_same_bits
 
 import bigsvm
@@ -18,7 +18,6 @@ from bigsvm import write_store
 from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import CheckpointError, DataError, MemoryBudgetError, ParameterError
-from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 from bigsvm.training.events import Hooks
@@ -34,7 +33,7 @@ KINDS = {
 def train(X, y, weights=None, hooks=None, **parameters):
     parameters = {"tol": 1e-6, "threads": 1, **parameters}
     given = TrainingParameters(**parameters)
-    return trained_by(OneVsRestReduction, as_row_source(X), y, weights, given, hooks)
+    return trained_one_vs_rest(as_row_source(X), y, weights, given, hooks)
 
 
 def alone(X, y, label, weights=None, **parameters):

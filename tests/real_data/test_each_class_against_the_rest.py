@@ -6,10 +6,9 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as PeerSVC
-from support.reductions import trained_by
+from support.reductions import trained_one_vs_rest
 
 from bigsvm.data.sources import as_row_source
-from bigsvm.fit.one_vs_rest import OneVsRestReduction
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
 
@@ -26,7 +25,7 @@ def test_one_vs_rest_agrees_with_single_fits_and_scikit_learn(real, name):
     X, y = X[chosen].toarray(), y[chosen]
     others, (X, y) = X[-MOST_ROWS:], (X[:MOST_ROWS], y[:MOST_ROWS])
     parameters = TrainingParameters(C=C, gamma=gamma, tol=1e-5)
-    found = trained_by(OneVsRestReduction, as_row_source(X), y, None, parameters)
+    found = trained_one_vs_rest(as_row_source(X), y, None, parameters)
     functions = found.functions
     assert functions.certificate.converged
     K = rbf_kernel(others, X[functions.support], gamma=gamma)
