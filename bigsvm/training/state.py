@@ -71,6 +71,13 @@ class RowState(NamedTuple):
         no_rows, nothing = np.empty(0, np.int64), np.empty(0)
         return self.with_working_set(WorkingSet(no_rows, no_rows, nothing, nothing))
 
+    def without_active_rows(self) -> RowState:
+        """Return the state of a point that the last sweep has brought up to date."""
+        nothing = np.empty(0)
+        return self._replace(
+            active=np.empty(0, np.int64), active_alpha=nothing, active_outputs=nothing
+        ).without_working_set()
+
     def with_working_set(self, chosen: WorkingSet) -> RowState:
         """Return the state before the first step on a working set."""
         rows, sizes, alpha, gradient = chosen
@@ -83,6 +90,11 @@ class RowState(NamedTuple):
     def working_set(self) -> WorkingSet:
         """The working set in progress."""
         return WorkingSet(self.working, self.set_sizes, self.working_alpha, self.working_gradient)
+
+    @property
+    def sets_among_all_rows(self) -> bool:
+        """Whether the working set is of functions that have sets among all rows."""
+        return len(self.set_sizes) > 0 and not len(self.active)
 
     def with_sums(self) -> RowState:
         """Add the sums to f, and return the state without them."""

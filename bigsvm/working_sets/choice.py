@@ -115,6 +115,8 @@ class Choice:
         KKT gap that the run has to reach.
     whole : bool
         Whether all rows are one working set.
+    certifies : bool
+        Whether the run has to certify `tol`.
     rng : numpy.random.Generator
         Chooses among too many violators.
     """
@@ -127,10 +129,11 @@ class Choice:
         *,
         tol: float,
         whole: bool,
+        certifies: bool,
         rng: np.random.Generator,
     ) -> None:
         self._dual, self._plan = dual, plan
-        self._tol, self._whole, self._rng = tol, whole, rng
+        self._tol, self._whole, self._certifies, self._rng = tol, whole, certifies, rng
         self._n_rows = source.n_rows
         self._samples = source.is_shuffled and not whole
         # Rows that are not in memory cost a pass whenever they are looked at again.
@@ -154,19 +157,27 @@ class Choice:
             return None
         return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
 
-    def active_tol(self, scope: int, standing: Standing, *, settling: bool = False) -> float:
+    def active_tol(self, scope: int, standing: Standing, *, settled: bool = False) -> float:
         """KKT gap to which the active rows of a scope that stands there are solved.
 
-        `settling` is whether it is the last one, without a certificate.
+        `settled` says whether the last rows have been added to a run without a certificate.
         """
         goal = self._dual.goal(self._tol, standing)
         share = self._dual.inner_tol
         if goal < standing.gap < NEAR * goal:
             share = max(share, NEAR_TOL)
         tol = max(share * goal, FINEST_INNER_TOL)
-        if scope == self._n_rows and not settling:
+        if scope == self._n_rows and (self._certifies or not settled):
             return tol
         return max(tol, SCOPE_TOL * self._dual.formulation.scale(standing.thresholds))
+
+    def one_set_is_enough(self, n_sweeps: int) -> bool:
+        """Whether a scope is solved by one working set: for functions, until the first full sweep.
+
+        Only a sweep over all rows shows which rows matter. A run without a certificate may have no
+        such sweep, and the model of each of its scopes is evaluated.
+        """
+        return bool(self._dual.functions) and not n_sweeps and self._certifies
 
     def is_solved(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
         """Whether a scope that stands there is a model, for a run without a certificate."""

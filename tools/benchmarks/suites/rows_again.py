@@ -148,27 +148,27 @@ def run(store: Path, problem: Any, memory: int, **limits: Any) -> tuple[Counted,
     from unittest import mock
 
     from bigsvm import open_store
-    from bigsvm.fit import trainer
     from bigsvm.fit.train import train_model
     from bigsvm.parameters import TrainingParameters
-    from bigsvm.training.decomposition import Decomposition
+    from bigsvm.training import decomposition
+    from bigsvm.training.solve import Solve
     from tools.benchmarks.contestants import TOL
 
     counted = Counted()
 
-    class CountedRun(Decomposition):
-        """The outer loop, with a counting tier where the disk tier would be."""
+    class CountedSolve(Solve):
+        """The solve phase, with a counting tier where the disk tier would be."""
 
         def _over_disk(self, computed: RowTier) -> RowTier:
-            active = self.state.active
-            return counted.begin(active, active[self.state.working]).over(computed)
+            state = self._run.state
+            return counted.begin(state.active, state.active[state.working]).over(computed)
 
     opened = open_store(store)
     parameters = TrainingParameters(
         C=problem.C, gamma=problem.gamma, tol=TOL, memory=memory, threads=1, **limits
     )
     began = time.process_time()
-    with mock.patch.object(trainer, "Decomposition", CountedRun):
+    with mock.patch.object(decomposition, "Solve", CountedSolve):
         train_model(opened.rows, opened.labels(), None, parameters)
     return counted, time.process_time() - began
 

@@ -1,0 +1,122 @@
+"""Run: where a training run is, and how it is measured, stopped and saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.allocator import give_back_freed_memory
+from bigsvm.training.saved import RunContent
+from bigsvm.training.saving import resume
+from bigsvm.training.state import Counters, Limits, Phase, first_state
+from bigsvm.training.watch import Watch
+
+if TYPE_CHECKING:
+    from bigsvm.arrays import F8
+    from bigsvm.budget import TrainingPlan
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.duals.dual import Dual
+    from bigsvm.gram import KernelTiles
+    from bigsvm.training import events
+    from bigsvm.training.saving import Saver
+
+
+class Run:
+    """State, counters and random numbers of a run: new, or as its checkpoint has them.
+
+    Parameters
+    ----------
+    source, dual, tiles, plan, start, watch, seed, limits, listener, saver
+        As `bigsvm.training.decomposition.Decomposition` has them.
+
+    Attributes
+    ----------
+    state : RowState
+    count : Counters
+    start : (n,) or (n, faces) float64, or None
+        The feasible point that a new scope starts from.
+    is_new : bool
+        Whether nothing has been resumed.
+    computed_outputs : bool
+        Whether this process computed all outputs and kernel rows that it uses.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        dual: Dual[Any],
+        tiles: KernelTiles,
+        plan: TrainingPlan,
+        *,
+        start: F8 | None,
+        watch: Watch | None,
+        seed: int,
+        limits: Limits | None,
+        listener: events.Listener,
+        saver: Saver,
+    ) -> None:
+        self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
+        self.listener, self.saver = listener, saver
+        self.rng = np.random.default_rng(seed)
+        saved = saver.latest(RunContent(dual, source.n_rows))
+        if saved is not None and saved.values["phase"] == Phase.SEARCH:
+            saved = None  # it has led to `start`
+        if saved is None:
+            self.state = first_state(
+                dual.formulation.zeros(source.n_rows), n_outputs=dual.formulation.n_outputs
+            )
+            self.count = watch.count if watch else Counters()
+            self.count.phase = Phase.FILL
+        else:
+            self.state, self.count = resume(saved, plan)
+            self.rng.bit_generator.state = self.count.random_state
+            if self.count.phase is Phase.FILL and not self.state.alpha.any():
+                # What the run was to start from has not been added up yet.
+                start = self.state.alpha.copy()
+                start[self.state.active] = self.state.active_alpha
+        self.start = start
+        self.is_new = self.computed_outputs = saved is None
+        self.watch = watch or Watch(
+            self.count, source=source, tiles=tiles, limits=limits or Limits()
+        )
+
+    def of_scope(self) -> tuple[F8, F8]:
+        """Alpha and outputs of the rows of the scope; views."""
+        scope = self.count.scope
+        return self.state.alpha[:scope], self.state.outputs[:scope]
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether all rows take part."""
+        return self.count.scope == self.source.n_rows
+
+    def per_output(self, alpha: F8) -> F8:
+        """Weights of kernel rows; see `Problem.per_output`."""
+        return self.dual.formulation.per_output(alpha)
+
+    def make_room_for_sums(self) -> None:
+        """Set the sums to 0, unless a pass that was interrupted has begun to add up."""
+        if not len(self.state.sums):
+            sums = np.zeros_like(self.state.outputs[: self.count.scope])
+            self.state = self.state._replace(sums=sums)
+
+    def give_back_memory(self) -> None:
+        """Keep the holes between arrays out of the budget, where rows come from a store.
+
+        Where rows are in memory, fresh memory would cost more time than this saves memory.
+        """
+        if self.source.row_alignment > 1:
+            give_back_freed_memory()
+
+    def pause(self) -> None:
+        """Stop if asked to, and save if it is time; called where the state is whole."""
+        self.watch.look()
+        if self.saver.is_due():
+            self.save()
+
+    def save(self) -> None:
+        """Write a generation of the checkpoint."""
+        self.watch.account()
+        self.count.random_state = dict(self.rng.bit_generator.state)
+        self.saver.save(self.state, self.count)

@@ -1,0 +1,243 @@
+"""The solve phase: one working set of the active rows after the other, by slices of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bigsvm.gram.row_cache import RowBuffer
+from bigsvm.training import events
+from bigsvm.training.state import Phase, Stopped
+from bigsvm.working_sets.active import ActiveRows
+from bigsvm.working_sets.functions import ActiveFunctions
+from bigsvm.working_sets.held_rows import Gathered
+from bigsvm.working_sets.lanes import LaneLimits
+from bigsvm.working_sets.subproblem import Costs, Memory, Progress
+from bigsvm.working_sets.together import ModelSteps
+
+if TYPE_CHECKING:
+    from bigsvm.gram.disk import DiskCache
+    from bigsvm.gram.row_cache import RowTier
+    from bigsvm.training.run import Run
+    from bigsvm.working_sets.choice import Choice
+    from bigsvm.working_sets.held_rows import WorkingRows
+    from bigsvm.working_sets.subproblem import WorkingProblem
+
+MANY_STEPS = 10**6
+"""Pair steps of a working set after which the loop looks at it again: with very large boxes float32
+kernel values are too coarse for steps to end."""
+MANY_PER_ROW = 1000
+"""The same for each row of it."""
+LEAST_GAIN = 1e-4
+"""Of the objective, by which it must rise for another step of all active rows together."""
+
+
+class Solve:
+    """Solves the dual restricted to the active rows.
+
+    Parameters
+    ----------
+    run : Run
+        Changed as steps are taken.
+    rows : WorkingRows
+        Reads the active rows.
+    choice : Choice
+        Chooses the working sets.
+    disk : DiskCache, optional
+        Keeps kernel rows of a working set of all rows.
+    """
+
+    def __init__(self, run: Run, rows: WorkingRows, choice: Choice, disk: DiskCache | None) -> None:
+        self._run, self._rows, self._choice, self._disk = run, rows, choice, disk
+        self._buffer = RowBuffer(run.plan.gram_bytes)
+        self._inherits: bool | None = None  # whether an earlier process left kernel rows on disk
+
+    def let_rows_go(self) -> None:
+        """Give up all kernel rows in memory."""
+        self._buffer = RowBuffer(self._run.plan.gram_bytes)
+
+    def distrust_disk(self) -> None:
+        """Stop using kernel rows that an earlier process left on disk: they may be wrong."""
+        if self._inherits:
+            self._disk = None
+
+    def was_slow(self) -> bool:
+        """Whether the last working set took so many pair steps that it was left unfinished."""
+        run = self._run
+        size = max(len(run.state.active), len(run.state.working))
+        return run.count.sub_steps >= max(MANY_STEPS, MANY_PER_ROW * size)
+
+    def __call__(self) -> None:
+        """Solve one working set of the active rows after the other, until they are optimal."""
+        run = self._run
+        active = self._active()
+        while self._next_set(active):
+            run.give_back_memory()
+            progress = self._work_on(active)
+            if active.swept:
+                run.count.n_working_sets += 1
+                break
+            working = run.state.working_set
+            whole = active.is_all(working)
+            with run.watch.timing("sweep"):
+                moved = active.absorb(working, look=run.watch.look)
+            run.state = run.state.without_working_set()
+            run.count.n_working_sets += 1
+            if (
+                whole
+                or self._choice.one_set_is_enough(run.count.n_sweeps)
+                or not moved
+                or progress is Progress.STALLED
+                or not run.watch.steps_allowed()
+            ):
+                break
+            run.pause()
+        run.count.rows_done = 0
+        run.count.phase = Phase.SWEEP
+
+    def _next_set(self, active: ActiveRows) -> bool:
+        """Whether there is a working set: one that was saved, or what is left to choose."""
+        if len(self._run.state.working):
+            return True
+        self._step_together(active)
+        return self._choose(active)
+
+    def _step_together(self, active: ActiveRows) -> None:
+        """Take steps of all active rows together while they gain by it; see `ModelSteps`."""
+        run = self._run
+        count, steps = run.count, None
+        while count.together and run.watch.steps_allowed():
+            if steps is None:
+                steps = ModelSteps.of(active, run.plan, self._buffer, look=run.watch.look)
+            if steps is None:
+                count.together = False
+                break
+            gain = steps.take(run.watch.look, tol=count.active_tol)
+            count.n_iter += 1
+            standing = active.optimality()
+            # The tolerance may depend on the point, which has moved.
+            count.active_tol = self._choice.active_tol(count.scope, standing, settled=count.settled)
+            run.listener(events.Solving(len(active), count.n_iter, standing.gap))
+            count.together = (
+                gain > LEAST_GAIN * standing.objective and standing.gap > count.active_tol
+            )
+            run.pause()
+
+    def _choose(self, active: ActiveRows) -> bool:
+        """Choose a working set; False where the active rows are optimal among themselves."""
+        run = self._run
+        before = run.rng.bit_generator.state
+        try:
+            chosen, tol = active.choose(
+                self._choice,
+                tol=run.count.active_tol,
+                once=self._choice.one_set_is_enough(run.count.n_sweeps),
+                look=run.watch.look,
+            )
+        except Stopped:
+            # A resumed run makes the same choice.
+            run.rng.bit_generator.state = before
+            raise
+        if not len(chosen.rows):
+            return False
+        run.count.sub_steps, run.count.sub_tol = 0, tol
+        run.state = run.state.with_working_set(chosen)
+        return True
+
+    def _active(self) -> ActiveRows:
+        """Return the active rows; for very many functions, all rows."""
+        run = self._run
+        state = run.state
+        rows, alpha, outputs = state.active, state.active_alpha, state.active_outputs
+        kind = ActiveFunctions if run.dual.functions else ActiveRows
+        # A working set that was saved stays what it is.
+        swept = state.sets_among_all_rows or (self._choice.by_functions and not len(rows))
+        if swept:
+            rows = np.arange(run.count.scope)
+            alpha, outputs = run.of_scope()
+            gathered = Gathered(run.source, rows, None)
+        else:
+            gathered = self._rows.at(rows, run.watch.look)
+        return kind(run.dual, run.tiles, gathered, rows, alpha, outputs, swept=swept)
+
+    def _work_on(self, active: ActiveRows) -> Progress:
+        """Take steps on the working set, in slices, until its tolerance is reached."""
+        run = self._run
+        state, count = run.state, run.count
+        problem = active.problem(
+            state.working_set,
+            last=state.pair,
+            n_done=count.sub_steps,
+            memory=Memory(
+                self._buffer, self._choice.first_slots, self._over_disk, run.plan.block_bytes
+            ),
+            limits=self._lane_limits(),
+        )
+        try:
+            return self._advance(problem)
+        finally:
+            problem.close()
+
+    def _lane_limits(self) -> LaneLimits:
+        run = self._run
+        # With a step limit there is one lane: otherwise the result would depend on timing.
+        threads = 1 if run.watch.counts_steps else run.tiles.threads
+        return LaneLimits(threads, run.plan.active_rows)
+
+    def _over_disk(self, computed: RowTier) -> RowTier:
+        """Put the disk tier above the computation of rows, where there is one."""
+        run = self._run
+        if self._disk is None:
+            return computed
+        tier = self._disk.above(computed, n_variables=run.source.n_rows)
+        if self._inherits is None:
+            self._inherits = tier.has_earlier_rows
+        run.computed_outputs &= not self._inherits
+        run.count.disk_tier = tier.decision.reason
+        run.listener(events.TierChosen(tier.decision.reason))
+        return tier
+
+    def _advance(self, problem: WorkingProblem) -> Progress:
+        """Take steps until all are done, and write to the state where they have led."""
+        progress = self._take_steps(problem)
+        # Steps may be spent while rows are left out; the other rows need their gradient.
+        problem.bring_up_to_date(self._run.watch.look)
+        self._note(problem)
+        return progress
+
+    def _note(self, problem: WorkingProblem) -> None:
+        """Write to the state how far the problem has got."""
+        run = self._run
+        run.state = run.state._replace(
+            working_alpha=problem.alpha.copy(),
+            working_gradient=problem.gradient.copy(),
+            pair=problem.last,
+        )
+        run.count.sub_steps = problem.steps
+
+    def _take_steps(self, problem: WorkingProblem) -> Progress:
+        """Take slices of steps, with a pause between two, and count them."""
+        run = self._run
+        count = run.count
+        costs = Costs()
+        progress = Progress.STEPS_SPENT
+        while progress is Progress.STEPS_SPENT and run.watch.steps_allowed():
+            before = problem.steps
+            steps = run.watch.steps_allowed(problem.slices)
+            with run.watch.timing("step"):
+                progress = problem.advance(tol=count.sub_tol, max_steps=steps, look=run.watch.look)
+            spent = problem.costs.since(costs)
+            costs = problem.costs
+            count.row_seconds += spent.seconds
+            count.step_seconds = max(0.0, count.step_seconds - spent.seconds)
+            count.n_iter += problem.steps - before
+            count.row_misses += spent.misses
+            count.row_reads += spent.reads
+            self._note(problem)
+            run.listener(events.Solving(problem.size, count.n_iter, problem.gap))
+            if progress is Progress.STEPS_SPENT:
+                if self.was_slow():
+                    return Progress.STALLED
+                run.pause()
+        return progress
