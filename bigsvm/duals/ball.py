@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
-    from bigsvm.duals.optimality import Optimality
+    from bigsvm.duals.box_problem import Optimality
     from bigsvm.duals.problem import Selection
     from bigsvm.gram.low_rank import LowRank
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.core import smo
+from bigsvm.duals.box_problem import Extremes, Optimality
 from bigsvm.duals.dual import Dual
 from bigsvm.duals.feasible import fill as fill_up
-from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.pair_steps import PairSteps, is_last_of_kept, is_last_pair
 from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.polish import MOST_ROWS, polish_rows

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I4, I8, Mask
     from bigsvm.duals.box import BoxDual
+    from bigsvm.duals.box_problem import Optimality
     from bigsvm.duals.dual import Start
     from bigsvm.duals.formulations import Classification, Signs
-    from bigsvm.duals.optimality import Optimality
     from bigsvm.duals.problem import Selection
 
 

@@ -11,9 +11,9 @@ from scipy.stats import spearmanr
 from bigsvm.core import smo
 from bigsvm.duals import box as module
 from bigsvm.duals.box import BoxDual, SelectionRule
+from bigsvm.duals.box_problem import Extremes, Optimality
 from bigsvm.duals.dual import Start
 from bigsvm.duals.formulations import CSVC
-from bigsvm.duals.optimality import Extremes, Optimality
 from bigsvm.duals.picking import Crowd, Wanted
 from bigsvm.gram import KernelTiles
 from bigsvm.gram.row_cache import RowBuffer
