@@ -10,7 +10,7 @@ scope. The loop repeats::
     grow     f of the next rows, while the scope is not all of them
 
 until the KKT gap over all rows is at most tol. Without a certificate the run ends earlier, when
-more rows would gain next to nothing (`bigsvm.training.learning_curve`). With very many functions,
+more rows would gain next to nothing (`bigsvm.training.uncertified`). With very many functions,
 each function has its own working set among all rows instead of active rows; the loop is the same
 (`bigsvm.working_sets.functions`).
 
@@ -29,12 +29,12 @@ from bigsvm.training.certify import certify
 from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.executors import LocalExecutor
-from bigsvm.training.learning_curve import UncertifiedStop
 from bigsvm.training.result import StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.solve import Solve
 from bigsvm.training.state import Phase, Stopped
 from bigsvm.training.sweep import Passes
+from bigsvm.training.uncertified import UncertifiedStop
 from bigsvm.working_sets.choice import Choice
 from bigsvm.working_sets.functions import moved_in
 from bigsvm.working_sets.held_rows import WorkingRows
