@@ -1,4 +1,4 @@
-"""When a run without a certificate grows, and when it ends; see `bigsvm.training.learning_curve`."""
+"""When a run without a certificate grows and ends; see `bigsvm.training.learning_curve`."""
 
 from __future__ import annotations
 
