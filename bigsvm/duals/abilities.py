@@ -120,7 +120,7 @@ class Searched(Protocol):
     def solver(self) -> str:
         """How the search goes on."""
 
-    def energy(self, found: float, *, is_exact: bool = False) -> float:
+    def energy(self, value: float, *, is_exact: bool = False) -> float:
         """Give the R that was found, of which rounding leaves no less than the ridge makes of it.
 
         Raises

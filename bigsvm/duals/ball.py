@@ -272,11 +272,11 @@ class BallDual(BoxDual):
 
     def _farthest(self, alpha: F8, outputs: F8, rows: I8 | None) -> float:
         """By how much the margin of the farthest row falls short, 0 or more."""
-        found = 0.0
+        farthest = 0.0
         for part in self._parts(alpha, outputs, rows):
             margins = (part.linear * part.gradient)[part.lower < part.upper]
-            found = max(found, float(margins.max(initial=0.0)))
-        return found
+            farthest = max(farthest, float(margins.max(initial=0.0)))
+        return farthest
 
     @property
     def searched(self) -> Self:
@@ -370,7 +370,7 @@ class BallDual(BoxDual):
         """``1 / Σ C_i``: what the ridge alone makes of R at least."""
         return 1.0 / float(self.formulation.penalties(slice(None)).sum())
 
-    def energy(self, found: float, *, is_exact: bool = False) -> float:
+    def energy(self, value: float, *, is_exact: bool = False) -> float:
         """Give the R that was found, of which rounding leaves no less than the ridge makes of it.
 
         Raises
@@ -378,13 +378,13 @@ class BallDual(BoxDual):
         ParameterError
             It is less by more than rounding.
         """
-        if not found >= 0.5 * self._least - (0.0 if is_exact else ROUNDING * self.largest):
+        if not value >= 0.5 * self._least - (0.0 if is_exact else ROUNDING * self.largest):
             raise ParameterError(
                 "the kernel is not positive semidefinite on these rows, and the ball of "
                 f"{self.formulation.name} has no centre; take another kernel, other parameters of "
                 "it, or a smaller C"
             )
-        return max(found, self._least)
+        return max(value, self._least)
 
     def squared_radius(self, energy: float) -> float:
         """``D − R``, of which rounding leaves no less than nothing."""

@@ -151,7 +151,7 @@ class BoxDual(Dual[Optimality]):
             outputs_term += float(a @ part.outputs)
             ridge_term += float(a @ (part.ridge * a))
             sums[g] += float(a.sum())
-        found = []
+        by_group = []
         for g in groups:
             extremes = [x for x in (max_up[g], min_low[g]) if np.isfinite(x)]
             threshold = sum(extremes) / max(len(extremes), 1)
@@ -159,26 +159,26 @@ class BoxDual(Dual[Optimality]):
                 threshold = free_sum[g] / n_free[g]
             if not self.formulation.sums_are_bound:
                 threshold = 0.0
-            found.append(Extremes(max_up[g], min_low[g], threshold))
+            by_group.append(Extremes(max_up[g], min_low[g], threshold))
         slack = sum(
-            part.slack(found[part.group].threshold) for part in self._parts(alpha, outputs, rows)
+            part.slack(by_group[part.group].threshold) for part in self._parts(alpha, outputs, rows)
         )
         # Of one group it is 0 but for rounding, and to leave it out keeps the bits of old runs.
         sums_term = 0.0
         if self.formulation.sums(slice(0, 0)) is not None:
-            sums_term = sum(e.threshold * total for e, total in zip(found, sums, strict=True))
+            sums_term = sum(e.threshold * total for e, total in zip(by_group, sums, strict=True))
         n_support = int(np.count_nonzero(self.formulation.per_output(alpha)))
         return Optimality(
-            tuple(found), n_support, n_bounded, sum(n_free),
+            tuple(by_group), n_support, n_bounded, sum(n_free),
             linear_term, outputs_term, ridge_term, slack, sums_term,
         )  # fmt: skip
 
     def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
-        parts = [
+        gradients = [
             box.linear - outputs - ridge * a
             for (box, ridge, _), a in self.formulation.with_alpha(alpha, rows)
         ]
-        return np.stack(parts, axis=1) if self.formulation.n_faces > 1 else parts[0]
+        return np.stack(gradients, axis=1) if self.formulation.n_faces > 1 else gradients[0]
 
     def outputs_from(self, gradient: F8, alpha: F8, rows: I8) -> F8:
         (box, ridge, _), a = self.formulation.with_alpha(alpha, rows)[0]
@@ -215,14 +215,14 @@ class BoxDual(Dual[Optimality]):
             if extremes is not standing.worst:
                 continue
             ends = (rises & (gradient == extremes.max_up), falls & (gradient == extremes.min_low))
-            for found, end in zip(worst, ends, strict=True):
-                if not found:
-                    found.extend(part.start + np.flatnonzero(end)[:1])
+            for places, end in zip(worst, ends, strict=True):
+                if not places:
+                    places.extend(part.start + np.flatnonzero(end)[:1])
         return Scores(scores, asked, is_free, above, [worst[0] + worst[1]], standing.n_free)
 
     def n_violating(self, alpha: F8, outputs: F8, standing: Optimality, *, tol: float) -> int:
-        found = self.scores(alpha, outputs, standing, tol=tol)
-        return int(np.count_nonzero(found.score > tol))
+        scores = self.scores(alpha, outputs, standing, tol=tol)
+        return int(np.count_nonzero(scores.score > tol))
 
     def mark_free(self, alpha: F8, free: Mask, *, rows: I8 | None) -> None:
         """Set `free`, (m,), where a variable of a row can move either way."""

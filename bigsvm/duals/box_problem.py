@@ -91,9 +91,9 @@ class Formulation(Problem):
             return [alpha[:, face] for face in range(self.n_faces)]
         return [alpha]
 
-    def join(self, parts: list[F8]) -> F8:
+    def join(self, by_segment: list[F8]) -> F8:
         """Put the alphas of segments together again."""
-        return np.stack(parts, axis=1) if self.n_faces > 1 else parts[0]
+        return np.stack(by_segment, axis=1) if self.n_faces > 1 else by_segment[0]
 
     def with_alpha(self, alpha: F8, rows: Selection) -> list[tuple[Segment, F8]]:
         """Return each segment of `rows` and its part of their alpha."""

@@ -197,7 +197,7 @@ class _RowPart(NamedTuple):
     label: I4
     alpha: F8
     gradient: F8
-    room: Mask
+    can_rise: Mask
 
     @property
     def least(self) -> F8:
@@ -206,23 +206,23 @@ class _RowPart(NamedTuple):
 
     @property
     def most(self) -> F8:
-        """Largest gradient of those with room; −inf of a row without weight."""
-        most: F8 = np.where(self.room, self.gradient, -np.inf).max(axis=1)
+        """Largest gradient of the variables that can rise; −inf of a row without weight."""
+        most: F8 = np.where(self.can_rise, self.gradient, -np.inf).max(axis=1)
         return most
 
     @property
     def is_free(self) -> Mask:
         """Which can move either way."""
-        free: Mask = self.room.sum(axis=1) > 1
+        free: Mask = self.can_rise.sum(axis=1) > 1
         return free
 
     @property
     def score(self) -> F8:
-        """Largest gradient with room less the smallest: ψ, or below 0 by how much none is.
+        """ψ: largest gradient that can rise less the smallest one; negative if the row is optimal.
 
         A row all at its bounds may only rise in one class, from which the others are so far.
         """
-        others = np.where(self.room, np.inf, self.gradient).min(axis=1)
+        others = np.where(self.can_rise, np.inf, self.gradient).min(axis=1)
         score: F8 = self.most - np.where(self.is_free, self.least, others)
         return score
 
@@ -257,9 +257,9 @@ class CrammerSingerDual(Dual[Violations]):
             places = np.arange(len(label))
             gradient = -outputs[span]
             gradient[places, label] += 1.0
-            room = alpha[span] < 0
-            room[places, label] = alpha[span][places, label] < bound
-            yield _RowPart(span, bound, label, alpha[span], gradient, room)
+            can_rise = alpha[span] < 0
+            can_rise[places, label] = alpha[span][places, label] < bound
+            yield _RowPart(span, bound, label, alpha[span], gradient, can_rise)
 
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Violations:
         gap = linear_term = outputs_term = slack = 0.0
@@ -372,10 +372,10 @@ class CrammerSingerDual(Dual[Violations]):
         rows = np.flatnonzero(near)
         if not 0 < alpha[rows].size <= MOST_ROWS:
             return None
-        own = np.arange(alpha.shape[1]) == self.formulation.label[rows][:, None]
+        of_label = np.arange(alpha.shape[1]) == self.formulation.label[rows][:, None]
         better = alpha.copy()
         better[rows] = polish_simplexes(
-            own, self.formulation.bounds(rows), gram(rows), alpha[rows],
+            of_label, self.formulation.bounds(rows), gram(rows), alpha[rows],
             self.gradient(alpha[rows], outputs[rows], rows), look=look,
         )  # fmt: skip
         return better

@@ -21,19 +21,19 @@ def project(formulation: Formulation, alpha: F8) -> F8:
     Where sums are not 0, `fill` is to follow.
     """
     rows = slice(0, len(alpha))
-    parts = [
+    by_segment = [
         np.clip(part, box.lower, box.upper)
         for (box, _, _), part in formulation.with_alpha(alpha, rows)
     ]
     if formulation.sums_are_bound and formulation.sums(rows) is None:
-        rising = sum(float(part[part > 0].sum()) for part in parts)
-        falling = -sum(float(part[part < 0].sum()) for part in parts)
+        rising = sum(float(part[part > 0].sum()) for part in by_segment)
+        falling = -sum(float(part[part < 0].sum()) for part in by_segment)
         both = min(rising, falling)
         if abs(rising - falling) <= ROUNDING * both:
-            return formulation.join(parts)  # bounds are to be kept exactly
+            return formulation.join(by_segment)  # bounds are to be kept exactly
         scales = both / max(rising, 1e-300), both / max(falling, 1e-300)
-        parts = [np.where(part > 0, part * scales[0], part * scales[1]) for part in parts]
-    return formulation.join(parts)
+        by_segment = [np.where(part > 0, part * scales[0], part * scales[1]) for part in by_segment]
+    return formulation.join(by_segment)
 
 
 def fill(formulation: Formulation, alpha: F8, outputs: F8) -> F8:
@@ -50,17 +50,17 @@ def fill(formulation: Formulation, alpha: F8, outputs: F8) -> F8:
     sums = formulation.sums(rows)
     if sums is None:
         return alpha
-    parts = [part.copy() for part in formulation.split(alpha, rows)]
-    for (box, _, group), part in zip(formulation.segments(rows), parts, strict=True):
+    by_segment = [part.copy() for part in formulation.split(alpha, rows)]
+    for (box, _, group), part in zip(formulation.segments(rows), by_segment, strict=True):
         missing = sums[group] - part.sum()
-        room = (box.upper - part) if missing > 0 else (box.lower - part)
+        distance = (box.upper - part) if missing > 0 else (box.lower - part)
         gradient = box.linear - outputs
         order = np.argsort(-gradient if missing > 0 else gradient, kind="stable")
-        order = order[room[order] != 0]
-        reached = np.cumsum(np.abs(room[order]))
+        order = order[distance[order] != 0]
+        reached = np.cumsum(np.abs(distance[order]))
         full = order[reached <= abs(missing)]
         part[full] = (box.upper if missing > 0 else box.lower)[full]
         if len(full) < len(order):
             rest = missing - np.copysign(reached[len(full) - 1] if len(full) else 0.0, missing)
             part[order[len(full)]] += rest
-    return formulation.join(parts)
+    return formulation.join(by_segment)

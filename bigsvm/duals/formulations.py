@@ -196,20 +196,20 @@ class NuClassification(Classification):
         sign = self.sign[rows]
         return [np.where(sign < 0, alpha, 0.0), np.where(sign > 0, alpha, 0.0)]
 
-    def join(self, parts: list[F8]) -> F8:
-        return parts[0] + parts[1]
+    def join(self, by_segment: list[F8]) -> F8:
+        return by_segment[0] + by_segment[1]
 
     def sums(self, rows: Selection) -> tuple[float, ...]:
         sign, bound = self.sign[rows], self.bounds(rows)
-        room = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
-        each = min(0.5 * self.nu * sum(room), *room)
+        totals = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
+        each = min(0.5 * self.nu * sum(totals), *totals)
         return -each, each
 
     def check(self) -> None:
         # By rows' own weights: a class of little weight carries what it can.
         sign, bound = self.per_row, self.weights(slice(None))
-        room = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
-        most = 2 * min(room) / sum(room)
+        totals = [float(bound[side].sum()) for side in (sign < 0, sign > 0)]
+        most = 2 * min(totals) / sum(totals)
         if self.nu > most * (1 + 1e-12):
             raise ParameterError(
                 f"nu is {self.nu:g}, which is infeasible: with these classes and weights it can be "

@@ -43,7 +43,9 @@ def is_last_of_functions(functions: Sequence[Formulation], last: I8, size: int) 
         and 0 <= rounds <= MOST_ROUNDS
         and stalled in (0, 1)
         and bool((each[:, 2] >= 0).all())
-        and all(is_last_pair(one, each[c, :2], size) for c, one in enumerate(functions))
+        and all(
+            is_last_pair(formulation, each[c, :2], size) for c, formulation in enumerate(functions)
+        )
     )
 
 
@@ -56,8 +58,8 @@ def is_last_of_sets(functions: Sequence[Formulation], last: I8, sizes: Sequence[
     return bool(
         np.isin(each[:, ENDED], (0, DONE, STALLED)).all() and (each[:, STEPS] >= 0).all()
     ) and all(
-        is_last_pair(one, each[c, PAIR], size)
-        for c, (one, size) in enumerate(zip(functions, sizes, strict=True))
+        is_last_pair(formulation, each[c, PAIR], size)
+        for c, (formulation, size) in enumerate(zip(functions, sizes, strict=True))
     )
 
 
@@ -174,9 +176,9 @@ class FunctionSteps(Steps):
         """Each function by itself; one without a way stays where it is."""
         targets, changes = [], []
         for c, function in enumerate(self._functions):
-            begin = origin[0][:, c]
-            found = function.leap((begin, origin[1][:, c]), factor, tol=tol, look=look)
-            target, change = found or (function.alpha[None, :], function.alpha - begin)
+            origin_alpha = origin[0][:, c]
+            leap = function.leap((origin_alpha, origin[1][:, c]), factor, tol=tol, look=look)
+            target, change = leap or (function.alpha[None, :], function.alpha - origin_alpha)
             targets.append(target)
             changes.append(change)
         return Leap(np.stack(targets), np.stack(changes, axis=1))
@@ -184,8 +186,8 @@ class FunctionSteps(Steps):
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Each function where it leads."""
         for c, function in enumerate(self._functions):
-            begin = origin[0][:, c], origin[1][:, c]
-            function.land(begin, target[c], outputs[:, c], outputs_here[:, c])
+            function_origin = origin[0][:, c], origin[1][:, c]
+            function.land(function_origin, target[c], outputs[:, c], outputs_here[:, c])
 
     def violations(self, score: F4, quiet: Mask) -> None:
         """Add up by how much a row violates in the functions; quiet are those quiet in all.
@@ -193,8 +195,8 @@ class FunctionSteps(Steps):
         Functions that have reached their goal ask for nothing.
         """
         score[:], quiet[:] = 0.0, True
-        one, still = np.empty_like(score), np.empty_like(quiet)
+        its_score, its_quiet = np.empty_like(score), np.empty_like(quiet)
         for function in self._functions[self._n_finished :]:
-            function.violations(one, still)
-            score += np.maximum(one, 0.0)
-            quiet &= still
+            function.violations(its_score, its_quiet)
+            score += np.maximum(its_score, 0.0)
+            quiet &= its_quiet

@@ -91,8 +91,8 @@ class BoxVariables(NamedTuple):
         """Say of each group which segments are in it, (G, S) of 0 and 1."""
         if self.groups is None:
             return np.empty((0, len(self.linear)))
-        found: F8 = (np.unique(self.groups)[:, None] == self.groups).astype(np.float64)
-        return found
+        members: F8 = (np.unique(self.groups)[:, None] == self.groups).astype(np.float64)
+        return members
 
 
 def _most_near(n_variables: int, width: float) -> float:
@@ -169,13 +169,13 @@ def interior_point(
     look : callable
         Called before each round; may raise.
     """
-    room = variables.upper > variables.lower
-    if not room.any():
+    movable = variables.upper > variables.lower
+    if not movable.any():
         return None
     tol = max(tol, RESOLUTION * float(np.abs(variables.linear).max()))
     best, least, since = None, np.inf, 0
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # the best point stays
-        search = _Search(factor, variables, room, tol)
+        search = _Search(factor, variables, movable, tol)
         for _ in range(ROUNDS):
             look()
             missing = search.missing()
@@ -188,59 +188,62 @@ def interior_point(
             search.step()
     if best is None:
         return None
-    alpha = _at_bounds(variables, best, room, tol)
+    alpha = _at_bounds(variables, best, movable, tol)
     solved = _solved_near(factor, variables, alpha, tol, look)
-    return next((found for found in (solved, alpha) if _keeps_sums(variables, found)), None)
+    return next(
+        (candidate for candidate in (solved, alpha) if _keeps_sums(variables, candidate)), None
+    )
 
 
-def _keeps_sums(variables: BoxVariables, found: F8) -> bool:
+def _keeps_sums(variables: BoxVariables, alpha: F8) -> bool:
     """Whether what variables are bound to add up to has not been lost in rounding."""
     members = variables.members()
-    lost = np.abs(members @ (found - variables.alpha).sum(axis=1))
-    return bool((lost <= SAME_SUM * (members @ np.abs(found).sum(axis=1))).all())
+    lost = np.abs(members @ (alpha - variables.alpha).sum(axis=1))
+    return bool((lost <= SAME_SUM * (members @ np.abs(alpha).sum(axis=1))).all())
 
 
 class _Search:
     """The point of a round, and the way to that of the next."""
 
-    def __init__(self, factor: F8, variables: BoxVariables, room: Mask, tol: float) -> None:
-        self._factor, self._given, self._room, self._tol = factor, variables, room, tol
+    def __init__(self, factor: F8, variables: BoxVariables, movable: Mask, tol: float) -> None:
+        self._factor, self._variables, self._movable, self._tol = factor, variables, movable, tol
         lower, upper, alpha = variables.lower, variables.upper, variables.alpha
-        self._has_lower, self._has_upper = room & np.isfinite(lower), room & np.isfinite(upper)
+        self._has_lower = movable & np.isfinite(lower)
+        self._has_upper = movable & np.isfinite(upper)
         both = self._has_lower & self._has_upper
         self._width = float((upper - lower)[both].mean()) if both.any() else 0.0
         self._width = self._width or float(np.abs(alpha).max()) or 1.0
-        begin = np.where(both, 0.5 * (np.where(both, lower, 0) + np.where(both, upper, 0)), alpha)
-        begin = np.where(self._has_lower & ~both, lower + self._width, begin)
-        begin = np.where(self._has_upper & ~both, upper - self._width, begin)
-        linear = variables.linear[room]
+        start = np.where(both, 0.5 * (np.where(both, lower, 0) + np.where(both, upper, 0)), alpha)
+        start = np.where(self._has_lower & ~both, lower + self._width, start)
+        start = np.where(self._has_upper & ~both, upper - self._width, start)
+        linear = variables.linear[movable]
         push = float(np.abs(linear).max() if variables.groups is None else np.ptp(linear)) or 1.0
         self._members = variables.members()
         self._totals = self._members @ alpha.sum(axis=1)
         self._added = ADDED * float((factor**2).sum(axis=1).max(initial=0.0))
         below, above = (np.where(has, push, 0.0) for has in (self._has_lower, self._has_upper))
-        self.point = _Point(begin, np.zeros(len(self._members)), below, above)
+        self.point = _Point(start, np.zeros(len(self._members)), below, above)
 
     def _distances(self) -> tuple[F8, F8]:
         """How far the point is from its lower and its upper bounds; 1 where there is none."""
-        alpha, given, least = self.point.alpha, self._given, CLOSEST * self._width
+        alpha, variables, least = self.point.alpha, self._variables, CLOSEST * self._width
         return (
-            np.where(self._has_lower, np.maximum(alpha - given.lower, least), 1.0),
-            np.where(self._has_upper, np.maximum(given.upper - alpha, least), 1.0),
+            np.where(self._has_lower, np.maximum(alpha - variables.lower, least), 1.0),
+            np.where(self._has_upper, np.maximum(variables.upper - alpha, least), 1.0),
         )
 
     def _residual(self) -> F8:
         """Gradient of the Lagrangian, (S, m)."""
-        given, (alpha, sums, below, above) = self._given, self.point
+        variables, (alpha, sums, below, above) = self._variables, self.point
         outputs = self._factor @ (self._factor.T @ alpha.sum(axis=0))
-        gradient = given.linear - outputs - given.ridge * alpha
+        gradient = variables.linear - outputs - variables.ridge * alpha
         wrong = gradient + (sums @ self._members)[:, None] + below - above
-        return np.where(self._room, wrong, 0.0)
+        return np.where(self._movable, wrong, 0.0)
 
     def _mean_product(self, point: _Point) -> float:
-        given = self._given
-        low = np.where(self._has_lower, point.alpha - given.lower, 0.0)
-        high = np.where(self._has_upper, given.upper - point.alpha, 0.0)
+        variables = self._variables
+        low = np.where(self._has_lower, point.alpha - variables.lower, 0.0)
+        high = np.where(self._has_upper, variables.upper - point.alpha, 0.0)
         n = int(self._has_lower.sum() + self._has_upper.sum())
         return float((low * point.below).sum() + (high * point.above).sum()) / max(n, 1)
 
@@ -254,12 +257,12 @@ class _Search:
         """Go on by a predictor and a corrector."""
         point = self.point
         low, high = self._distances()
-        theta = point.below / low + point.above / high + self._given.ridge + self._added
-        system = _System(self._factor, np.where(self._room, theta, np.inf))
+        theta = point.below / low + point.above / high + self._variables.ridge + self._added
+        system = _System(self._factor, np.where(self._movable, theta, np.inf))
         residual = self._residual()
         lacking = self._totals - self._members @ point.alpha.sum(axis=1)
-        room = self._room.astype(np.float64)
-        ways = [system.solve(room * part[:, None]) for part in self._members]
+        movable = self._movable.astype(np.float64)
+        ways = [system.solve(movable * part[:, None]) for part in self._members]
         shares = np.array([self._members @ way.sum(axis=1) for way in ways])
 
         def direction(low_goal: F8, high_goal: F8) -> _Point:
@@ -303,7 +306,7 @@ class _Search:
         )
 
 
-def _at_bounds(variables: BoxVariables, point: _Point, room: Mask, tol: float) -> F8:
+def _at_bounds(variables: BoxVariables, point: _Point, movable: Mask, tol: float) -> F8:
     """Put variables at the bounds that they belong at; sums stay what they are."""
     lower, upper, members = variables.lower, variables.upper, variables.members()
     with np.errstate(invalid="ignore"):
@@ -312,18 +315,20 @@ def _at_bounds(variables: BoxVariables, point: _Point, room: Mask, tol: float) -
     low = (point.below > PUSHED * tol) | (inside - lower <= touching)
     high = (point.above > PUSHED * tol) | (upper - inside <= touching)
     low, high = low & (point.below >= point.above), high & (point.above > point.below)
-    alpha = np.where(room, np.where(low, lower, np.where(high, upper, inside)), variables.alpha)
-    for part, total in zip(members, members @ variables.alpha.sum(axis=1), strict=True):
-        own = room & (part > 0)[:, None]
-        left = total - float(alpha[part > 0].sum())
+    alpha = np.where(movable, np.where(low, lower, np.where(high, upper, inside)), variables.alpha)
+    for members_of, total in zip(members, members @ variables.alpha.sum(axis=1), strict=True):
+        of_group = movable & (members_of > 0)[:, None]
+        left = total - float(alpha[members_of > 0].sum())
         # First those that are free, then others, from the one that is pushed least.
-        order = np.argsort(np.where(own, np.maximum(point.below, point.above), np.inf), axis=None)
-        free = own & ~low & ~high
+        order = np.argsort(
+            np.where(of_group, np.maximum(point.below, point.above), np.inf), axis=None
+        )
+        free = of_group & ~low & ~high
         if free.any():
             moved = np.clip(alpha[free] + left / free.sum(), lower[free], upper[free])
             left -= float((moved - alpha[free]).sum())
             alpha[free] = moved
-        for t in order[: int(own.sum())]:
+        for t in order[: int(of_group.sum())]:
             if left == 0.0:
                 break
             before = alpha.flat[t]

@@ -57,8 +57,8 @@ def box_optimum(
 
     def best(along: F8) -> F8:
         """``x(v)`` where ``G v`` is this, (m,)."""
-        found: F8 = np.clip((wanted - along) / stiff, lower, upper)
-        return found
+        optimum: F8 = np.clip((wanted - along) / stiff, lower, upper)
+        return optimum
 
     def sides(x: F8) -> NDArray[np.int8]:
         """0 of the variables that are free, and at which bound the others are."""

@@ -140,7 +140,9 @@ class OneVsRest(Problem):
             function.finish(self.thresholds_of(c, thresholds))
             for c, function in enumerate(self.functions)
         ]
-        values = outputs * [one.scale for one in finished] + [one.intercept for one in finished]
+        values = outputs * [decision.scale for decision in finished] + [
+            decision.intercept for decision in finished
+        ]
         wrong: Mask = values.argmax(axis=1) != self.label[rows]
         return wrong
 
@@ -238,7 +240,8 @@ class OneVsRestDual(Dual[FunctionsStanding]):
     def goal(self, tol: float, standing: FunctionsStanding) -> float:
         """Gap that the function needs which asks for the smallest."""
         return min(
-            dual.goal(tol, one) for dual, one in zip(self.duals, standing.functions, strict=True)
+            dual.goal(tol, of_function)
+            for dual, of_function in zip(self.duals, standing.functions, strict=True)
         )
 
     def n_violating(
@@ -246,8 +249,8 @@ class OneVsRestDual(Dual[FunctionsStanding]):
     ) -> int:
         violate = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in functions_in_turn(alpha, outputs):
-            found = self.duals[c].scores(a, f, standing.functions[c], tol=tol)
-            violate |= found.score > tol
+            scores = self.duals[c].scores(a, f, standing.functions[c], tol=tol)
+            violate |= scores.score > tol
         return int(np.count_nonzero(violate))
 
     def gradient(self, alpha: F8, outputs: F8, rows: I8) -> F8:
@@ -303,14 +306,14 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         for c in sorted(range(len(self.duals)), key=lambda c: -standing.functions[c].gap):
             if standing.functions[c].gap <= tol:
                 continue
-            found = self.duals[c].scores(
+            of_function = self.duals[c].scores(
                 alpha[:, c], outputs[:, c], standing.functions[c], tol=tol, rows=rows
             )
-            np.copyto(above, found.above, where=found.score > score)
-            np.maximum(score, found.score, out=score)
-            asked |= found.asked
-            free |= found.free
-            worst += found.worst
+            np.copyto(above, of_function.above, where=of_function.score > score)
+            np.maximum(score, of_function.score, out=score)
+            asked |= of_function.asked
+            free |= of_function.free
+            worst += of_function.worst
         return Scores(score, asked, free, above, worst, int(free.sum()))
 
     def begin(self, start: Start, rows: I8, *, diagonal: F8) -> FunctionSteps:
@@ -344,10 +347,10 @@ class OneVsRestDual(Dual[FunctionsStanding]):
             return held[rows.tobytes()]
 
         for c, dual in enumerate(self.duals):
-            found = dual.newton(
+            polished = dual.newton(
                 alpha[:, c], outputs[:, c], standing.functions[c], tol=tol, gram=shared, look=look
             )
-            if found is not None:
+            if polished is not None:
                 better = alpha.copy() if better is None else better
-                better[:, c] = found
+                better[:, c] = polished
         return better

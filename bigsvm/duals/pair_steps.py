@@ -194,7 +194,7 @@ class PairSteps(Steps):
         if not self.n_slack:
             groups = np.array([s.group for s in self._formulation.segments(self._rows)], np.int64)
             factor -= factor.mean(axis=0)  # where sums are given, gradients may shift together
-        found = interior_point(
+        target = interior_point(
             factor,
             BoxVariables(
                 gradient + factor @ (factor.T @ alpha.sum(axis=0)) + ridge * alpha,
@@ -203,15 +203,15 @@ class PairSteps(Steps):
             ),
             tol=tol, look=look,
         )  # fmt: skip
-        return None if found is None else Leap(found, (found - alpha).sum(axis=0))
+        return None if target is None else Leap(target, (target - alpha).sum(axis=0))
 
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
         """Unless the objective is larger here: rounding may have led astray."""
-        state, (begin, at_begin) = self.state, self._segments_of(origin)
+        state, (origin_alpha, origin_gradient) = self.state, self._segments_of(origin)
         alpha, gradient = self._spread(state.alpha), self._spread(state.gradient)
         ridge = self._spread(state.ridge)
-        here = at_begin - outputs_here - ridge * (alpha - begin)
-        there = at_begin - outputs - ridge * (target - begin)
+        here = origin_gradient - outputs_here - ridge * (alpha - origin_alpha)
+        there = origin_gradient - outputs - ridge * (target - origin_alpha)
         change = target - alpha
         if float((change * (here + there)).sum()) > 0.0:
             alpha[:], here = target, there

@@ -125,14 +125,14 @@ def pick(scores: Scores, wanted: Wanted) -> I8:
     return np.sort(np.concatenate([chosen, ties]))
 
 
-def _thin_out(found: Scores, size: int, wanted: Wanted, near: Callable[[int], F8] | None) -> None:
+def _thin_out(scored: Scores, size: int, wanted: Wanted, near: Callable[[int], F8] | None) -> None:
     """Make the scores of too many violators random, and no more than half of `size` of a side.
 
     With `near`, a violator's score is its kernel value with a random one of them.
     """
-    scores, rng = found.score, wanted.rng
+    scores, rng = scored.score, wanted.rng
     worst: list[int] = []
-    for places in found.worst:
+    for places in scored.worst:
         # Functions after the worst one join only while there is room.
         if not worst or len(worst) + 2 <= wanted.capacity // 2:
             worst += places
@@ -148,7 +148,7 @@ def _thin_out(found: Scores, size: int, wanted: Wanted, near: Callable[[int], F8
     scores[worst] = np.inf
     open_places = size - int(np.count_nonzero(np.isposinf(scores)))
     violates = (scores > 0) & np.isfinite(scores)
-    sides = [np.flatnonzero(violates & (found.above == s)) for s in (0, 1)]
+    sides = [np.flatnonzero(violates & (scored.above == s)) for s in (0, 1)]
     fewer = min(len(side) for side in sides)
     quota = max(-(-open_places // 2), open_places - fewer)
     for side in sides:

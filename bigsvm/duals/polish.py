@@ -65,27 +65,27 @@ def polish_rows(
         np.concatenate([segment.box.lower for segment in segments]),
         np.concatenate([segment.box.upper for segment in segments]),
     )
-    begin = np.concatenate(formulation.split(alpha, rows))
+    start = np.concatenate(formulation.split(alpha, rows))
     groups = np.repeat([segment.group for segment in segments], len(rows))
-    n = len(begin)
+    n = len(start)
     if not formulation.sums_are_bound:  # a variable without a row takes up the rest
         of_variables = np.pad(of_variables, (0, 1))
-        begin, groups = np.append(begin, 0.0), np.append(groups, 0)
+        start, groups = np.append(start, 0.0), np.append(groups, 0)
         box = Box(
             *(np.append(part, end) for part, end in zip(box, (0, -np.inf, np.inf), strict=True))
         )
-    parts = polish(of_variables, box, begin, groups=groups, look=look)[:n]
-    return formulation.join(list(parts.reshape(len(segments), len(rows))))
+    polished = polish(of_variables, box, start, groups=groups, look=look)[:n]
+    return formulation.join(list(polished.reshape(len(segments), len(rows))))
 
 
 def polish_simplexes(
-    own: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8, *, look: Callable[[], None]
+    of_label: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8, *, look: Callable[[], None]
 ) -> F8:
     """Polish rows that have k variables of sum 0 each, all others staying as they are.
 
     Parameters
     ----------
-    own : (m, k) bool
+    of_label : (m, k) bool
         The class of each row, whose variable is at most the row's bound; others are at most 0.
     bounds : (m,) float64
     gram : (m, m) float64
@@ -99,15 +99,15 @@ def polish_simplexes(
     box = Box(
         (gradient + gram @ alpha).ravel(),
         np.full(m * k, -np.inf),
-        np.where(own, bounds[:, None], 0.0).ravel(),
+        np.where(of_label, bounds[:, None], 0.0).ravel(),
     )
     of_variables = np.kron(gram, np.eye(k)).astype(np.float64, copy=False)
     groups = np.repeat(np.arange(m), k)
-    found = polish(of_variables, box, alpha.ravel(), groups=groups, look=look).reshape(m, k)
+    polished = polish(of_variables, box, alpha.ravel(), groups=groups, look=look).reshape(m, k)
     # Sums are 0 up to rounding, of which nothing is to stay where all others are 0.
-    nothing = ~(found.any(axis=1, where=~own))
-    found[nothing] = 0.0
-    return found
+    nothing = ~(polished.any(axis=1, where=~of_label))
+    polished[nothing] = 0.0
+    return polished
 
 
 def polish(
@@ -178,9 +178,9 @@ def _go(gram: F8, box: Box, alpha: F8, gradient: F8, free: Mask, rows: I8, direc
     slope = float(gradient[rows] @ direction)
     curvature = float(direction @ gram[np.ix_(rows, rows)] @ direction)
     best = slope / curvature if curvature > 0 else np.inf
-    room = np.where(direction > 0, box.upper[rows] - alpha[rows], alpha[rows] - box.lower[rows])
+    distance = np.where(direction > 0, box.upper[rows] - alpha[rows], alpha[rows] - box.lower[rows])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        reach = np.where(direction != 0, room / np.abs(direction), np.inf)
+        reach = np.where(direction != 0, distance / np.abs(direction), np.inf)
     end = float(reach.min())
     if not slope > 0 or not np.isfinite(min(best, end)):
         return True  # the system is as well solved as float64 can
@@ -198,7 +198,7 @@ def _worst(
     alpha: F8, gradient: F8, box: Box, free: Mask, members: Mask, resolution: float
 ) -> list[int]:
     """Find what is to be freed: the worst violator, or a pair; nothing at the optimum."""
-    worst, found = resolution, []
+    worst, freed = resolution, []
     for group in members.T:
         rises, falls = group & (alpha < box.upper) & ~free, group & (alpha > box.lower) & ~free
         up = int(np.argmax(np.where(rises, gradient, -np.inf)))
@@ -207,12 +207,12 @@ def _worst(
         inside = gradient[group & free]
         if len(inside):
             if rises.any() and gradient[up] - inside.min() > worst:
-                worst, found = float(gradient[up] - inside.min()), [up]
+                worst, freed = float(gradient[up] - inside.min()), [up]
             if falls.any() and inside.max() - gradient[low] > worst:
-                worst, found = float(inside.max() - gradient[low]), [low]
+                worst, freed = float(inside.max() - gradient[low]), [low]
         elif rises.any() and falls.any() and above - below > worst:
-            worst, found = float(above - below), [up, low]
-    return found
+            worst, freed = float(above - below), [up, low]
+    return freed
 
 
 def _direction(gram: F8, gradient: F8, members: Mask) -> F8:

@@ -110,9 +110,9 @@ class Problem(ABC):
     def chosen_names(cls) -> tuple[str, ...]:
         """Names of the parameters of the problem: the fields that no `FingerprintEntry` covers."""
         return tuple(
-            one.name
-            for one in fields(cls)
-            if not isinstance(one.metadata.get("entry"), FingerprintEntry)
+            entry.name
+            for entry in fields(cls)
+            if not isinstance(entry.metadata.get("entry"), FingerprintEntry)
         )
 
     def chosen(self) -> dict[str, Any]:
@@ -125,15 +125,15 @@ class Problem(ABC):
         CheckpointError
             A field is neither a plain value nor recorded in an entry.
         """
-        found = {name: getattr(self, name) for name in self.chosen_names()}
-        for name, value in found.items():
+        parameters = {name: getattr(self, name) for name in self.chosen_names()}
+        for name, value in parameters.items():
             if not isinstance(value, Real | str | np.bool_ | None):
                 raise CheckpointError(
                     f"field {name!r} of {type(self).__name__} is a {type(value).__name__}, for "
                     "which the fingerprint of a checkpoint has no place; make it a number or a "
                     "word, or name the entry that depends on it with recorded_in"
                 )
-        return found
+        return parameters
 
     def __len__(self) -> int:
         return len(self.per_row)

@@ -122,14 +122,14 @@ class Exact:
         along, down = np.zeros_like(weights), np.zeros_like(weights)
         for low in range(0, len(support), self._step):
             part = slice(low, low + self._step)
-            own = self.rows(support[part])
-            partners = self.partners(own)
+            values = self.rows(support[part])
+            partners = self.partners(values)
             # Rows to the end of the last column's block on the diagonal.
             stop = -(-(low + partners.n) // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
             for first in range(0, min(stop, len(support)), self._step):
                 some = slice(first, first + self._step)
                 self.tiles.multiply_half(
-                    own if first == low else self.rows(support[some]), partners,
+                    values if first == low else self.rows(support[some]), partners,
                     (weights[some], weights[part]), along[some], down[part],
                     corner=(first, low), look=self.look,
                 )  # fmt: skip
@@ -198,10 +198,10 @@ def certify(
         support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             # A function by itself has fewer support rows, and half of the values among them to do.
-            parts, least_error = _parts(dual, alpha, outputs), off()
-            corrected = [_corrected(*part, exact, tol, least_error) for part in parts]
-            for (_, _, own), (rows, found) in zip(parts, corrected, strict=True):
-                own[rows] = found
+            points, least_error = _parts(dual, alpha, outputs), off()
+            corrected = [_corrected(*part, exact, tol, least_error) for part in points]
+            for (_, _, f), (rows, exact_f) in zip(points, corrected, strict=True):
+                f[rows] = exact_f
         else:
             _solve_exactly(dual, exact, alpha, outputs, tol)
     standing: Standing = dual.optimality(alpha, outputs)
@@ -212,7 +212,7 @@ def _parts(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8,
     """Divide a point into those of the functions that nothing ties together."""
     if not dual.functions:
         return [(dual, alpha, outputs)]
-    return [(one, alpha[:, c], outputs[:, c]) for c, one in enumerate(dual.functions)]
+    return [(function, alpha[:, c], outputs[:, c]) for c, function in enumerate(dual.functions)]
 
 
 def _corrected(
@@ -341,9 +341,9 @@ class _Recomputed:
 def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: float) -> None:
     """Recompute all outputs; solve for the rows that matter by Newton's method, where it can be."""
     everything = np.arange(len(alpha))
-    found = exact.outputs(everything, dual.formulation.per_output(alpha))
-    standing = dual.optimality(alpha, found)
-    better = dual.newton(alpha, found, standing, tol=tol, gram=exact.gram, look=exact.look)
+    exact_f = exact.outputs(everything, dual.formulation.per_output(alpha))
+    standing = dual.optimality(alpha, exact_f)
+    better = dual.newton(alpha, exact_f, standing, tol=tol, gram=exact.gram, look=exact.look)
     if better is not None:
         f = exact.outputs(everything, dual.formulation.per_output(better))
         reached = dual.optimality(better, f)
@@ -351,5 +351,5 @@ def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: f
         if reached.gap <= standing.gap or (
             standing.gap > tol and reached.objective > standing.objective
         ):
-            alpha[:], found = better, f
-    outputs[:] = found
+            alpha[:], exact_f = better, f
+    outputs[:] = exact_f

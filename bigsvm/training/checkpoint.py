@@ -251,15 +251,17 @@ class Checkpoint:
             raise CheckpointError(f"cannot read {self.directory}: {error}") from error
         for number, path in generations:
             try:
-                found = self._read(number, path, content)
+                generation = self._read(number, path, content)
             except (OSError, ValueError) as error:
                 damage.append(f"{path.name}: {error}")
                 damaged.add(path)
                 continue
             self._damaged = damaged
-            for one in damage:
-                self._tell(f"{self.directory}: damaged, so the generation before it is used: {one}")
-            return found
+            for fault in damage:
+                self._tell(
+                    f"{self.directory}: damaged, so the generation before it is used: {fault}"
+                )
+            return generation
         if damage:
             raise CheckpointError(
                 f"no whole checkpoint in {self.directory} ({'; '.join(damage)}); "
@@ -320,12 +322,12 @@ def newest_manifest(directory: Path) -> dict[str, Any] | None:
 
 def _generations_in(directory: Path) -> list[tuple[int, Path]]:
     """List numbers and folders of the generations, the newest first."""
-    found = []
+    generations = []
     for path in directory.iterdir():
         match = _GENERATION.fullmatch(path.name)
         if match:
-            found.append((int(match[1]), path))
-    return sorted(found, reverse=True)
+            generations.append((int(match[1]), path))
+    return sorted(generations, reverse=True)
 
 
 _MANIFEST_KINDS: dict[str, tuple[type, ...]] = {
@@ -370,7 +372,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 def _outlines(arrays: dict[str, Any]) -> dict[str, Outline]:
     """Read type and shape of each array of a manifest."""
-    found = {}
+    outlines = {}
     for name, entry in arrays.items():
         if not _ARRAY_NAME.fullmatch(name) or not isinstance(entry, dict):
             raise ValueError(f"the manifest has no array {_shown(name)}")
@@ -379,8 +381,8 @@ def _outlines(arrays: dict[str, Any]) -> dict[str, Outline]:
             raise ValueError(f"{name} is of type {_shown(dtype)}")
         if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
             raise ValueError(f"the shape of {name} is {_shown(shape)}")
-        found[name] = Outline(dtype, tuple(shape))
-    return found
+        outlines[name] = Outline(dtype, tuple(shape))
+    return outlines
 
 
 def outlines_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Outline]:

@@ -77,8 +77,8 @@ def conclude(
         ball=dual.proof(standing, tol=tol) if standing else None,
     )
     thresholds = standing.thresholds if standing else _thresholds_within(dual, state, count.scope)
-    found = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])
-    return TrainingResult(support, found, thresholds, certificate)
+    coefficients = alpha[support] if beta.ndim == 1 else sp.csr_array(beta[support])
+    return TrainingResult(support, coefficients, thresholds, certificate)
 
 
 def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[float, ...]:

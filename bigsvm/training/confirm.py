@@ -64,8 +64,8 @@ def confirm(
     n, k = len(outputs), outputs.size // max(len(outputs), 1)
     support = weighted_rows(beta)
     # Rows in memory need no blocks, so the support rows may use the memory for these.
-    room = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
-    size = in_whole_tiles(max(plan.active_rows, room, 1))
+    spare_rows = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
+    size = in_whole_tiles(max(plan.active_rows, spare_rows, 1))
     step = max(1, plan.gram_bytes // (8 * max(k, 1)))
     most = 0.0
     for start in range(0, n, step):

@@ -71,15 +71,15 @@ def partial_sums(
     block: Block,
     partners: Partners,
     prepared: Floats | FunctionWeights,
-    begin: F8 | None,
+    initial: F8 | None,
 ) -> F8:
     """Return ``begin + K(rows of the block, partners) @ weights``; see `KernelTiles.multiply`.
 
-    Sums begin at 0 where `begin` is None. The bits of a row's sum depend on the row, the partners
-    and `begin` alone.
+    Sums begin at 0 where `initial` is None. The bits of a row's sum depend on the row, the partners
+    and `initial` alone.
     """
     shape = (prepared.n,) if isinstance(prepared, FunctionWeights) else ()
-    sums = np.zeros((len(block.rows.places), *shape)) if begin is None else begin.copy()
+    sums = np.zeros((len(block.rows.places), *shape)) if initial is None else initial.copy()
     tiles.multiply(block.rows, partners, prepared, sums)
     return sums
 
@@ -115,7 +115,7 @@ class LocalExecutor:
         start: int,
         stop: int,
         skip: I8 | None = None,
-        begin: F8 | None = None,
+        initial: F8 | None = None,
     ) -> Iterator[Partial]:
         """Yield ``K(rows, partners) @ weights`` for rows ``start … stop - 1``, block by block.
 
@@ -127,20 +127,20 @@ class LocalExecutor:
         start, stop : int
         skip : (s,) int64, optional
             Ascending rows that may be left out.
-        begin : (n_rows,) or (n_rows, k) float64, optional
+        initial : (n_rows,) or (n_rows, k) float64, optional
             Sums to go on from; 0 if it is not given. Excludes `skip`.
         """
         prepared = self._tiles.prepared(partners, weights)
         step = rows_at_once(partners, prepared)
         wall, cpu = time.monotonic(), time.process_time()
         for block in blocks(self._source, start, stop, step, self._block_bytes, skip):
-            begun = None if begin is None else begin[block.start : block.stop]
+            initial_of_block = None if initial is None else initial[block.start : block.stop]
             before = self._tiles.n_evaluations
             yield Partial(
                 block.start,
                 block.stop,
                 block.kept,
-                partial_sums(self._tiles, block, partners, prepared, begun),
+                partial_sums(self._tiles, block, partners, prepared, initial_of_block),
                 self._tiles.n_evaluations - before,
                 time.monotonic() - wall,
                 time.process_time() - cpu,

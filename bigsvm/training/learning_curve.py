@@ -77,9 +77,9 @@ class LearningCurve:
         for name in NAMES:
             saved.setdefault(name, [])
 
-    def add(self, trained: int, found: Estimate) -> None:
+    def add(self, trained: int, latest: Estimate) -> None:
         """Add an estimate for a model trained on so many rows."""
-        for name, value in zip(NAMES, (float(trained), *found), strict=True):
+        for name, value in zip(NAMES, (float(trained), *latest), strict=True):
             self.saved[name].append(value)
 
     @property

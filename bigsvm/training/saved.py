@@ -283,7 +283,7 @@ def _check_working_set(state: RowState, *, scope: int) -> None:
     if len(sizes) and not fit:
         raise ValueError("set_sizes do not add up to the rows of the working set")
     sets = np.split(rows, np.cumsum(sizes)[:-1])
-    if not all(_ascend(one, scope) for one in sets):
+    if not all(_ascend(each, scope) for each in sets):
         raise ValueError("working is not ascending, or not all within 0 and scope")
     if len(state.active) and not np.isin(rows, state.active).all():
         raise ValueError("working has rows that are not active")
@@ -358,9 +358,9 @@ def _is_curve(value: object) -> bool:
     if not isinstance(value, dict) or set(value) != set(NAMES):
         return False
     lists = list(value.values())
-    if not all(isinstance(one, list) and len(one) == len(lists[0]) for one in lists):
+    if not all(isinstance(each, list) and len(each) == len(lists[0]) for each in lists):
         return False
-    known = all(is_number(number) for one in lists for number in one)
+    known = all(is_number(number) for each in lists for number in each)
     return (
         known
         and all(number >= 1 for number in value["trained"])

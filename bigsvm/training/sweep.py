@@ -124,7 +124,7 @@ class Passes:
             start=max(start, count.rows_done),
             stop=stop,
             skip=skip,
-            begin=out if goes_on else None,
+            initial=out if goes_on else None,
         ):
             block = slice(partial.start, partial.stop)
             if goes_on:

@@ -190,21 +190,21 @@ class ActiveRows:
 
     def kernel_row(self, place: int) -> F8:
         """Kernel values, (b,), of all of them with the one at `place`."""
-        everything, one = np.arange(len(self)), np.array([place])
-        return self._added(everything, one, np.ones(1), lambda: None)
+        everything, partner = np.arange(len(self)), np.array([place])
+        return self._added(everything, partner, np.ones(1), lambda: None)
 
     def product(self, change: F8, look: Callable[[], None]) -> F8:
         """``K @ change`` among all of them, (b,) or (b, k); half of what has moved is computed."""
         moved = change.reshape(len(self), -1).any(axis=1)
         places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
-        found, among = np.empty_like(change), np.zeros_like(change[places])
-        found[rest] = self._added(rest, places, change[places], look)
+        product, among = np.empty_like(change), np.zeros_like(change[places])
+        product[rest] = self._added(rest, places, change[places], look)
         if len(places):
             rows = self.rows.at(places)
             partners = Partners.of_rows_like(self.tiles.values, rows)
             self.tiles.multiply_symmetric(rows, partners, change[places], among, look=look)
-        found[places] = among
-        return found
+        product[places] = among
+        return product
 
     def _added(self, rows: I8, places: I8, change: F8, look: Callable[[], None]) -> F8:
         """``K(rows, places) @ change``, for those at `places` that have moved."""

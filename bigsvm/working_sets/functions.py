@@ -64,7 +64,7 @@ class ActiveFunctions(ActiveRows):
                 look()
             sets.append(self._function(c, alpha, outputs).choose(choice, tol=tol)[0])
         rows, _, alphas, gradients = zip(*sets, strict=True)
-        sizes = np.array([len(one) for one in rows]) if any(map(len, rows)) else sets[0].sizes
+        sizes = np.array(list(map(len, rows))) if any(map(len, rows)) else sets[0].sizes
         together = WorkingSet(
             np.concatenate(rows), sizes, np.concatenate(alphas), np.concatenate(gradients)
         )
@@ -105,11 +105,11 @@ class ActiveFunctions(ActiveRows):
         self.outputs += self.product(self.dual.formulation.per_output(change), look)
         edges = itertools.pairwise(np.cumsum([0, *working.sizes]))
         for c, (start, stop) in enumerate(edges):
-            own = slice(start, stop)
+            part = slice(start, stop)
             f = self.dual.functions[c].outputs_from(
-                working.gradient[own], working.alpha[own], working.rows[own]
+                working.gradient[part], working.alpha[part], working.rows[part]
             )
-            self.outputs[places[own], c] = f
+            self.outputs[places[part], c] = f
         self.alpha[places, function] = working.alpha
         return bool(change.any())
 

@@ -215,8 +215,9 @@ class ShrinkingProblem(WorkingProblem):
         self._part.let_go()
         rest = np.flatnonzero(~self._kept)
         numbers = self._working_set[rest]
-        begin, at_begin = (values[rest] for values in self._origin)
-        outputs = self._dual.outputs_from(at_begin, begin, numbers) + self._moved(rest, look)
+        origin_alpha, origin_gradient = (values[rest] for values in self._origin)
+        outputs = self._dual.outputs_from(origin_gradient, origin_alpha, numbers)
+        outputs = outputs + self._moved(rest, look)
         gradient = self._dual.gradient(self._alpha[rest], outputs, numbers)
         self._gradient[rest] = gradient
         # Hybrid maximum gain goes on from no pair, as at first.

@@ -344,13 +344,13 @@ class SubProblem(WorkingProblem):
 
     def _leap(self, leaps: Leaps, tol: float, look: Callable[[], None]) -> None:
         with self._alone, self._tiles.exact() as exact:
-            found = leaps.leap(
+            leap = leaps.leap(
                 self._origin, factor(exact, self._rows, look=look), tol=tol, look=look
             )
-            if found is not None:
+            if leap is not None:
                 here = self._per_output(self.alpha - self._origin[0])
-                outputs = (self._outputs_of(change, exact, look) for change in (found.change, here))
-                leaps.land(self._origin, found.target, *outputs)
+                outputs = (self._outputs_of(change, exact, look) for change in (leap.change, here))
+                leaps.land(self._origin, leap.target, *outputs)
 
     def _outputs_of(self, change: F8, tiles: KernelTiles, look: Callable[[], None]) -> F8:
         """``K @ change`` by some rows after the other, (m,) or (m, k) as `change` is."""

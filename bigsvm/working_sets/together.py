@@ -99,7 +99,7 @@ class ModelSteps:
 
         if length > 0:
             tried = [share * length for share in SHARES]
-            shortened = _least(*((one, gaps(one)[1]) for one in tried))
+            shortened = _least(*((candidate, gaps(candidate)[1]) for candidate in tried))
             if gaps(shortened)[0] <= tol:
                 length = shortened
         if length == 1.0:

@@ -108,7 +108,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
     X, _ = blobs(600)
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((550, k) if k > 1 else 550)
-    begin = 100 * rng.standard_normal((600, *weights.shape[1:]))
+    initial = 100 * rng.standard_normal((600, *weights.shape[1:]))
     wanted = np.setdiff1d(np.arange(600), [] if skip is None else skip)
     monkeypatch.setattr("bigsvm.gram.tiles.WORTH_SHARING", 0.0)
     found = []
@@ -119,7 +119,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
         rows = sp.csr_array(X) if sparse else X
         source = as_row_source(rows)
         source.row_alignment = aligned
-        out, done = begin.copy(), 0
+        out, done = initial.copy(), 0
         with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
             partners = Partners(tiles.values, rows[:550], for_sparse_rows=sparse)
 
@@ -135,7 +135,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
                         start=done, skip=skip, on_progress=interrupt,
                     )  # fmt: skip
         found.append(out[wanted])
-    assert (found[0] != begin[wanted]).all()
+    assert (found[0] != initial[wanted]).all()
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
 
@@ -160,12 +160,12 @@ def test_a_partial_has_what_its_block_cost(skip):
 
 def test_sums_go_on_from_those_given_and_these_stay_as_they_are():
     X, _ = blobs(300)
-    begin = np.random.default_rng(0).standard_normal(300)
-    before = begin.copy()
+    initial = np.random.default_rng(0).standard_normal(300)
+    before = initial.copy()
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
         partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
         executor = LocalExecutor(ArrayRows(X), tiles, block_bytes=1 << 20)
-        (partial,) = executor.run(partners, np.ones(50), start=10, stop=290, begin=begin)
-    np.testing.assert_array_equal(begin, before)
-    expected = (begin + gram(X)[:, :50].sum(axis=1))[10:290]
+        (partial,) = executor.run(partners, np.ones(50), start=10, stop=290, initial=initial)
+    np.testing.assert_array_equal(initial, before)
+    expected = (initial + gram(X)[:, :50].sum(axis=1))[10:290]
     np.testing.assert_allclose(partial.added, expected, rtol=1e-5)
