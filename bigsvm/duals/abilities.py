@@ -1,4 +1,4 @@
-"""What some families can do besides: small protocols that they declare, and a solver looks up.
+"""What only some families can do: small protocols, which a family declares and a solver looks up.
 
 `Steps` and `Dual` have a property for each, which is None unless a family declares it.
 """
@@ -107,7 +107,7 @@ class StepsTogether(Protocol):
         Parameters
         ----------
         model : LowRank
-            Of these rows.
+            Model of the kernel matrix of these rows.
         alpha, gradient
             Where they stand.
         """
@@ -118,13 +118,13 @@ class Searched(Protocol):
 
     @property
     def solver(self) -> str:
-        """How the search goes on."""
+        """The algorithm of the search."""
 
     def energy(self, value: float, *, is_exact: bool = False) -> float:
-        """Give the R that was found, of which rounding leaves no less than the ridge makes of it.
+        """Return R from its computed value, but not less than the ridge makes it.
 
         Raises
         ------
         ParameterError
-            It is less by more than rounding.
+            The value is less than that by more than rounding.
         """

@@ -98,7 +98,7 @@ PAIRS_TOL = 0.1
 
 
 class Solver(StrEnum):
-    """How a sampled search goes on; see `bigsvm.search.searches`."""
+    """The algorithm of a sampled search; see `bigsvm.search.searches`."""
 
     CVM = "cvm"
     FRANK_WOLFE = "fw"
@@ -113,7 +113,7 @@ class BallFormulation(Formulation):
     Attributes
     ----------
     C : float
-        Of a row of weight 1.
+        C_i of a row of weight 1.
     """
 
     sums_are_bound = False
@@ -239,7 +239,7 @@ class BallDual(BoxDual):
     rule : SelectionRule
         As `BoxDual` has it.
     solver : Solver
-        Of sampled searches.
+        Solver of sampled searches.
     largest : float
         D, the largest K̃_ii.
     lack : callable, optional
@@ -248,8 +248,7 @@ class BallDual(BoxDual):
     """
 
     inner_tol: ClassVar[float] = 0.85
-    """The gap is one of all rows together, to which those left out add little. Seconds with 0.5 and
-    0.85: mnist 14.1 and 13.2 (C 8), 9.2 and 8.5 (C 64), a9a 5.3 and 5.0, w8a 0.53 and 0.49."""
+    """The gap is one of all rows together, to which rows left out add little."""
 
     formulation: BallFormulation
     solver: Solver = Solver.PAIRWISE
@@ -345,7 +344,7 @@ class BallDual(BoxDual):
         }
 
     def goal_on_simplex(self, tol: float, energy: float) -> float:
-        """Give that of a on the simplex, where ``R = energy``: ``(ε + ε²/2)(D − R)``."""
+        """Return the goal for a on the simplex, where ``R = energy``: ``(ε + ε²/2)(D − R)``."""
         return (tol + 0.5 * tol * tol) * self.squared_radius(energy)
 
     def model_optimum(self, model: LowRank, alpha: F8, gradient: F8, rows: I8) -> F8:
@@ -371,12 +370,12 @@ class BallDual(BoxDual):
         return 1.0 / float(self.formulation.penalties(slice(None)).sum())
 
     def energy(self, value: float, *, is_exact: bool = False) -> float:
-        """Give the R that was found, of which rounding leaves no less than the ridge makes of it.
+        """Return R from its computed value, but not less than the ridge makes it.
 
         Raises
         ------
         ParameterError
-            It is less by more than rounding.
+            The value is less than that by more than rounding.
         """
         if not value >= 0.5 * self._least - (0.0 if is_exact else ROUNDING * self.largest):
             raise ParameterError(
@@ -387,7 +386,7 @@ class BallDual(BoxDual):
         return max(value, self._least)
 
     def squared_radius(self, energy: float) -> float:
-        """``D − R``, of which rounding leaves no less than nothing."""
+        """``D − R``, but not less than 0, which rounding may make it."""
         return max(self.largest - energy, 0.0)
 
     def advance(
@@ -396,7 +395,7 @@ class BallDual(BoxDual):
         """Take pair steps on a working set until its points are outside by `tol` at most."""
         stop_at = int(state.counters[0]) + max_steps
         while (done := int(state.counters[0])) < stop_at:
-            # At the same steps wherever a row was missing: that must not change the bits.
+            # At fixed step counts: where a row was missing must not change the bits.
             if done % LOOK == 0 and (
                 ball.gap_of_signed(state.alpha, state.gradient, state.lower, state.upper) <= tol
             ):
@@ -426,7 +425,7 @@ def _gap_by_losses(standing: Optimality) -> float:
 
 
 def _counted(share: float) -> float:
-    """Give the gap that a duality gap of this share of the objective counts as."""
+    """Return the gap that a duality gap of this share of the objective counts as."""
     return TIMES * max(share, 0.0) if share <= LARGEST_SHARE else math.inf
 
 

@@ -163,7 +163,7 @@ class BoxDual(Dual[Optimality]):
         slack = sum(
             part.slack(by_group[part.group].threshold) for part in self._parts(alpha, outputs, rows)
         )
-        # Of one group it is 0 but for rounding, and to leave it out keeps the bits of old runs.
+        # With one group the term is 0 but for rounding; without it old runs keep their bits.
         sums_term = 0.0
         if self.formulation.sums(slice(0, 0)) is not None:
             sums_term = sum(e.threshold * total for e, total in zip(by_group, sums, strict=True))
@@ -269,7 +269,7 @@ class BoxDual(Dual[Optimality]):
     def knows_last(self, last: I8, size: int, *, sets: Sequence[int] | None = None) -> bool:
         if sets is not None:
             return False
-        if len(last) > 2:  # in more memory, a run may go on that would not have shrunk there
+        if len(last) > 2:  # a run that shrank may continue in memory where it would not shrink
             return is_last_of_kept(self.formulation, last, size)
         return is_last_pair(self.formulation, last, size)
 

@@ -168,9 +168,9 @@ class Optimality(NamedTuple):
     sums_term : float
         ``Σ thresholds · sums`` over the groups.
     gap_elsewhere : float or None
-        A gap that is another than the groups', where the dual measures by one.
+        The gap that `tol` bounds, where the dual does not measure by that of the groups.
     gap_of_farthest, gap_of_losses : float or None
-        Of a ball: that gap by each of the two tests, of which it is the less.
+        For a ball: the gap by each of the two tests; the smaller one is `gap_elsewhere`.
     """
 
     groups: tuple[Extremes, ...]
@@ -198,7 +198,7 @@ class Optimality(NamedTuple):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Of the groups."""
+        """The threshold of each group."""
         return tuple(group.threshold for group in self.groups)
 
     @property

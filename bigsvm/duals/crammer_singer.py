@@ -237,9 +237,9 @@ class CrammerSingerDual(Dual[Violations]):
     solver : RowSolver
     order : Order
     cooling : Cooling
-        Of the order ``active``.
+        Cooling of the order ``active``.
     seed : int
-        Of the order ``random``.
+        Seed of the order ``random``.
     """
 
     formulation: CrammerSinger

@@ -52,7 +52,7 @@ StandingT = TypeVar("StandingT", bound=Standing)
 
 
 class Start(NamedTuple):
-    """Where steps on a working set start, or where they go on.
+    """Where steps on a working set start, or where a resumed run continues.
 
     Attributes
     ----------
@@ -78,17 +78,17 @@ class Steps(ABC):
     @property
     @abstractmethod
     def alpha(self) -> F8:
-        """As far as it has got, in the shape that the dual has it in."""
+        """Alpha now, in the shape that the dual has it in."""
 
     @property
     @abstractmethod
     def gradient(self) -> F8:
-        """Of exactly this alpha, within the working set."""
+        """The gradient at exactly this alpha, within the working set."""
 
     @property
     @abstractmethod
     def gap(self) -> float:
-        """Within the working set, 0 or more."""
+        """Gap within the working set, 0 or more."""
 
     @property
     @abstractmethod
@@ -98,12 +98,12 @@ class Steps(ABC):
     @property
     @abstractmethod
     def stamp(self) -> int:
-        """Of the last use of a kernel row."""
+        """Counter of the last use of a kernel row."""
 
     @property
     @abstractmethod
     def last(self) -> I8:
-        """What must be known besides to go on to the same bits: two integers or more."""
+        """Extra integers, two or more, that make a resumed run bitwise identical."""
 
     @abstractmethod
     def advance(
@@ -113,28 +113,28 @@ class Steps(ABC):
 
     @abstractmethod
     def violations(self, score: F4, quiet: Mask) -> None:
-        """Tell by how much rows violate, and which are not expected to move; both (m,)."""
+        """Write by how much each row violates, and whether it will hardly move; both (m,)."""
 
     @property
     def settles(self) -> Settles | None:
-        """How rows that are settled are left out."""
+        """How settled rows are left out; None if they are not."""
         return None
 
     @property
     def climbs(self) -> Climbs | None:
-        """How rows go uphill together."""
+        """How rows go uphill together; None if they do not."""
         return None
 
     @property
     def leaps(self) -> Leaps | None:
-        """How the optimum is found without steps."""
+        """How the optimum is found without steps; None if it is not."""
         return None
 
 
 class Dual(ABC, Generic[StandingT]):
     """The scoring and selecting half of a training problem, over row-sized arrays.
 
-    Every method looks at the first rows, as many as alpha has, or at the rows listed. Alpha is
+    Every method looks at the first rows, one for each of alpha, or at the rows listed. Alpha is
     (m,), or (m, …) where rows have several variables; outputs are (m,), or (m, k).
     """
 
@@ -143,7 +143,7 @@ class Dual(ABC, Generic[StandingT]):
 
     formulation: Problem
     rows_at_once: int | None = None
-    """Most kernel rows of a working set that are fetched together; None is as many as pays."""
+    """Most kernel rows of a working set that are fetched together; None for the usual number."""
 
     @property
     def shrinks(self) -> bool:
@@ -191,12 +191,12 @@ class Dual(ABC, Generic[StandingT]):
 
     @property
     def searched(self) -> Searched | None:
-        """The ball that a search among random samples can find."""
+        """The ball that a search among random samples can find; None if there is none."""
         return None
 
     @property
     def together(self) -> StepsTogether | None:
-        """How rows step together."""
+        """How rows step together; None if they do not."""
         return None
 
     @abstractmethod
@@ -212,9 +212,9 @@ class Dual(ABC, Generic[StandingT]):
         Parameters
         ----------
         alpha, outputs
-            Of these rows.
+            Of the rows that are scored.
         standing : Standing
-            Of these.
+            Standing of this point.
         tol : float
             A row violates if its gradient is on the wrong side by more than this.
         """
@@ -230,7 +230,7 @@ class Dual(ABC, Generic[StandingT]):
 
     @abstractmethod
     def begin(self, start: Start, rows: I8, *, diagonal: F8) -> Steps:
-        """Begin to take steps on the working set `rows`, (m,), or go on with it.
+        """Return the steps on the working set `rows`, (m,), at their start or where they continue.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class Dual(ABC, Generic[StandingT]):
         Parameters
         ----------
         alpha, outputs
-            Of all rows.
+            Alpha and outputs of all rows.
         error : float
             By how much any output may be wrong.
         """
@@ -294,16 +294,16 @@ class Dual(ABC, Generic[StandingT]):
         gram: Callable[[I8], F8],
         look: Callable[[], None],
     ) -> F8 | None:
-        """Alpha after the rows that are not at a bound are solved for together, by Newton's method.
+        """Solve for all rows that are not at a bound together, by Newton's method.
 
-        None if they are too many.
+        Returns the new alpha of all rows; None if too many rows are free.
 
         Parameters
         ----------
         alpha, outputs
-            Of all rows, in float64.
+            Alpha and outputs of all rows, in float64.
         standing : Standing
-            Of these.
+            Standing of this point.
         gram : callable
             Kernel values (m, m) float64 among rows (m,).
         look : callable

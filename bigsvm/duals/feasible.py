@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bigsvm.duals.box_problem import Formulation
 
 ROUNDING = 1e-10
-"""Of what variables add up to on either side: a smaller difference is left as it is."""
+"""Share of the sum on either side: a smaller difference between both is left as it is."""
 
 
 def project(formulation: Formulation, alpha: F8) -> F8:
@@ -37,14 +37,14 @@ def project(formulation: Formulation, alpha: F8) -> F8:
 
 
 def fill(formulation: Formulation, alpha: F8, outputs: F8) -> F8:
-    """Make alpha of the first rows, (m,), add up to what it must if these rows are all.
+    """Make alpha of the first rows, (m,), add up to its constants, as if these rows were all rows.
 
-    What is missing in a group goes to the rows that violate most, up to their bounds: where
-    outputs say little about new rows, they stand for the share of them that will be bounded.
+    What is missing in a group goes to the rows that violate most, up to their bounds.
 
     Returns
     -------
-    alpha, of which nothing has changed where sums must be 0.
+    alpha
+        The same array where sums must be 0.
     """
     rows = slice(0, len(alpha))
     sums = formulation.sums(rows)

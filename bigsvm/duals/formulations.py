@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 MARGIN = 1e-9
-"""Of the threshold of one class, by which it is lowered."""
+"""Share of the threshold of one class by which it is lowered."""
 
 
 NO_MARGIN = 1e-12
-"""Of what the variables of a class add up to: a smaller rho is rounding, and says nothing."""
+"""Share of the sum of the variables of a class: a smaller rho is only rounding."""
 
 
 SMALLEST_PENALTY = 8.0 / float(np.finfo(np.float32).max)
@@ -49,7 +49,7 @@ class Classification(Formulation):
     sign : (n,) int8
         y, +1 or −1; looked at by ``sign[rows]`` only.
     class_weight : tuple of float
-        Of the negative and the positive class.
+        Weights of the negative and the positive class.
     """
 
     sign: Signs = field(metadata=recorded_in(FingerprintEntry.LABELS))

@@ -26,7 +26,7 @@ TIGHTER = 0.1
 MOST_ROUNDS = 400
 """Most rounds: the last one asks for a gap below the resolution of float64."""
 STATE_BYTES = 68
-"""Of each variable of a working set, in each function: `bigsvm.core.smo.PairState`."""
+"""Bytes of the `bigsvm.core.smo.PairState` of a function for each variable of a working set."""
 ENDED, STEPS, PAIR = 0, 1, slice(2, 4)
 """What is known of a function: whether and how it ended, its steps, and its last pair."""
 DONE, STALLED = 1, 2
@@ -110,7 +110,7 @@ class FunctionSteps(Steps):
 
     @property
     def gap(self) -> float:
-        """Of the worst function."""
+        """Gap of the worst function."""
         return max(function.gap for function in self._functions)
 
     @property
@@ -120,7 +120,7 @@ class FunctionSteps(Steps):
 
     @property
     def stamp(self) -> int:
-        """Of the last use of a kernel row, by any function."""
+        """Counter of the last use of a kernel row, by any function."""
         return self._stamp
 
     @property
@@ -166,14 +166,14 @@ class FunctionSteps(Steps):
         return self
 
     def leap_bytes(self, width: float) -> float:
-        """Of one function, and where all of them lead."""
+        """Bytes of one function's leap, and of the targets of all."""
         targets = 24 * self.alpha.size
         return self._functions[0].leap_bytes(width) + targets
 
     def leap(
         self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
     ) -> Leap:
-        """Each function by itself; one without a way stays where it is."""
+        """Each function by itself; where the method fails, a function stays where it is."""
         targets, changes = [], []
         for c, function in enumerate(self._functions):
             origin_alpha = origin[0][:, c]
@@ -190,9 +190,9 @@ class FunctionSteps(Steps):
             function.land(function_origin, target[c], outputs[:, c], outputs_here[:, c])
 
     def violations(self, score: F4, quiet: Mask) -> None:
-        """Add up by how much a row violates in the functions; quiet are those quiet in all.
+        """Add up by how much a row violates in the functions; it is quiet if it is quiet in all.
 
-        Functions that have reached their goal ask for nothing.
+        Functions that have reached their goal do not count.
         """
         score[:], quiet[:] = 0.0, True
         its_score, its_quiet = np.empty_like(score), np.empty_like(quiet)

@@ -50,13 +50,13 @@ AT_BOUND = 1e-6
 """A variable is at its bound if its distance from it, as a share of its box, times its multiplier
 is at most this share of the tolerance."""
 SAME_SUM = 1e-10
-"""Of what variables of a group add up to without their signs: by how much their sum may be off."""
+"""Largest error of the sum of a group's variables, as a share of the sum of their sizes."""
 PUSHED = 0.1
 """A variable whose multiplier is more than this share of the tolerance belongs at its bound."""
 TOUCHING = 1e-9
 """A variable nearer to its bound than this share of its box is put there."""
 NEAR = 2.0
-"""Variables whose gradient is nearer to the threshold than so many gaps are solved for exactly."""
+"""Variables whose gradient is within this many gaps of the threshold are solved for exactly."""
 LEAST_NEAR = 128
 """Most variables, next to the threshold, that are solved for exactly."""
 NEAR_PER_COLUMN = 1.25
@@ -88,7 +88,7 @@ class BoxVariables(NamedTuple):
     groups: I8 | None
 
     def members(self) -> F8:
-        """Say of each group which segments are in it, (G, S) of 0 and 1."""
+        """Segments of each group: (G, S) of 0 and 1."""
         if self.groups is None:
             return np.empty((0, len(self.linear)))
         members: F8 = (np.unique(self.groups)[:, None] == self.groups).astype(np.float64)
@@ -196,7 +196,7 @@ def interior_point(
 
 
 def _keeps_sums(variables: BoxVariables, alpha: F8) -> bool:
-    """Whether what variables are bound to add up to has not been lost in rounding."""
+    """Whether rounding has kept the sums that variables are bound to."""
     members = variables.members()
     lost = np.abs(members @ (alpha - variables.alpha).sum(axis=1))
     return bool((lost <= SAME_SUM * (members @ np.abs(alpha).sum(axis=1))).all())
@@ -307,7 +307,7 @@ class _Search:
 
 
 def _at_bounds(variables: BoxVariables, point: _Point, movable: Mask, tol: float) -> F8:
-    """Put variables at the bounds that they belong at; sums stay what they are."""
+    """Put variables that are near a bound at it; sums do not change."""
     lower, upper, members = variables.lower, variables.upper, variables.members()
     with np.errstate(invalid="ignore"):
         touching = TOUCHING * np.where(np.isfinite(upper - lower), upper - lower, 0.0)
@@ -340,7 +340,7 @@ def _at_bounds(variables: BoxVariables, point: _Point, movable: Mask, tol: float
 def _solved_near(
     factor: F8, variables: BoxVariables, alpha: F8, tol: float, look: Callable[[], None]
 ) -> F8:
-    """Solve exactly for what is free or nearly so, where that is not too much."""
+    """Solve exactly for variables that are free or nearly free, unless they are too many."""
     lower, upper, members = variables.lower, variables.upper, variables.members()
     outputs = factor @ (factor.T @ alpha.sum(axis=0))
     gradient = variables.linear - outputs - variables.ridge * alpha

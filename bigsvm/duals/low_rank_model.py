@@ -7,9 +7,9 @@ where a convex function of r numbers is least,
 
     φ(v) = ½|v|² + Σ h_i((S α + g − G v)_i) + αᵀG v,    h_i(u) = max over the box of u x − ½ S_i x²
 
-whose gradient is ``v − Gᵀ(x(v) − α)``. It is quadratic where nobody comes to a bound or leaves one.
-Newton's method (semismooth: Qi & Sun 1993) solves ``(I + Gᵀ S⁻¹ G over the free variables) d = …``
-for who is free at present, and halves steps that are too long.
+whose gradient is ``v − Gᵀ(x(v) − α)``. It is quadratic while no variable reaches a bound or leaves
+one. Newton's method (semismooth: Qi & Sun 1993) solves ``(I + Gᵀ S⁻¹ G) d = …`` over the variables
+that are free now, and halves steps that are too long.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def box_optimum(
     Parameters
     ----------
     model : LowRank
-        Of the m variables' rows.
+        Model of the rows of the m variables.
     alpha, gradient : (m,) float64
         Where they stand.
     lower, upper : (m,) float64

@@ -89,7 +89,7 @@ class OneVsRest(Problem):
     label : (n,) int32
         Class of each row, in 0 … k − 1.
     class_weight : tuple of (float, float)
-        Of the rest and of the class, for each of the k functions.
+        Weights of the rest and of the class, for each of the k functions.
     make : callable
         Makes the problem of a function.
 
@@ -156,7 +156,7 @@ class OneVsRest(Problem):
         return alpha
 
     def thresholds_of(self, function: int, thresholds: tuple[float, ...]) -> tuple[float, ...]:
-        """Those of a function, from those of all."""
+        """Thresholds of one function, from those of all."""
         each = len(thresholds) // self.n_outputs
         return thresholds[each * function : each * (function + 1)]
 
@@ -183,7 +183,7 @@ class FunctionsStanding(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Of the worst function."""
+        """Gap of the worst function."""
         return max(standing.gap for standing in self.functions)
 
     @property
@@ -198,7 +198,7 @@ class FunctionsStanding(NamedTuple):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Of the functions, one after the other."""
+        """Thresholds of the functions, one after the other."""
         return tuple(threshold for standing in self.functions for threshold in standing.thresholds)
 
     @property
@@ -215,7 +215,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
     ----------
     formulation : OneVsRest
     duals : tuple of BoxDual
-        Of its functions.
+        One for each function.
     """
 
     formulation: OneVsRest
@@ -238,7 +238,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         return FunctionsStanding(tuple(functions), n_support, int(np.count_nonzero(free)))
 
     def goal(self, tol: float, standing: FunctionsStanding) -> float:
-        """Gap that the function needs which asks for the smallest."""
+        """Smallest gap that a function needs."""
         return min(
             dual.goal(tol, of_function)
             for dual, of_function in zip(self.duals, standing.functions, strict=True)
@@ -298,7 +298,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         tol: float,
         rows: I8 | None = None,
     ) -> Scores:
-        """Score rows by their worst function; functions within `tol` ask for nothing."""
+        """Score rows by their worst function; functions within `tol` do not count."""
         n = len(alpha)
         score = np.full(n, -np.inf, np.float32)
         asked, free, above = np.zeros((3, n), np.bool_)
@@ -340,7 +340,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         held: dict[bytes, F8] = {}
 
         def shared(rows: I8) -> F8:
-            """Kernel values of the last function, where it has asked for the same: often all."""
+            """Kernel values of the last call, if it was for the same rows; it often was."""
             if rows.tobytes() not in held:
                 held.clear()
                 held[rows.tobytes()] = gram(rows)

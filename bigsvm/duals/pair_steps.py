@@ -141,7 +141,7 @@ class PairSteps(Steps):
 
     @property
     def stamp(self) -> int:
-        """Of the last use of a kernel row."""
+        """Counter of the last use of a kernel row."""
         return int(self.state.counters[1])
 
     @property
@@ -182,13 +182,13 @@ class PairSteps(Steps):
         return self
 
     def leap_bytes(self, width: float) -> float:
-        """As much as its method needs."""
+        """Bytes that the interior-point method needs."""
         return needed_bytes(self._size, self._size * len(self._spread(self.state.alpha)), width)
 
     def leap(
         self, origin: tuple[F8, F8], factor: F8, *, tol: float, look: Callable[[], None]
     ) -> Leap | None:
-        """By an interior-point method, which begins far from wherever the steps are."""
+        """Find the optimum by an interior-point method."""
         alpha, gradient = self._segments_of(origin)
         ridge, groups = self._spread(self.state.ridge), None
         if not self.n_slack:
@@ -206,7 +206,7 @@ class PairSteps(Steps):
         return None if target is None else Leap(target, (target - alpha).sum(axis=0))
 
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
-        """Unless the objective is larger here: rounding may have led astray."""
+        """Go to the target, unless rounding has made its objective smaller."""
         state, (origin_alpha, origin_gradient) = self.state, self._segments_of(origin)
         alpha, gradient = self._spread(state.alpha), self._spread(state.gradient)
         ridge = self._spread(state.ridge)

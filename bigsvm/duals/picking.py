@@ -1,4 +1,4 @@
-"""Which rows are worked on: as many as there is room for, by how much each of them violates."""
+"""Choice of rows by how much they violate, up to the number that a working set holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F4, F8, I8, Mask
 
 SCAN_ROWS = 1 << 15
-"""Rows looked at together when scoring: temporaries of 3 MB at most, whatever n is."""
+"""Rows that are scored together, so that temporaries take 3 MB at most."""
 
 
 class Crowd(NamedTuple):
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
     capacity : int
         Most rows, 2 or more.
     smallest : int
-        Fewest rows, if there are as many.
+        Fewest rows, if the problem has that many.
     fill : float
         Number of chosen rows as a multiple of the free and violating rows.
     rng : numpy.random.Generator
@@ -91,17 +91,16 @@ class Scores(NamedTuple):
 def pick(scores: Scores, wanted: Wanted) -> I8:
     """Pick rows by their scores; returns their places, (s,) ascending.
 
-    With violators alone the gap merely halves per sweep; some more that nearly violate save half of
-    the sweeps (w8a: 6 instead of 14). Where the violators are more than there is room for, each
-    counts by a random part of its violation, as the worst are often near copies of one another (8
-    sweeps instead of 10 on digits made many), and half of them come from either side of the
-    threshold: of one side alone hardly any could move (a9a: 12 working sets instead of 55). The
-    worst of all are always chosen, without which there might be no step.
+    Rows that nearly violate are chosen too: they save half of the sweeps. If more rows violate than
+    fit, each is scored by a random part of its violation, because the worst are often near copies
+    of one another. Half of the rows come from either side of the threshold, because variables of
+    one side alone can hardly move. The worst rows of all are always chosen: without them there
+    might be no step.
 
-    Rows of a crowd are chosen as neighbours, with the kernel as the measure: of one of them, and
-    half from either side again. Such a set leaves little of its own to do, and moves the others
-    little, so that it need not be solved again. Which one is drawn does not depend on its
-    violation, or the sets would stay where the worst violators are.
+    The rows of a crowd are the neighbours, by kernel value, of one violator that is drawn at
+    random, half from either side again. Such a set hardly moves other rows, so it need not be
+    solved again. The draw does not depend on violations; otherwise all sets would be near the worst
+    violators.
 
     The scores are changed.
     """

@@ -56,7 +56,7 @@ class RowSteps(Steps):
     solver, order, cooling : int
         As `bigsvm.core.crammer_singer` numbers them.
     seed : int
-        Of the order ``random``.
+        Seed of the order ``random``.
     diagonal : (m,) float64
     """
 
@@ -105,7 +105,7 @@ class RowSteps(Steps):
 
     @property
     def stamp(self) -> int:
-        """Of the last use of a kernel row."""
+        """Counter of the last use of a kernel row."""
         return int(self.state.counters[1])
 
     @property

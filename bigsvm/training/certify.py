@@ -158,7 +158,7 @@ def certify(
     dual : Dual
     source : RowSource
     tiles : KernelTiles
-        The run's own, float32; its kernel, centre and threads are used, its count goes on.
+        The tiles of the run, float32; their kernel, centre, threads and count are used.
     gather : callable
         Rows by their indices, and `look` for the while it takes.
     alpha, outputs : (n,) float64
@@ -209,7 +209,7 @@ def certify(
 
 
 def _parts(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
-    """Divide a point into those of the functions that nothing ties together."""
+    """Divide a point into the points of independent functions."""
     if not dual.functions:
         return [(dual, alpha, outputs)]
     return [(function, alpha[:, c], outputs[:, c]) for c, function in enumerate(dual.functions)]
@@ -220,8 +220,8 @@ def _corrected(
 ) -> tuple[I8, F8]:
     """Recompute the outputs that decide what is certified; returns their rows, and f there.
 
-    The error of an output is taken to be at least `least_error`. Outputs are changed, and are
-    again what they were at the end.
+    The error of an output is taken to be at least `least_error`. Outputs change while this runs,
+    and are restored at the end.
     """
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
@@ -269,10 +269,10 @@ def _few_are_enough(
 
 
 def _cancel(tried: F8, n_left: int, objective: float) -> bool:
-    """Whether errors of terms of which some were tried add up to nothing beside the objective.
+    """Whether the errors of terms, some of which were tried, cancel beside the objective.
 
     They are twice as large as those of the objective. The standard error of their sum is added to
-    what they are expected to be.
+    its expectation.
     """
     if len(tried) < 2:
         return not n_left
@@ -309,16 +309,16 @@ class _Recomputed:
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """Number of recomputed outputs."""
         return int(np.count_nonzero(self._is_done))
 
     @property
     def rows(self) -> I8:
-        """Where they are, ascending."""
+        """Rows of the recomputed outputs, ascending."""
         return np.flatnonzero(self._is_done)
 
     def missing(self, rows: I8) -> I8:
-        """Those of some rows that are still as they were."""
+        """Which of some rows have not been recomputed."""
         return rows[~self._is_done[rows]]
 
     def add(self, rows: I8) -> F8:

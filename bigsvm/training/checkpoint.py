@@ -54,7 +54,7 @@ _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
 class Generation(NamedTuple):
-    """One checkpoint, read and verified; its arrays are whoever asked for them's to change."""
+    """One checkpoint, read and verified; the caller may change its arrays."""
 
     number: int
     arrays: dict[str, NDArray[Any]]
@@ -308,7 +308,7 @@ class Checkpoint:
 def newest_manifest(directory: Path) -> dict[str, Any] | None:
     """Read what the newest whole generation of a directory says, without owning the directory.
 
-    Of its arrays nothing is read or checked. None where there is no generation that is whole.
+    Arrays are neither read nor checked. None if no generation is whole.
     """
     if not directory.is_dir():
         return None

@@ -217,7 +217,7 @@ class Decomposition:
         count.gap, count.objective = standing.gap, standing.objective
         examined = standing.gap <= self.tol or self._solve.was_slow()
         if examined:
-            # Saved as it is now: whoever resumes a finished run certifies it to the same bits.
+            # Saved before the certificate, so that a resumed run certifies to the same bits.
             if self._run.saver.keeps_ends:
                 self._run.save()
             standing = self._standing = self._certify()
@@ -343,7 +343,7 @@ class Decomposition:
     # -- the end -------------------------------------------------------------------------------
 
     def _certify(self, look: Callable[[], None] | None = None) -> Standing:
-        """Look at the point again, in float64."""
+        """Recompute in float64 what decides the standing of the point, and return this standing."""
         look = look or self._watch.look
         # This is nearly always the end, and float64 takes twice the memory.
         self._solve.let_rows_go()

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches: typed events, no text."""
+"""What a run tells its listener: typed events, no text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Planned(NamedTuple):
-    """The run is about to start, or to go on.
+    """The run is about to start, or to continue.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Swept(NamedTuple):
     objective : float
     n_support, n_bounded : int
     seconds : float
-        Of training so far, earlier processes included.
+        Time of training so far, earlier processes included.
     cpu_idle : float or None
         Share of the threads' time in the passes over rows since the sweep before in which they
         waited: 1 − CPU time of the process / (time × threads). Waiting for a processor that another

@@ -128,7 +128,7 @@ class LocalExecutor:
         skip : (s,) int64, optional
             Ascending rows that may be left out.
         initial : (n_rows,) or (n_rows, k) float64, optional
-            Sums to go on from; 0 if it is not given. Excludes `skip`.
+            Sums to start from; 0 if not given. Excludes `skip`.
         """
         prepared = self._tiles.prepared(partners, weights)
         step = rows_at_once(partners, prepared)

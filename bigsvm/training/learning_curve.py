@@ -2,20 +2,17 @@
 
 Each time a run grows, the model trained so far is evaluated at rows that it has never seen: random
 ones, as the rows come in random order. Their share of mistakes is an unbiased estimate of its test
-error, for nothing, as training needs these outputs anyway. The fresh rows of different growths are
-different ones, so that the estimates are independent, and each has a standard error.
+error and costs nothing, as training needs these outputs anyway. Each growth has other fresh rows,
+so the estimates are independent, and each has a standard error.
 
-Two successive estimates that differ by less than their standard error say little: of a few
-thousand rows they often do so from the start, and where errors fall slowly, many small differences
-are still to come. So the last three are taken together. Errors of many rows are taken to fall as
-1 / √(rows trained on). A line through the estimates over that, weighted by 1 / standard error², has
-a slope with a standard error of its own. The slope plus this error says what all rows would still
-gain at most, and training ends when that is no more than `WORTH`. So differences are held against
-their standard errors, and what is left counts too.
+Two successive estimates that differ by less than their standard error say little, so the last three
+are taken together. Errors are assumed to fall as 1 / √(rows trained on). A line through the
+estimates over that, weighted by 1 / standard error², has a slope with a standard error. The slope
+plus this error bounds what all rows would still gain, and training ends when that is at most
+`WORTH`.
 
-The rows that led to the end are trained on as well: the model that is returned has seen them, and
-so the last estimate, of the model before it, is cautious. Nothing else is known of the model: it is
-not certified.
+The rows of the last estimate are trained on too: the model that is returned has seen them, so the
+last estimate, of the model before it, is cautious. The model is not certified.
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ class LearningCurve:
             saved.setdefault(name, [])
 
     def add(self, trained: int, latest: Estimate) -> None:
-        """Add an estimate for a model trained on so many rows."""
+        """Add an estimate for a model trained on this number of rows."""
         for name, value in zip(NAMES, (float(trained), *latest), strict=True):
             self.saved[name].append(value)
 

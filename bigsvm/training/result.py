@@ -83,7 +83,7 @@ class Certificate:
         Kernel rows that had to be brought to memory, and those of them that were read from disk.
     bytes_read : int
     seconds : float
-        Of training, earlier processes of a resumed run included.
+        Time of training, earlier processes of a resumed run included.
     seconds_by_phase : dict
         Seconds by phase, see `PHASES`: ``"certificate"``, outputs in float64; ``"sweeps"``, sums
         over kernel values in float32, among the active rows too, and the samples of a search;
@@ -97,19 +97,19 @@ class Certificate:
     disk_tier : str or None
         What was decided about keeping kernel rows on disk, and why.
     drift : float or None
-        Of a sampled search: by how much rounding had moved the core set's gradient at most when it
+        For a sampled search: by how much rounding had moved the core set's gradient at most when it
         was computed from scratch, in units of R.
     last_gap : float or None
         If the gap is None, the gap of the last complete sweep, if any; it belongs to an earlier
         point.
     test_error, test_error_deviation : float or None
-        Of a run without a certificate: the share of mistakes at rows that the model had not seen,
+        For a run without a certificate: the share of mistakes at rows that the model had not seen,
         and the standard error of that; each row counts by its weight. They are of the model before
         the last rows were added (`bigsvm.training.learning_curve`).
     rows_used : int or None
-        Of a run without a certificate: how many rows were trained on.
+        For a run without a certificate: number of rows that were trained on.
     ball : dict or None
-        Of a ball, at the centre that is returned, if a sweep has looked at all rows. ``"test"`` is
+        For a ball, at the centre that is returned, if a sweep has looked at all rows. ``"test"`` is
         the one that certified it: ``"radius"``, as no row is farther than (1 + `ball_tol`) times
         the radius; ``"duality gap"``, as the dual objective is so near the primal one that another
         centre has that property (`bigsvm.duals.ball`); None where it is not certified. ``"eps"`` is
@@ -163,7 +163,7 @@ class TrainingResult:
         Their variables: ``y_i a_i`` for a classifier. Of k functions over the same rows, of which
         most rows have a part in few.
     thresholds : tuple of float
-        Of the groups.
+        Thresholds of the groups.
     certificate : Certificate
     """
 

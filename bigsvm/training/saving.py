@@ -1,4 +1,4 @@
-"""When a run is saved, so that a kill costs one interval at most, and how a saved one goes on."""
+"""When a run is saved, so that a kill costs one interval at most, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bigsvm.training.checkpoint import Content, Generation
 
 _OF_THE_INTERVAL = 0.9
-"""Planned for: the rest is for a slice or a save that takes longer than those of late did. Without
-it a kill was seen to cost 1.9 of 2 s."""
+"""Share of the interval that is planned for: the next slice or save may take longer than the last
+ones."""
 
 
 class Generations(Protocol):
@@ -34,7 +34,7 @@ class Generations(Protocol):
 
 
 class Saver:
-    """Saves a run to its checkpoint every so many seconds; without a checkpoint it does nothing.
+    """Saves a run to its checkpoint at intervals; without a checkpoint it does nothing.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class Saver:
     listener : callable
         Told of every generation written.
     keeps_ends : bool
-        Whether a run is saved where it seems to end, so that whoever resumes a finished one
-        certifies it to the same bits. Without need where its result is kept.
+        Whether a run is saved before its certificate, so that a finished run that is resumed
+        certifies to the same bits. Not needed where its result is kept.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Saver:
     def is_due(self) -> bool:
         """Whether to save now; asked between two slices of work.
 
-        A save that waited for the next slice would hold work only once it is complete itself, so
-        both are counted in advance, as long as the longest of late.
+        Work is safe once the save after it is complete, so the next slice and the next save are
+        counted in advance, by the longest of the last ones.
         """
         now = time.monotonic()
         self._slices[0] = max(self._slices[0], now - self._last_look)
@@ -137,7 +137,7 @@ def resume(saved: Generation, plan: TrainingPlan) -> tuple[RowState, Counters]:
 
 
 def check_room(size: int, most: int) -> None:
-    """Refuse to go on in the middle of a sweep with more rows than this memory holds.
+    """Refuse to continue a sweep with more rows than this memory holds.
 
     Raises
     ------

@@ -30,7 +30,7 @@ kernel values are too coarse for steps to end."""
 MANY_PER_ROW = 1000
 """The same for each row of it."""
 LEAST_GAIN = 1e-4
-"""Of the objective, by which it must rise for another step of all active rows together."""
+"""Share of the objective by which it must rise for another step of all active rows together."""
 
 
 class Solve:

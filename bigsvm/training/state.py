@@ -44,14 +44,14 @@ class RowState(NamedTuple):
         By how much f changes, as far as it has been added up: in a pass that may take several
         pieces, and is added to f when it is complete.
     active : (b,) int64
-        Ascending rows of the scope whose alpha has moved on since, or may.
+        Ascending rows of the scope whose alpha has moved since, or may move.
     active_alpha, active_outputs : (b,) float64
-        Where they stand now; f of exactly this alpha.
+        Alpha and f of these rows now.
     working, set_sizes, working_alpha, working_gradient
         The working set in progress, see `WorkingSet`; empty between two. Its rows are active,
         unless no row is: then it is of functions that have sets among all rows.
     pair : (2,) int64, or more
-        Its last pair, or what else its steps go on from; see `Steps.last`. −1 before the first.
+        Its last pair, or other integers that its steps need; see `Steps.last`. −1 before the first.
     """
 
     alpha: F8
@@ -253,9 +253,9 @@ def idle_share(cpu_seconds: float, thread_seconds: float) -> float | None:
 
 
 class Stopped(Exception):
-    """Raised where a run looks up from its work and finds that it should end.
+    """Raised by `Watch.look` when the run should end.
 
-    Whatever raises it has left the state as it was, or at a point it can go on from.
+    It leaves the state as it was, or at a point from which the run can continue.
     """
 
     def __init__(self, reason: StopReason) -> None:
@@ -272,7 +272,7 @@ class Limits:
     max_iter : int
         Pair steps; −1 is no limit.
     max_seconds : float
-        Of this process.
+        Time of this process.
     interrupted : callable
         Asked several times a second; True stops the run.
     """

@@ -38,7 +38,7 @@ class Passes:
     rows : WorkingRows
         Reads the rows that kernel values are taken with.
     count : Counters
-        Where a pass is, kept up to date: another call with the same weights goes on from there.
+        How far a pass has got, kept up to date: a call with the same weights continues from there.
     watch : Watch
     listener, pause : callable
         Told, and called, several times a second; `pause` may raise.
@@ -63,12 +63,12 @@ class Passes:
     def add_by_pieces(
         self, weights: Weights, sums: F8, *, stop: int, start: int = 0, at_once: int = 0
     ) -> None:
-        """Add up the rows with a weight, of (m,) the first ones, as many as fit in memory at once.
+        """Add up the rows with a weight, in pieces of rows that fit in memory at once.
 
-        Rows ``start … stop - 1`` of sums, (n,) float64, are changed in place. They are 0 at first
-        and go on from piece to piece, so that their bits do not depend on how large pieces are. Of
-        k functions weights are (m, k), dense or CSR, and sums (n, k). For `at_once` rows there is
-        room in any case.
+        Rows ``start … stop - 1`` of sums, (n,) float64, are changed in place. They are 0 at first,
+        and each piece adds to them, so that their bits do not depend on the size of pieces.
+        Weights, (m,), belong to the first m rows. For k functions weights are (m, k), dense or CSR,
+        and sums (n, k). Memory holds at least `at_once` rows.
 
         Raises
         ------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Adds what this run does to what earlier processes did of it, from when it is made.
+    """Adds the costs of this process to those of earlier processes of a run.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class Watch:
         self.count, self._source, self._tiles, self._limits = count, source, tiles, limits
         self._started = time.monotonic()
         self._in_passes = 0
-        # Of many runs, each has its own evaluations from tiles that all of them share.
+        # Several runs may share the tiles; each counts its own evaluations.
         evaluations = count.n_kernel_evaluations - tiles.n_evaluations
         self._before = (count.seconds, evaluations, count.bytes_read)
 
     def seconds(self) -> float:
-        """Of training so far."""
+        """Time of training so far."""
         return self._before[0] + time.monotonic() - self._started
 
     def add(self, partial: Partial, *, threads: int) -> None:
@@ -55,7 +55,7 @@ class Watch:
 
     @contextmanager
     def timing(self, phase: Literal["certificate", "sweep", "row", "step"]) -> Iterator[None]:
-        """Add what is done meanwhile to the time of a phase."""
+        """Add the time of the block to a phase."""
         name, began = f"{phase}_seconds", time.monotonic()
         try:
             yield

@@ -1,7 +1,7 @@
-"""Working sets: which variables are solved next, and the problem they make.
+"""Working sets: which variables are solved next, and the problem that they make.
 
-In come the dual problem and where its rows stand, out come a new alpha and gradient of some rows.
-`choice` says which rows take part, `active` and `functions` keep the rows that matter between two
-sweeps, `subproblem`, `lanes` and `together` solve. The solving itself, step by step, is that of a
-family in `bigsvm/duals/`; a new way to combine such problems has its place here.
+In come the dual problem and the standing of its rows; out come new alpha and gradient of some rows.
+`choice` chooses the rows that take part, `active` and `functions` keep the active rows up to date
+between two sweeps, `subproblem`, `shrinking`, `lanes` and `together` solve. The steps themselves
+belong to the families in `bigsvm.duals`. A new way to solve a working set is a `WorkingProblem`.
 """

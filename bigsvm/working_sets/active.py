@@ -77,7 +77,7 @@ class ActiveRows:
         return np.searchsorted(self.indices, rows)
 
     def optimality(self) -> Standing:
-        """Look at all of them."""
+        """Standing of all of them."""
         standing: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
         return standing
 
@@ -91,8 +91,8 @@ class ActiveRows:
     ) -> tuple[WorkingSet, float]:
         """Choose a working set, and the KKT gap that it is to reach.
 
-        It has no rows where these are within `tol` of optimal. `once` says that no other follows
-        it. `look` is called several times a second.
+        The set is empty if the rows are within `tol` of optimal. `once` says that no other set
+        follows. `look` is called several times a second.
         """
         standing = self.optimality()
         if standing.gap <= tol:
@@ -109,7 +109,7 @@ class ActiveRows:
         return self.started(places), tol
 
     def started(self, places: I8) -> WorkingSet:
-        """Return the working set of all variables at some places, (m,), where they stand."""
+        """Return the working set of all variables at some places, (m,)."""
         alpha, rows = self.alpha[places], self.indices[places]
         gradient = self.dual.gradient(alpha, self.outputs[places], rows)
         return WorkingSet(rows, np.empty(0, np.int64), alpha, gradient)
@@ -127,7 +127,7 @@ class ActiveRows:
         memory: Memory,
         limits: LaneLimits,
     ) -> WorkingProblem:
-        """Make the problem of a working set, or go on with it.
+        """Make the problem of a working set, at its start or where it continues.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class ActiveRows:
         )  # fmt: skip
 
     def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
-        """Take over what a working set has become, and bring the outputs of the others up to date.
+        """Take over a solved working set, and bring the outputs of the other rows up to date.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What takes part next: how many rows, which of them, and to which tolerance they are solved."""
+"""The choice of scopes, active rows and working sets, and of the tolerances they are solved to."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bigsvm.duals.dual import Dual, Standing
 
 SCOPE_TOL = 0.05
-"""A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter;
-what it leads to is swept next."""
+"""A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter:
+larger scopes follow."""
 SETTLED_TOL = 0.5
 """A row of an uncertified run matters if it violates by more than this, in the same units."""
 SETTLED_SHARE = 1e-3
@@ -29,7 +29,7 @@ SETTLED_SHARE = 1e-3
 NEAR = 2.0
 """`NEAR_TOL` holds if the gap is below this many times the goal: a certificate has just failed."""
 NEAR_TOL = 0.75
-"""Share of the goal that is solved to then: few rows move, so their sweep costs little."""
+"""Share of the goal to which rows are solved then: few rows move, so their sweep costs little."""
 WORKING_TOL = 0.9
 """A working set among more active rows, to this share of their tolerance, for the same reason."""
 LOOSE = 0.01
@@ -41,38 +41,38 @@ solved to the tolerance."""
 FINEST_INNER_TOL = 1e-7
 """Below it pair steps on float32 kernel values only chase their rounding, for ever."""
 FILL = 1.5
-"""A working set has this many times the free and violating rows; the others nearly violate."""
+"""Factor of the free and violating rows: size of a working set; the other rows nearly violate."""
 SMALLEST_SET = 2048
-"""Rows that a working set has at least, if there are that many."""
+"""Fewest rows of a working set, if the problem has that many."""
 LARGEST_SET = 6144
-"""Rows that a working set has at most, unless more are free."""
+"""Most rows of a working set, unless more are free."""
 MANY_FUNCTIONS = 64
 """From this many functions on, each has a working set of its own among all rows if memory holds few
 active rows: sweeps of the active rows alone would not converge."""
 SMALLEST_FUNCTION_SET = 64
 """Fewest variables of one of very many functions, each of which has few rows that matter."""
 TIGHT_FILL = 1.25
-"""A working set has this many times the free rows even if too few of its kernel rows fit: free rows
-that are solved in parts disturb one another for ever."""
+"""Factor of the free rows: a working set has at least this many rows even if too few of its kernel
+rows fit, because free rows that are solved in parts disturb one another for ever."""
 FIRST_BYTES = 64_000_000
 """Bytes of kernel rows that are in memory at first, at least. There are more once too many of them
 are fetched again."""
 SHARE_OF_SLOTS = 0.15
 """Share of a working set whose kernel rows are in memory at first."""
 LEAST_SHARE = 0.5
-"""A working set has at least this share of the active rows, up to the usual most: what it moves is
-added up for all active rows, so that few large sets cost less than many small ones."""
+"""Least share of the active rows in a working set: after each set all active rows are updated, so
+few large sets cost less than many small ones."""
 MANY_TOGETHER = 4000
 """If more rows than this violate, they step together where the family can."""
 TOGETHER_FILL = 1.15
-"""So many times the free and violating rows are active where they step together: for one that is
-left out and comes to violate another round is needed."""
+"""Factor of the free and violating rows: this many rows are active where they step together. A row
+that is left out and comes to violate costs another round."""
 BAND = (0.2, 0.4)
-"""Least and largest share of all rows that are active once all have been swept: what is left out
-must not come to violate, or it costs another sweep, and many active rows make theirs dear."""
+"""Least and largest share of all rows that are active after the first full sweep: a row left out
+that comes to violate costs another sweep, and active rows cost sweeps of their own."""
 MARGIN = 0.05
-"""Rows within this share of the KKT gap from violating are active as well: nearly all that come to
-violate before the gap has closed were (w8a, mnist)."""
+"""Rows within this share of the KKT gap from violating are active too: nearly all rows that come to
+violate are among them."""
 
 
 class WorkingSet(NamedTuple):
@@ -140,7 +140,7 @@ class Choice:
         self._in_core = source.row_alignment <= 1
 
     def scope_after(self, scope: int) -> int:
-        """Rows that take part next; all of them where the first do not stand for the rest."""
+        """Rows that take part next; all of them unless the first rows are a random sample."""
         if not self._samples or self.by_functions:
             return self._n_rows
         dear = self._dual.functions or not self._in_core
@@ -196,7 +196,7 @@ class Choice:
         ----------
         alpha, outputs : (scope,) float64
         standing : Standing
-            Of this point.
+            Standing of this point.
         swept : bool
             Whether there has been a sweep over all rows.
         together : bool
@@ -228,7 +228,7 @@ class Choice:
         return self._dual.select(alpha, outputs, standing, wanted)
 
     def steps_together(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
-        """Whether so many rows of the scope violate that the active ones step together.
+        """Whether the active rows step together, because very many rows of the scope violate.
 
         The arguments are those of `active_rows`.
         """
@@ -250,7 +250,7 @@ class Choice:
         return many and few_rows and self._in_core and not self._whole
 
     def takes_all(self, n_active: int) -> bool:
-        """Whether the active rows are a working set as they are: all rows there are, and few."""
+        """Whether the active rows are one working set: all rows of the problem, and few."""
         most = self._n_rows if self._whole else min(self._plan.working_set, LARGEST_SET)
         return n_active == self._n_rows <= most
 
@@ -274,10 +274,10 @@ class Choice:
         Parameters
         ----------
         dual : Dual
-            Of the run, or of one of its functions.
+            The dual of the run, or of one of its functions.
         alpha, outputs : (b,) float64
         standing : Standing
-            Of this point.
+            Standing of this point.
         rows : (b,) int64, optional
             The active rows; None where the set is chosen among all rows.
         near : callable
@@ -286,7 +286,7 @@ class Choice:
             KKT gap they are to reach among themselves.
         """
         if rows is None:
-            # The memory of active rows with all functions is that of as many variables of each.
+            # The memory of active rows with all functions holds this many variables of each.
             most = self._plan.widest_set
             wanted = Wanted(most, min(SMALLEST_FUNCTION_SET, most), FILL, self._rng, tol)
             return dual.select(alpha, outputs, standing, wanted), tol
@@ -310,11 +310,11 @@ class Choice:
 
     @property
     def _ties_functions(self) -> bool:
-        """Whether the variables of several functions are bound together, row by row."""
+        """Whether a constraint binds the variables of a row in several functions together."""
         return self._dual.formulation.n_outputs > 1 and not self._dual.functions
 
     def loosely(self, standing: Standing, tol: float) -> float:
-        """Tolerance to which a working set is solved that was chosen at this standing."""
+        """Tolerance of a working set that was chosen at this standing."""
         loose = LOOSE * standing.gap
         return loose if loose > LAST * tol else tol
 

@@ -1,4 +1,4 @@
-"""Active rows of several functions, each of which may have a working set of its own."""
+"""Active rows of several functions, each of which may have its own working set."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class ActiveFunctions(ActiveRows):
-    """Rows of functions that nothing but the kernel ties together.
+    """Rows of functions that share nothing but the kernel.
 
-    Few active rows are one working set for all functions, whose kernel rows they share. Of many,
-    each function has a working set of its own with shorter kernel rows, and what has moved in all
-    of them is added up together.
+    Few active rows are one working set for all functions, which share its kernel rows. Among many
+    active rows, each function has its own working set with shorter kernel rows; their changes are
+    added up together.
 
-    An active row takes memory for every function, so that with very many functions few rows can be
-    active. Then each function has its working set among all rows instead (`swept`), and the sweep
-    adds up what has moved, as a sparse matrix.
+    An active row takes memory for every function, so few rows can be active with very many
+    functions. Then each function has its working set among all rows instead (`swept`), and the
+    sweep adds up the changes as a sparse matrix.
     """
 
     def choose(
@@ -54,8 +54,8 @@ class ActiveFunctions(ActiveRows):
                 return self.started(everything), tol
             if choice.solves_together(len(self)):
                 return self.started(everything), loosely
-            # Another round would be a pass over the active rows, for more than the steps cost that
-            # solving loosely saves while the gap is large.
+            # Another round would be a pass over the active rows, which costs more than the steps
+            # that a loose tolerance saves.
             goal = loosely if once else tol
         sets = []
         pairs = functions_in_turn(self.alpha, self.outputs) if self.swept else self._views()
@@ -96,7 +96,7 @@ class ActiveFunctions(ActiveRows):
         )  # fmt: skip
 
     def absorb(self, working: WorkingSet, *, look: Callable[[], None]) -> bool:
-        """Take over what the functions have become, and add up together what has moved in all."""
+        """Take over the solved sets of the functions, and add up the changes of all."""
         if self.is_all(working):
             return super().absorb(working, look=look)
         change, function = np.zeros_like(self.alpha), working.functions
@@ -128,7 +128,7 @@ class ActiveFunctions(ActiveRows):
 
 
 def moved_in(working: WorkingSet, alpha: F8) -> sp.csr_array:
-    """By how much alpha of all rows, (n, k), has moved in the working sets of functions."""
+    """Change of alpha of all rows, (n, k), in the working sets of functions."""
     rows, function = working.rows, working.functions
     moved = working.alpha - alpha[rows, function]
     some = np.flatnonzero(moved)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class WorkingRows:
-    """Rows gathered from a source; those of the last gathering are not read again.
+    """Rows gathered from a source; rows of the last call are not read again.
 
-    Rows that are in memory anyway are taken from there each time: a copy would cost memory.
+    Rows of a source in memory are taken from it each time: a copy would cost memory.
     """
 
     def __init__(self, source: RowSource) -> None:
@@ -30,7 +30,7 @@ class WorkingRows:
         self._rows: Rows | None = None
 
     def at(self, indices: I8, look: Callable[[], None]) -> Gathered:
-        """Gather rows that are going to be used in parts."""
+        """Gather rows of which parts will be used."""
         rows = None if self._in_core else self.gather(indices, look)
         return Gathered(self._source, indices, rows)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 SLICES = 4
 """Slices of REFRESH steps that a lane takes before all lanes meet; they wait for the slowest."""
 LEAST_HELD = 0.5
-"""There are only as many lanes as have memory for this share of the kernel rows of their largest
-working set: with less, rows are fetched again and again."""
+"""Least share of the kernel rows of the largest working set that fits in the memory of a lane: with
+less, rows are fetched again and again."""
 
 
 class LaneLimits(NamedTuple):
@@ -87,7 +87,7 @@ class FunctionProblems(WorkingProblem):
         One for each function.
     tiles : KernelTiles
     memory : Memory
-        Of all lanes.
+        Memory of all lanes.
     limits : LaneLimits
     """
 
@@ -108,7 +108,7 @@ class FunctionProblems(WorkingProblem):
         self._each = np.tile(np.array([0, 0, -1, -1]), (len(sets), 1))
         if start.last is not None and start.last.size == self._each.size:
             self._each[:] = start.last.reshape(self._each.shape)
-        # The longest first, so that no lane has much left to do when the others are done.
+        # The longest first, so that all lanes are done at about the same time.
         left = [c for c, rows in enumerate(sets) if len(rows) and not self._each[c, ENDED]]
         self._waiting = deque(sorted(left, key=lambda c: -len(sets[c])))
         self._tiles = tiles

@@ -2,16 +2,16 @@
 
 Rows are in random order, so the first of them are a random sample of all. Each scope is solved
 loosely from the one before, and the first sweep over all rows then starts from a useful point for a
-few percent of its cost; what a scope has found out about its rows stays true of them.
+few percent of its cost.
 """
 
 from __future__ import annotations
 
 DIRECT_ROWS = 8192
-"""Up to so many rows the first scope is all of them: on spambase half of the pair steps."""
+"""Up to this many rows, the first scope is all of them, which halves the pair steps."""
 FIRST_SCOPE = 2000
 GROWTH = 1.75
-"""Times as many rows in the next scope: with less scopes are many, with more they are too large."""
+"""Factor of the rows in the next scope: less makes many scopes, more makes them too large."""
 GROWTH_OUT_OF_CORE = 3.0
 """The same if rows are read again for each scope, or several functions are trained together: each
 scope costs part of a pass."""

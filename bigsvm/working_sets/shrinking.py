@@ -1,11 +1,11 @@
 """ShrinkingProblem: a working set that settled rows leave; libsvm-2.2.txt, section 4.
 
 Rows whose variables are pushed against a bound (`bigsvm.core.smo.settle`) are left out: pair steps
-pass over the others alone, and kernel rows are as short as these are many. Whether rows are left
-out is asked after every ``min(m, 1000)`` steps. Once the gap among the rows that are left is at
-most ten times the tolerance for the first time, all rows come back: their gradient is made from
-what has moved since the working set began, and the working set ends. The one that follows begins
-by leaving settled rows out again, from gradients that are right, and goes on to the tolerance.
+pass over the others alone, whose kernel rows are shorter. Settled rows are looked for after every
+``min(m, 1000)`` steps. When the gap among the rows in play is at most ten times the tolerance for
+the first time, all rows come back: their gradient is computed from what has moved since the working
+set began, and the working set ends. The next one leaves settled rows out again, from correct
+gradients, and is solved to the tolerance.
 
 LIBSVM keeps sums of the kernel rows of variables at their upper bound for that gradient. Here it
 is that of the beginning plus what the moves since then have added, and needs no other sum.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bigsvm.gram import KernelTiles
 
 PERIOD = 1000
-"""Steps after which settled rows are looked for, or as many as there are rows: LIBSVM's."""
+"""Steps after which settled rows are looked for; fewer for fewer rows. LIBSVM's value."""
 NEAR = 10.0
 """Times the tolerance: the gap at which all rows come back for the first time, LIBSVM's too."""
 LEAST_SETTLED = 0.05
@@ -51,9 +51,9 @@ def leaves_out(last: I8 | None) -> bool:
 
 
 class ShrinkingProblem(WorkingProblem):
-    """A `SubProblem` of the rows that are not settled, which are fewer and fewer.
+    """A `SubProblem` of the rows that are not settled, which become fewer.
 
-    Which rows those are is a function of the steps taken, and is saved in `last` besides.
+    The rows depend on the steps taken alone, and are saved in `last` too.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ShrinkingProblem(WorkingProblem):
         self._period = min(len(working_set), PERIOD)
         self._earlier_costs = Costs()
         self._kept = np.ones(len(working_set), np.bool_)
-        # Where all rows began, whatever has been left out since.
+        # A problem of all rows at the beginning: its gap and its first leap are needed.
         self._part = self._of_rows(self._kept, Start(*self._origin, n_done=start.n_done))
         self._began_at, self._due = self._part.gap, self._part.next_leap()
         if start.n_done:
@@ -114,7 +114,7 @@ class ShrinkingProblem(WorkingProblem):
         self._gradient[self._kept] = self._part.gradient
 
     def _end_part(self) -> None:
-        """Take over how far the rows in play have got, and count what they have cost."""
+        """Take over alpha and gradient of the rows in play, and count what they have cost."""
         self._take_over()
         self._earlier_costs = self.costs
 
@@ -187,12 +187,12 @@ class ShrinkingProblem(WorkingProblem):
                 return progress
 
     def bring_up_to_date(self, look: Callable[[], None]) -> None:
-        """Have all rows in play again, with the gradient of exactly this alpha."""
+        """Bring all rows back into play, with the gradient of exactly this alpha."""
         if self._is_narrow:
             self._widen(look)
 
     def _shrink(self) -> None:
-        """Leave out rows that are settled, where they are some."""
+        """Leave out settled rows, if there are enough of them."""
         part = self._part
         if part.settles is None:
             raise TypeError(f"the steps of {type(self._dual).__name__} cannot leave rows out")
@@ -210,7 +210,7 @@ class ShrinkingProblem(WorkingProblem):
         part.hand_over(self._part, among)
 
     def _widen(self, look: Callable[[], None]) -> None:
-        """Have all rows in play."""
+        """Bring all rows back into play."""
         self._end_part()
         self._part.let_go()
         rest = np.flatnonzero(~self._kept)
@@ -220,11 +220,11 @@ class ShrinkingProblem(WorkingProblem):
         outputs = outputs + self._moved(rest, look)
         gradient = self._dual.gradient(self._alpha[rest], outputs, numbers)
         self._gradient[rest] = gradient
-        # Hybrid maximum gain goes on from no pair, as at first.
+        # Hybrid maximum gain starts without a pair again.
         self._set_part(np.ones_like(self._kept), last=None, steps=self._part.steps)
 
     def _moved(self, rest: I8, look: Callable[[], None]) -> F8:
-        """Add up what moves since the beginning have changed in the outputs of some rows."""
+        """By how much moves since the beginning have changed the outputs of some rows."""
         change = self._dual.formulation.per_output(self._alpha - self._origin[0])
         moved = weighted_rows(change)
         added = np.zeros((len(rest), *change.shape[1:]))

@@ -35,7 +35,7 @@ LEAST_BATCH = 6
 """Kernel rows fetched together if there is room, even if fewer rows violate: starting a batch costs
 as much as six rows, and rows that nearly violate are needed next."""
 CLIMB_SHARE = 4
-"""Of the memory for kernel rows a climb may take this part besides."""
+"""A climb may take this part of the memory for kernel rows in addition."""
 FIRST_LEAP = 1 << 13
 """Least steps on a working set before the first leap."""
 STEPS_PER_ROW = 2
@@ -234,7 +234,7 @@ class SubProblem(WorkingProblem):
         self.cache.close()
 
     def let_go(self) -> None:
-        """Give up the memory that kernel rows are computed with; none is fetched afterwards."""
+        """Free the memory that kernel rows are computed with; none is fetched afterwards."""
         base, places = self._rows
         self._computed.partners = Partners.of_rows_like(
             self._tiles.values, RowsAt(base, places[:0])
@@ -306,9 +306,9 @@ class SubProblem(WorkingProblem):
             self._row_seconds += time.perf_counter() - began
 
     def _climb(self, tol: float, look: Callable[[], None]) -> None:
-        """Let variables go uphill together where steps alone have been many; see `Climbs`.
+        """Let variables go uphill together after many steps; see `Climbs`.
 
-        Their kernel rows are computed for it, whichever are in memory: that must not change a bit.
+        Their kernel rows are computed even if they are in memory, so that bits do not depend on it.
         """
         climbs = self._taken.climbs
         if climbs is None:
@@ -326,7 +326,7 @@ class SubProblem(WorkingProblem):
             climbs.follow(change, self._rows_of(places, look))
 
     def next_leap(self) -> int:
-        """How many steps there are when another way is tried next; see `Leaps`.
+        """Return the number of steps at which the next leap is tried; see `Leaps`.
 
         Depends only on the step count, so a resumed run leaps exactly where the original did.
         """
@@ -375,10 +375,10 @@ class SubProblem(WorkingProblem):
             yield fetched[: len(part)]
 
     def _most_wanted(self, row: int, tol: float) -> tuple[I8, Mask]:
-        """List the row asked for, then the worst violators without a row, up to a batch.
+        """List the row asked for, then the worst violators without a kernel row, up to a batch.
 
-        Where there is room and these are very few, those that nearly violate follow them. Say which
-        are quiet besides: not expected to move.
+        If these are very few, rows that nearly violate follow. Returns the list, and which rows are
+        quiet: not expected to move.
         """
         n_all = self.size + self._taken.n_slack
         score, quiet = np.empty(n_all, np.float32), np.empty(n_all, np.bool_)

@@ -1,10 +1,10 @@
 """Steps of all active rows together, where very many violate: towards the optimum of a model.
 
-Pair steps move two variables each, and a working set of variables none of which is at an upper
-bound must hold them all. Where tens of thousands have to move, the kernel matrix of the active rows
-is replaced by one of low rank instead, whose optimum is cheap; the way there is gone as far as the
-objective rises, for which one product with the kernel matrix itself is needed. A step leaves alpha
-and outputs as exact as a sweep does, whatever the model was.
+A pair step moves two variables, which is too slow where tens of thousands have to move. Instead, a
+model of low rank replaces the kernel matrix of the active rows, and its optimum is cheap. A step
+goes towards this optimum while the objective rises, which takes one product with the exact kernel
+matrix. Alpha and outputs are as exact after a step as after a sweep; the model only gives the
+direction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bigsvm.working_sets.active import ActiveRows
 
 SHARES = (1.0, 0.75, 0.5)
-"""Of the best length for the dual objective, at which the duality gap is looked at."""
+"""Shares of the best length for the dual objective at which the duality gap is evaluated."""
 
 
 class ModelSteps:
@@ -32,10 +32,10 @@ class ModelSteps:
     Parameters
     ----------
     active : ActiveRows
-        Of a dual that declares how rows step `together`; changed by each step.
+        Their dual declares how rows step `together`. Changed by each step.
     plan : TrainingPlan
     buffer : RowBuffer
-        Memory of kernel rows, which the model takes meanwhile.
+        Memory of kernel rows, which the model uses.
     look : callable
         Called several times a second; where it raises, nothing has changed.
 
@@ -49,7 +49,7 @@ class ModelSteps:
     def of(
         cls, active: ActiveRows, plan: TrainingPlan, buffer: RowBuffer, *, look: Callable[[], None]
     ) -> Self | None:
-        """Make it; None where the kernel has no such model. Pair steps need none to go on."""
+        """Make the steps; None where the kernel has no model of low rank."""
         try:
             return cls(active, plan, buffer, look=look)
         except np.linalg.LinAlgError:
@@ -65,7 +65,7 @@ class ModelSteps:
         self._together = together
         rank = rank_of_model(m, plan.gram_bytes, wanted=together.model_rank)
         buffer.n_touched = max(buffer.n_touched, m * rank)
-        # Rows are in random order, or as good as: any will do that are the same after a resumption.
+        # Rows are in random order: any landmarks will do that are the same after a resumption.
         landmarks = np.arange(rank) * m // rank
         self._model = LowRank(
             active.tiles,
@@ -78,8 +78,8 @@ class ModelSteps:
     def take(self, look: Callable[[], None], *, tol: float = 0.0) -> float:
         """Take a step; returns by how much the objective has risen.
 
-        It is as long as makes the objective largest, but for one that ends at a gap of `tol`: then
-        the duality gap is least. The primal objective is far less flat than the dual one.
+        Its length makes the dual objective largest. The last step, which ends at a gap of `tol`,
+        has the length with the least duality gap instead.
         """
         active = self._active
         dual, rows = active.dual, active.indices
