@@ -4,8 +4,9 @@
 
 of points with ``K̃_ij = ⟨p_i, p_j⟩`` (frank-wolfe.txt; Tsang, Kwok & Cheung 2005). The centre of
 their ball is ``w = Σ a_i p_i``, and its squared radius is ``D − R`` where the diagonal of K̃ is D
-everywhere. Of other diagonals D is the largest, and steps and stopping rule are still those of the
-dual itself (frank-wolfe.txt, section 4.4). Any positive C_i will do; there are two kinds of points:
+everywhere. For other diagonals D is their largest value; steps and stopping rule are still those of
+the dual itself (frank-wolfe.txt, section 4.4). Any positive C_i will do. There are two kinds of
+points:
 
     classes      K̃_ij = y_i y_j (K_ij + 1) + δ_ij / C_i
     one class    K̃_ij = K_ij + δ_ij / C_i, as if all y_i were 1, and no bias
@@ -29,22 +30,22 @@ first is R times that in units of the margin, or of ρ:
 
     R − min_i (K̃a)_i  =  R · (max_i y_i g_i + αᵀ(K + offset + 1/C)α / Σ|α| − 1)
 
-**Another centre.** It is the farthest point alone that this gap is made by. But the ξ of a centre
-need not be α/C: with ``ξ_i = max(0, 1 − y_i f_i)`` all points have ``⟨(w, ξ), p_i⟩ ≥ 1``, and the
+**Another centre.** This gap depends on the farthest point alone. But the ξ of a centre need not be
+α/C: with ``ξ_i = max(0, 1 − y_i f_i)`` all points have ``⟨(w, ξ), p_i⟩ ≥ 1``, and the
 ball round ``(w, ξ) / 2P`` of squared radius ``D − 1/(2P)`` encloses them, P being the primal
-objective, ``½|w|² + Σ C_i/2 ξ_i²``. So R is ``1/(2P)`` at least, w is part of a centre as good as
-that, and of the first form there is a gap of
+objective, ``½|w|² + Σ C_i/2 ξ_i²``. So R is at least ``1/(2P)``, w is part of a centre as good as
+that, and the gap of the first form is
 
     R − 1/(2P)  =  R · (P − F) / P,    F = 1/(2R): the dual objective with the best t
 
-which is quadratic in what is missing, where that above is linear.
+which is quadratic in the distance from the optimum, where the gap above is linear.
 
 **Regression** (CVR; Tsang, Kwok & Zurada 2006) has a linear term, ``aᵀK̃a − pᵀa`` with p = 2/C
 (z, −z), which on the simplex is a change of the kernel by rank two, ``K̃_ij − (p_i + p_j) / 2``,
-that sampled steps could take. It has no such cone: R may be 0 or less, how much more on each entry
-makes it positive (``¼ pᵀK̃⁻¹p`` does) nobody knows before, and targets would be in kernel rows that
-are to be plain K, so that certified training would keep the sum, as it does of ν-SVR; that is
-another dual than this one, and is not here.
+that sampled steps could take. It has no such cone: R may be 0 or less, what must be added to each
+entry to make it positive (``¼ pᵀK̃⁻¹p``) is not known in advance, and targets would be in kernel
+rows, which are plain K here. Certified training would keep the sum, as for ν-SVR; that is another
+dual, which is not implemented.
 """
 
 from __future__ import annotations

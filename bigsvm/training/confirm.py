@@ -73,7 +73,7 @@ def confirm(
         fresh = np.zeros((stop - start, *outputs.shape[1:]))
         for first in range(0, len(support), size):
             piece = support[first : first + size]
-            values = rows.at(piece, look).at(np.arange(len(piece)))
+            values = rows.gathered(piece, look).everything()
             partners = Partners(tiles.values, values, for_sparse_rows=source.is_sparse)
             weights = beta[piece] if beta.ndim == 1 else sp.csr_array(beta[piece])
             prepared = tiles.prepared(partners, weights)

@@ -253,7 +253,7 @@ class Decomposition:
         change = self._run.per_output(state.active_alpha - state.alpha[state.active])
         moved = weighted_rows(change)
         if len(moved) and len(state.active) < count.scope:
-            rows = self._rows.at(state.active, self._watch.look).at(moved)
+            rows = self._rows.gathered(state.active, self._watch.look).at_places(moved)
             self._passes.add(
                 rows, change[moved], state.outputs, stop=count.scope, skip=state.active
             )

@@ -158,7 +158,7 @@ class Solve:
             alpha, outputs = run.of_scope()
             gathered = Gathered(run.source, rows, None)
         else:
-            gathered = self._rows.at(rows, run.watch.look)
+            gathered = self._rows.gathered(rows, run.watch.look)
         return kind(run.dual, run.tiles, gathered, rows, alpha, outputs, swept=swept)
 
     def _work_on(self, active: ActiveRows) -> Progress:

@@ -148,21 +148,39 @@ def first_state(alpha: F8, *, n_outputs: int = 1) -> RowState:
 class Counters:
     """Where the loop is and what it has cost; stored beside the arrays.
 
-    Rows before `scope` take part; `rows_done` of a sweep are done. Where the support vectors are
-    too many at once, all rows are done with the first `columns_done` of them, and these rows with
-    those before `columns_end`. `rows_swept` counts all rows that sweeps
-    have passed over, `n_sweeps` those over all rows. `together` says whether the active rows step
-    together: not once they have gained nothing by it. `cpu_seconds` are those of the process in the
-    passes over rows, `thread_seconds` what its threads could have given there, `…_swept` the parts
-    up to the last complete sweep. `certificate_seconds`, `sweep_seconds`, `row_seconds` and
-    `step_seconds` are what phases took, see `bigsvm.training.result`. Of a sampled search:
-    `rows_drawn`, the size `core_exact` at which the core set's gradient was last computed from
-    scratch, and the most it was off, `drift`, in units of R; `empty_samples` without a point
-    outside since the last step. Of a run without a certificate: `curve`, the errors at fresh rows
-    (`bigsvm.training.learning_curve`), and `settled`, whether the last rows have been added. The
-    rows of the scope have been solved `solves` times. `gap` and `objective` are of the last sweep.
-    The best ones, of certified outputs where a certificate was tried, and `fruitless` tell a run
-    that has stalled; `judged` sweeps are in it.
+    Attributes
+    ----------
+    scope : int
+        The rows before this one take part.
+    rows_done, columns_done, columns_end : int
+        Of a pass in progress: rows that are done. If the support vectors are too many at once, all
+        rows are done with the first `columns_done` of them, and these rows with those before
+        `columns_end`.
+    active_tol, together
+        The tolerance of the active rows, and whether they step together: not any more once they
+        have gained nothing by it.
+    rows_drawn, core_exact, empty_samples, drift
+        For a sampled search: rows drawn; the size at which the core set's gradient was last
+        computed from scratch; samples without a point outside since the last step; the largest
+        error of that gradient, in units of R.
+    sub_steps, sub_tol
+        Steps on the working set in progress, and its tolerance.
+    rows_swept, n_sweeps : int
+        Rows that sweeps have passed over, and sweeps over all rows.
+    certificate_seconds, sweep_seconds, row_seconds, step_seconds : float
+        Time of the phases, see `bigsvm.training.result`.
+    cpu_seconds, thread_seconds : float
+        CPU time of the process in passes over rows, and what its threads could have given there;
+        `…_swept` are the parts up to the last complete sweep.
+    gap, objective : float
+        At the last sweep.
+    best_gap, best_objective, fruitless, judged
+        Tell a run that has stalled: the best values, of certified outputs where a certificate was
+        tried, and the sweeps since they improved, among the first `judged` sweeps.
+    settled, solves, curve
+        For a run without a certificate: whether the last rows have been added, how often the rows
+        of the scope have been solved, and the errors at fresh rows
+        (`bigsvm.training.learning_curve`).
     """
 
     phase: Phase = Phase.FILL

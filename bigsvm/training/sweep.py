@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
@@ -82,7 +80,7 @@ class Passes:
                 count.columns_end = min(count.columns_done + in_whole_tiles(size), len(rows))
             piece = rows[count.columns_done : count.columns_end]
             check_room(len(piece), size)
-            values = self._rows.at(piece, self._watch.look).at(np.arange(len(piece)))
+            values = self._rows.gathered(piece, self._watch.look).everything()
             self._pass(values, weights[piece], sums, start=start, stop=stop, goes_on=True)
             count.columns_done, count.rows_done = count.columns_end, 0
         count.columns_done = count.columns_end = 0

@@ -156,7 +156,7 @@ class ActiveRows:
         places = self.places(rows)
         origin = self.started(places)
         return kind(
-            self.dual, tiles, self.rows.at(places), rows, start, memory,
+            self.dual, tiles, self.rows.at_places(places), rows, start, memory,
             origin=(origin.alpha, origin.gradient),
         )  # fmt: skip
 
@@ -200,7 +200,7 @@ class ActiveRows:
         product, among = np.empty_like(change), np.zeros_like(change[places])
         product[rest] = self._added(rest, places, change[places], look)
         if len(places):
-            rows = self.rows.at(places)
+            rows = self.rows.at_places(places)
             partners = Partners.of_rows_like(self.tiles.values, rows)
             self.tiles.multiply_symmetric(rows, partners, change[places], among, look=look)
         product[places] = among
@@ -211,11 +211,11 @@ class ActiveRows:
         moved = weighted_rows(change)
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
-            partners = Partners.of_rows_like(self.tiles.values, self.rows.at(places[moved]))
+            partners = Partners.of_rows_like(self.tiles.values, self.rows.at_places(places[moved]))
             weights = self.tiles.prepared(partners, change[moved])
             step = max(1, int(EVALUATIONS_AT_ONCE / partners.n))
             for low in range(0, len(rows), step):
                 look()
                 part = slice(low, low + step)
-                self.tiles.multiply(self.rows.at(rows[part]), partners, weights, added[part])
+                self.tiles.multiply(self.rows.at_places(rows[part]), partners, weights, added[part])
         return added

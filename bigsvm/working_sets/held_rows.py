@@ -29,7 +29,7 @@ class WorkingRows:
         self._held = np.empty(0, np.int64)
         self._rows: Rows | None = None
 
-    def at(self, indices: I8, look: Callable[[], None]) -> Gathered:
+    def gathered(self, indices: I8, look: Callable[[], None]) -> Gathered:
         """Gather rows of which parts will be used."""
         rows = None if self._in_core else self.gather(indices, look)
         return Gathered(self._source, indices, rows)
@@ -64,8 +64,12 @@ class Gathered(NamedTuple):
     indices: I8
     held: Rows | None
 
-    def at(self, places: I8) -> RowsAt:
-        """Rows at some of their places."""
+    def everything(self) -> RowsAt:
+        """Return all of these rows."""
+        return self.at_places(np.arange(len(self.indices)))
+
+    def at_places(self, places: I8) -> RowsAt:
+        """Return some of these rows, by their places among them."""
         if self.held is None:
             return self.source.lend(self.indices[places])
         return RowsAt(self.held, places)

@@ -69,7 +69,7 @@ class ModelSteps:
         landmarks = np.arange(rank) * m // rank
         self._model = LowRank(
             active.tiles,
-            active.rows.at(np.arange(m)),
+            active.rows.everything(),
             landmarks,
             buffer.values[: m * rank].reshape(m, rank),
             look=look,

@@ -63,7 +63,7 @@ def test_each_step_is_uphill_and_outputs_stay_exact(capacity, within):
     problem = Ball(X, y, capacity=capacity, lack=little)
     alpha, outputs = np.zeros(400), np.zeros(400)
     with problem.tiles() as tiles:
-        rows = WorkingRows(problem.source).at(np.arange(400), lambda: None)
+        rows = WorkingRows(problem.source).gathered(np.arange(400), lambda: None)
         active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
         plan, buffer = problem.plan, RowBuffer(problem.plan.gram_bytes)
         steps = ModelSteps(active, plan, buffer, look=lambda: None)
@@ -93,7 +93,7 @@ def test_a_step_that_is_interrupted_changes_nothing():
     problem = Ball(X, y, lack=little)
     alpha, outputs = np.zeros(400), np.zeros(400)
     with problem.tiles() as tiles:
-        rows = WorkingRows(problem.source).at(np.arange(400), lambda: None)
+        rows = WorkingRows(problem.source).gathered(np.arange(400), lambda: None)
         active = ActiveRows(problem.dual, tiles, rows, np.arange(400), alpha, outputs)
         steps = ModelSteps(
             active, problem.plan, RowBuffer(problem.plan.gram_bytes), look=lambda: None
@@ -186,7 +186,7 @@ def test_an_indefinite_kernel_has_no_model_and_pair_steps_go_on(monkeypatch):
     problem = Ball(X, y, kernel=Sigmoid(gamma=2.0, coef0=-1.0), lack=little)
     alpha, outputs = np.zeros(300), np.zeros(300)
     with problem.tiles() as tiles:
-        rows = WorkingRows(problem.source).at(np.arange(300), lambda: None)
+        rows = WorkingRows(problem.source).gathered(np.arange(300), lambda: None)
         active = ActiveRows(problem.dual, tiles, rows, np.arange(300), alpha, outputs)
         given = active, problem.plan, RowBuffer(problem.plan.gram_bytes)
         with pytest.raises(np.linalg.LinAlgError):
