@@ -78,7 +78,6 @@ class Leaps(Protocol):
             `Steps.alpha` and `Steps.gradient` where steps began.
         factor : (m, r) float64
             L of ``L Lᵀ = K``; overwritten.
-        tol : float
         look : callable
             Called now and then; may raise.
         """

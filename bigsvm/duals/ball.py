@@ -236,7 +236,6 @@ class BallDual(BoxDual):
 
     Parameters
     ----------
-    formulation : BallFormulation
     rule : SelectionRule
         As `BoxDual` has it.
     solver : Solver

@@ -99,8 +99,6 @@ class BoxDual(Dual[Optimality]):
 
     Parameters
     ----------
-    formulation : Formulation
-    rule : SelectionRule
     shrinking : bool
         Whether it `shrinks`.
     rows_at_once : int or None

@@ -43,7 +43,6 @@ class Finished(NamedTuple):
 
     Attributes
     ----------
-    scale, intercept : float
     found : dict
         ``rho`` or ``epsilon``, where the formulation chooses it.
     """
@@ -154,7 +153,6 @@ class Optimality(NamedTuple):
 
     Attributes
     ----------
-    groups : tuple of Extremes
     n_support, n_bounded : int
         Rows with a coefficient; variables at a bound other than 0.
     n_free : int

@@ -233,9 +233,6 @@ class CrammerSingerDual(Dual[Violations]):
 
     Parameters
     ----------
-    formulation : CrammerSinger
-    solver : RowSolver
-    order : Order
     cooling : Cooling
         Cooling of the order ``active``.
     seed : int

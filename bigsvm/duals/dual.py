@@ -234,7 +234,6 @@ class Dual(ABC, Generic[StandingT]):
 
         Parameters
         ----------
-        start : Start
         rows : (m,) int64
         diagonal : (m,) float64
             Kernel values of the rows with themselves.

@@ -281,7 +281,6 @@ class Regression(Formulation):
     ----------
     target : (n,) float64
         z.
-    C : float
     """
 
     n_faces = 2

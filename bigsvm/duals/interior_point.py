@@ -163,7 +163,6 @@ def interior_point(
     ----------
     factor : (m, r) float64
         L. Its rows may be shifted where all sums are given.
-    variables : BoxVariables
     tol : float
         KKT gap that is wanted.
     look : callable

@@ -60,7 +60,6 @@ class OneClassSigns:
     Parameters
     ----------
     label : (n,) int32
-    positive : int
     """
 
     def __init__(self, label: I4, positive: int) -> None:
@@ -172,7 +171,6 @@ class FunctionsStanding(NamedTuple):
 
     Attributes
     ----------
-    functions : tuple of Optimality
     n_support, n_free : int
         Rows with a coefficient in any function, and rows that are free in any.
     """
@@ -213,7 +211,6 @@ class OneVsRestDual(Dual[FunctionsStanding]):
 
     Parameters
     ----------
-    formulation : OneVsRest
     duals : tuple of BoxDual
         One for each function.
     """

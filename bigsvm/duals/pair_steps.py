@@ -71,7 +71,6 @@ class PairSteps(Steps):
 
     Parameters
     ----------
-    formulation : Formulation
     advance : callable
         What takes them: `BoxDual.advance`.
     start : Start

@@ -42,7 +42,6 @@ class Wanted(NamedTuple):
         Fewest rows, if the problem has that many.
     fill : float
         Number of chosen rows as a multiple of the free and violating rows.
-    rng : numpy.random.Generator
     tol : float
         A row violates if its gradient is on the wrong side by more than this.
     band : tuple

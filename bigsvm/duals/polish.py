@@ -46,7 +46,6 @@ def polish_rows(
 
     Parameters
     ----------
-    formulation : Formulation
     rows : (m,) int64
     gram : (m, m) float64
         Kernel values among them.

@@ -50,7 +50,6 @@ class RowSteps(Steps):
 
     Parameters
     ----------
-    start : Start
     bounds : (m,) float64
     label : (m,) int32
     solver, order, cooling : int

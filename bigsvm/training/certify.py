@@ -56,7 +56,6 @@ class Exact:
 
     Parameters
     ----------
-    source : RowSource
     tiles : KernelTiles
         float64.
     gather : callable
@@ -155,8 +154,6 @@ def certify(
 
     Parameters
     ----------
-    dual : Dual
-    source : RowSource
     tiles : KernelTiles
         The tiles of the run, float32; their kernel, centre, threads and count are used.
     gather : callable
@@ -198,7 +195,7 @@ def certify(
         support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
             # A function by itself has fewer support rows, and half of the values among them to do.
-            points, least_error = _parts(dual, alpha, outputs), off()
+            points, least_error = _points(dual, alpha, outputs), off()
             corrected = [_corrected(*part, exact, tol, least_error) for part in points]
             for (_, _, f), (rows, exact_f) in zip(points, corrected, strict=True):
                 f[rows] = exact_f
@@ -208,7 +205,7 @@ def certify(
     return standing
 
 
-def _parts(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
+def _points(dual: Dual[Any], alpha: F8, outputs: F8) -> list[tuple[Dual[Any], F8, F8]]:
     """Divide a point into the points of independent functions."""
     if not dual.functions:
         return [(dual, alpha, outputs)]
@@ -285,7 +282,6 @@ class _Recomputed:
 
     Parameters
     ----------
-    exact : Exact
     beta, outputs : (n,) or (n, k) float64
 
     Attributes

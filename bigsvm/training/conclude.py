@@ -31,12 +31,8 @@ def conclude(
 
     Parameters
     ----------
-    dual : Dual
-    state : RowState
     count : Counters
         Brought up to date.
-    reason : StopReason
-    tol : float
     alpha : (n,) or (n, …) float64
         The point to return.
     standing : Standing or None

@@ -45,14 +45,12 @@ def confirm(
         Changed in place.
     beta : as outputs
         Weights of the kernel rows.
-    source : RowSource
     tiles : KernelTiles
         The tiles of the run, float32.
     rows : WorkingRows
         Reads the support rows.
     plan : TrainingPlan
         The memory for kernel rows is free during the check.
-    limit : float
     look : callable
         Called several times a second; may raise.
 

@@ -69,10 +69,8 @@ class Decomposition:
     ----------
     source : RowSource
         In random order, for good speed: the first rows stand for all.
-    dual : Dual
     tiles : KernelTiles
         float32.
-    plan : TrainingPlan
     tol : float
         KKT gap to reach.
     whole : bool
@@ -88,7 +86,6 @@ class Decomposition:
         Watch of the search that found `start`; its cost and time are added to this run's.
     seed : int
         Seed of the choice among too many violators.
-    limits : Limits
     listener : callable
         Told every event.
     saver : Saver

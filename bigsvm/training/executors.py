@@ -89,7 +89,6 @@ class LocalExecutor:
 
     Parameters
     ----------
-    source : RowSource
     tiles : KernelTiles
         Its count of evaluations does not change: each `Partial` has its own.
     block_bytes : int
@@ -97,7 +96,6 @@ class LocalExecutor:
 
     Attributes
     ----------
-    threads : int
     is_sparse : bool
         Whether rows are sparse.
     """
@@ -124,7 +122,6 @@ class LocalExecutor:
         partners : Partners
             (p) working-set rows or support vectors.
         weights : (p,) float64; or (p, k) of k functions, dense or CSR
-        start, stop : int
         skip : (s,) int64, optional
             Ascending rows that may be left out.
         initial : (n_rows,) or (n_rows, k) float64, optional

@@ -32,8 +32,6 @@ class Run:
 
     Attributes
     ----------
-    state : RowState
-    count : Counters
     start : (n,) or (n, faces) float64, or None
         The feasible point that a new scope starts from.
     is_new : bool

@@ -88,7 +88,6 @@ class Sizes(NamedTuple):
     ----------
     rows : int or None
         Rows of the problem; None if only `most_rows` is known.
-    most_rows : int
     variables, functions : tuple of int
         Shapes of alpha and of the outputs of one row.
     independent : int

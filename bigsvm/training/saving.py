@@ -38,7 +38,6 @@ class Saver:
 
     Parameters
     ----------
-    checkpoint : Generations or None
     every : float
         Seconds of work that a kill may cost.
     listener : callable

@@ -31,13 +31,10 @@ class Passes:
     ----------
     executor : LocalExecutor
         Computes what is added, block by block.
-    tiles : KernelTiles
-    plan : TrainingPlan
     rows : WorkingRows
         Reads the rows that kernel values are taken with.
     count : Counters
         How far a pass has got, kept up to date: a call with the same weights continues from there.
-    watch : Watch
     listener, pause : callable
         Told, and called, several times a second; `pause` may raise.
     """

@@ -18,13 +18,7 @@ MOST_SOLVES = 10
 
 
 class UncertifiedStop:
-    """Decides when a run without a certificate grows, and when it ends.
-
-    Parameters
-    ----------
-    run : Run
-    choice : Choice
-    """
+    """Decides when a run without a certificate grows, and when it ends."""
 
     def __init__(self, run: Run, choice: Choice) -> None:
         self._run, self._choice = run, choice

@@ -27,9 +27,6 @@ class Watch:
     ----------
     count : Counters
         As an earlier process left it.
-    source : RowSource
-    tiles : KernelTiles
-    limits : Limits
     """
 
     def __init__(

@@ -38,9 +38,6 @@ class ActiveRows:
 
     Parameters
     ----------
-    dual : Dual
-    tiles : KernelTiles
-    rows : Gathered
     indices : (b,) int64
         Which rows they are.
     alpha, outputs : (b,) float64
@@ -131,12 +128,10 @@ class ActiveRows:
 
         Parameters
         ----------
-        working : WorkingSet
         last : int64
             `WorkingProblem.last` of the steps done.
         n_done : int
             Steps done.
-        memory : Memory
         limits : LaneLimits
             For working sets of several functions.
         """

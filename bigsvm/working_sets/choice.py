@@ -108,9 +108,6 @@ class Choice:
 
     Parameters
     ----------
-    dual : Dual
-    source : RowSource
-    plan : TrainingPlan
     tol : float
         KKT gap that the run has to reach.
     whole : bool

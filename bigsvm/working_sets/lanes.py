@@ -49,8 +49,6 @@ class FunctionLane:
 
     Attributes
     ----------
-    tiles : KernelTiles
-    buffer : RowBuffer
     function : int
         The function that is solved now; −1 if there is none.
     problem : SubProblem or None
@@ -85,10 +83,8 @@ class FunctionProblems(WorkingProblem):
         counts as none.
     make : sequence of MakeSubProblem
         One for each function.
-    tiles : KernelTiles
     memory : Memory
         Memory of all lanes.
-    limits : LaneLimits
     """
 
     def __init__(

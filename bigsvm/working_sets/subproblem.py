@@ -63,7 +63,6 @@ class Costs(NamedTuple):
         Rows that were fetched.
     reads : int
         Rows of these that were read from disk instead of computed.
-    seconds : float
     """
 
     misses: int = 0
@@ -180,13 +179,9 @@ class SubProblem(WorkingProblem):
 
     Parameters
     ----------
-    dual : Dual
-    tiles : KernelTiles
     rows : Rows or RowsAt
         The working set's rows, (m, d).
     working_set : (m,) int64
-    start : Start
-    memory : Memory
     origin : two of float64, optional
         Alpha and gradient where the steps on this working set began; those of `start` if not
         given. A leap starts from these, as steps have rounded the later ones.

@@ -33,7 +33,6 @@ class ModelSteps:
     ----------
     active : ActiveRows
         Their dual declares how rows step `together`. Changed by each step.
-    plan : TrainingPlan
     buffer : RowBuffer
         Memory of kernel rows, which the model uses.
     look : callable
