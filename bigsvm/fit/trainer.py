@@ -21,6 +21,7 @@ from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.result import StopReason
+from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
 from bigsvm.working_sets.held_rows import WorkingRows
 
@@ -204,12 +205,12 @@ class Trainer:
                     source, self._kernel, offset=dual.formulation.offset
                 ),
             )
-        return Decomposition(
-            source, dual, self._tiles, plan,
-            tol=parameters.ball_tol if parameters.formulation in BALLS else parameters.tol,
-            whole=whole, disk=disk, start=start, watch=watch, seed=parameters.seed, limits=limits,
-            certify=self._certifies, saver=saver, listener=listener,
-        ).run()  # fmt: skip
+        run = Run(
+            source, dual, self._tiles, plan, start=start, watch=watch, seed=parameters.seed,
+            limits=limits, listener=listener, saver=saver,
+        )  # fmt: skip
+        tol = parameters.ball_tol if parameters.formulation in BALLS else parameters.tol
+        return Decomposition(run, tol=tol, whole=whole, disk=disk, certify=self._certifies).run()
 
 
 def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:

@@ -19,7 +19,7 @@ The solve phase is `bigsvm.training.solve`; what all phases change is `bigsvm.tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.result import StopReason
-from bigsvm.training.run import Run
 from bigsvm.training.solve import Solve
 from bigsvm.training.state import Phase, Stopped
 from bigsvm.training.sweep import Passes
@@ -42,16 +41,11 @@ from bigsvm.working_sets.held_rows import WorkingRows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bigsvm.arrays import F8
-    from bigsvm.budget import TrainingPlan
-    from bigsvm.data.row_source import RowSource
-    from bigsvm.duals.dual import Dual, Standing
-    from bigsvm.gram import KernelTiles
+    from bigsvm.duals.dual import Standing
     from bigsvm.gram.disk import DiskCache
     from bigsvm.training.result import TrainingResult
-    from bigsvm.training.saving import Saver
-    from bigsvm.training.state import Counters, Limits, RowState
-    from bigsvm.training.watch import Watch
+    from bigsvm.training.run import Run
+    from bigsvm.training.state import Counters, RowState
 
 SPARSE_VALUES = 1 << 16
 """Most columns counted per sparse row: a tile has only the columns that occur in it."""
@@ -67,70 +61,46 @@ class Decomposition:
 
     Parameters
     ----------
-    source : RowSource
-        In random order, for good speed: the first rows stand for all.
-    tiles : KernelTiles
-        float32.
+    run : Run
+        Where the run is: new, or resumed.
     tol : float
         KKT gap to reach.
     whole : bool
         Whether all rows are one working set: the papers' own algorithm, kernel rows on demand.
     disk : DiskCache, optional
-        Where kernel rows of that working set may be kept besides memory.
+        Keeps kernel rows of that working set besides memory.
     certify : bool
         Whether the run has to certify `tol`. If not, it ends once more rows are not worth their
         time.
-    start : (n,) or (n, faces) float64, optional
-        A feasible point to start from, with all rows that it moves, instead of 0.
-    watch : Watch, optional
-        Watch of the search that found `start`; its cost and time are added to this run's.
-    seed : int
-        Seed of the choice among too many violators.
-    listener : callable
-        Told every event.
-    saver : Saver
-        Saves the run, and reads the state from which it continues.
     """
 
     def __init__(
         self,
-        source: RowSource,
-        dual: Dual[Any],
-        tiles: KernelTiles,
-        plan: TrainingPlan,
+        run: Run,
         *,
         tol: float,
         whole: bool = False,
         disk: DiskCache | None = None,
         certify: bool = True,
-        start: F8 | None = None,
-        watch: Watch | None = None,
-        seed: int = 0,
-        limits: Limits | None = None,
-        listener: events.Listener = events.ignore,
-        saver: Saver,
     ) -> None:
+        source, dual, tiles, plan = run.source, run.dual, run.tiles, run.plan
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
+        self._run, self.listener = run, run.listener
         self._asked = self.tol = tol
-        self.listener = listener
         self._rows = WorkingRows(source)
         self._stop: StopReason | None = None
         self._standing: Standing | None = None
-        self._run = Run(
-            source, dual, tiles, plan, start=start, watch=watch, seed=seed, limits=limits,
-            listener=listener, saver=saver,
-        )  # fmt: skip
-        self._watch = self._run.watch
+        self._watch = run.watch
         self._choice = Choice(
-            dual, source, plan, tol=tol, whole=whole, certifies=certify, rng=self._run.rng
+            dual, source, plan, tol=tol, whole=whole, certifies=certify, rng=run.rng
         )
-        self._uncertified = None if certify else UncertifiedStop(self._run, self._choice)
-        self._solve = Solve(self._run, self._rows, self._choice, disk)
+        self._uncertified = None if certify else UncertifiedStop(run, self._choice)
+        self._solve = Solve(run, self._rows, self._choice, disk)
         self._passes = Passes(
             LocalExecutor(source, tiles, block_bytes=plan.block_bytes), tiles, plan, self._rows,
-            self.count, watch=self._watch, listener=listener, pause=self._run.pause,
+            self.count, watch=self._watch, listener=run.listener, pause=run.pause,
         )  # fmt: skip
-        if self._run.is_new:
+        if run.is_new:
             self.count.scope = self._first_scope()
 
     @property

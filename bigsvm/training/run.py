@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
+from bigsvm.training import events
 from bigsvm.training.saved import RunContent
 from bigsvm.training.saving import resume
 from bigsvm.training.state import Counters, Limits, Phase, first_state
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.dual import Dual
     from bigsvm.gram import KernelTiles
-    from bigsvm.training import events
     from bigsvm.training.saving import Saver
 
 
@@ -27,8 +27,20 @@ class Run:
 
     Parameters
     ----------
-    source, dual, tiles, plan, start, watch, seed, limits, listener, saver
-        As `bigsvm.training.decomposition.Decomposition` has them.
+    source : RowSource
+        In random order, for good speed: the first rows are a sample of all.
+    tiles : KernelTiles
+        float32.
+    start : (n,) or (n, faces) float64, optional
+        A feasible point to start from, with all rows that it moves, instead of 0.
+    watch : Watch, optional
+        Watch of the search that found `start`; its cost and time are added to this run's.
+    seed : int
+        Seed of the choice among too many violators.
+    listener : callable
+        Told every event.
+    saver : Saver
+        Saves the run, and reads the state from which it continues.
 
     Attributes
     ----------
@@ -47,11 +59,11 @@ class Run:
         tiles: KernelTiles,
         plan: TrainingPlan,
         *,
-        start: F8 | None,
-        watch: Watch | None,
-        seed: int,
-        limits: Limits | None,
-        listener: events.Listener,
+        start: F8 | None = None,
+        watch: Watch | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+        listener: events.Listener = events.ignore,
         saver: Saver,
     ) -> None:
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan

@@ -17,6 +17,7 @@ from bigsvm.search.searches import search_of
 from bigsvm.training import events
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.result import StopReason
+from bigsvm.training.run import Run
 from bigsvm.training.saving import Saver
 from bigsvm.training.state import Limits
 
@@ -104,7 +105,8 @@ def decomposition(X, y, *, C=1.0, gamma=0.5, working_set=400, tol=1e-3, rule="au
     if dual is None:
         formulation = options.pop("formulation", None) or CSVC(sign=y, C=C)
         dual = BoxDual(formulation, SelectionRule.from_name(rule))
-    return Decomposition(source, dual, tiles, plan, tol=tol, **saved(**options))
+    loop = {name: options.pop(name) for name in ("whole", "disk", "certify") if name in options}
+    return Decomposition(Run(source, dual, tiles, plan, **saved(**options)), tol=tol, **loop)
 
 
 def saved(*, checkpoint=None, checkpoint_every=60.0, listener=events.ignore, **options):
@@ -198,13 +200,6 @@ class Ball:
             if reason is not StopReason.CORE_FULL and not (certify and reason in ENDS):
                 return search.result(reason)
             begin = {"start": search.alpha() if certify else None, "watch": search.watch}
-        return Decomposition(
-            self.source,
-            self.dual,
-            tiles,
-            self.plan,
-            tol=self._search["ball_tol"],
-            certify=certify or not hasattr(self.dual.formulation, "sign"),
-            **begin,
-            **saved(**given),
-        ).run()
+        run = Run(self.source, self.dual, tiles, self.plan, **begin, **saved(**given))
+        certify = certify or not hasattr(self.dual.formulation, "sign")
+        return Decomposition(run, tol=self._search["ball_tol"], certify=certify).run()
