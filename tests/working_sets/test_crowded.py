@@ -103,12 +103,12 @@ def test_no_scope_leads_away_from_the_optimum(pivots, monkeypatch):
     select, grow = run._select, run._grow
 
     def selecting():
-        standing = run.dual.optimality(*run._of_scope())
+        standing = run.dual.optimality(*run._run.of_scope())
         begins.setdefault(run.count.scope, standing.gap)
         select()
 
     def growing():
-        alpha, outputs = run._of_scope()
+        alpha, outputs = run._run.of_scope()
         standing = run.dual.optimality(alpha, outputs)
         values = between[:, : len(alpha)] @ alpha + standing.thresholds[0]
         ends.append(standing.gap)
