@@ -23,11 +23,11 @@ from bigsvm.duals.polish import MOST_ROWS, polish_rows
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from bigsvm.arrays import F4, F8, I4, I8, Mask
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.duals.dual import Start
+    from bigsvm.duals.dual import ExactKernel, Start
     from bigsvm.parameters.names import SelectionName
 
 
@@ -275,14 +275,7 @@ class BoxDual(Dual[Optimality]):
         return PairSteps(self.formulation, self.advance, start, rows, diagonal=diagonal)
 
     def newton(
-        self,
-        alpha: F8,
-        outputs: F8,
-        standing: Optimality,
-        *,
-        tol: float,
-        gram: Callable[[I8], F8],
-        look: Callable[[], None],
+        self, alpha: F8, outputs: F8, standing: Optimality, exact: ExactKernel, *, tol: float
     ) -> F8 | None:
         solved = standing.gap <= tol
         rows = np.arange(len(alpha))
@@ -292,7 +285,7 @@ class BoxDual(Dual[Optimality]):
             return None
         better = alpha.copy()
         better[rows] = polish_rows(
-            self.formulation, rows, gram(rows), alpha[rows], outputs[rows], look=look
+            self.formulation, rows, exact.gram(rows), alpha[rows], outputs[rows], look=exact.look
         )
         return better
 

@@ -36,10 +36,10 @@ from bigsvm.errors import DataError
 from bigsvm.parameters.training import check_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from bigsvm.arrays import F8, I4, I8, Mask
-    from bigsvm.duals.dual import Start
+    from bigsvm.duals.dual import ExactKernel, Start
     from bigsvm.duals.problem import EarlierModel, Selection
 
 
@@ -353,14 +353,7 @@ class CrammerSingerDual(Dual[Violations]):
         return np.flatnonzero(chosen)
 
     def newton(
-        self,
-        alpha: F8,
-        outputs: F8,
-        standing: Violations,
-        *,
-        tol: float,
-        gram: Callable[[I8], F8],
-        look: Callable[[], None],
+        self, alpha: F8, outputs: F8, standing: Violations, exact: ExactKernel, *, tol: float
     ) -> F8 | None:
         # Rows that are settled, with or without a coefficient, stay so.
         near = np.zeros(len(alpha), np.bool_)
@@ -372,7 +365,7 @@ class CrammerSingerDual(Dual[Violations]):
         of_label = np.arange(alpha.shape[1]) == self.formulation.label[rows][:, None]
         better = alpha.copy()
         better[rows] = polish_simplexes(
-            of_label, self.formulation.bounds(rows), gram(rows), alpha[rows],
-            self.gradient(alpha[rows], outputs[rows], rows), look=look,
+            of_label, self.formulation.bounds(rows), exact.gram(rows), alpha[rows],
+            self.gradient(alpha[rows], outputs[rows], rows), look=exact.look,
         )  # fmt: skip
         return better

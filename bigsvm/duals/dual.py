@@ -51,6 +51,21 @@ class Standing(Protocol):
 StandingT = TypeVar("StandingT", bound=Standing)
 
 
+class ExactKernel(Protocol):
+    """Kernel values in float64.
+
+    Attributes
+    ----------
+    look : callable
+        Called between two parts of the work; raises to end it.
+    """
+
+    look: Callable[[], None]
+
+    def gram(self, rows: I8, /) -> F8:
+        """Kernel values among rows (m,), (m, m)."""
+
+
 class Start(NamedTuple):
     """Where steps on a working set start, or where a resumed run continues.
 
@@ -284,14 +299,7 @@ class Dual(ABC, Generic[StandingT]):
 
     @abstractmethod
     def newton(
-        self,
-        alpha: F8,
-        outputs: F8,
-        standing: StandingT,
-        *,
-        tol: float,
-        gram: Callable[[I8], F8],
-        look: Callable[[], None],
+        self, alpha: F8, outputs: F8, standing: StandingT, exact: ExactKernel, *, tol: float
     ) -> F8 | None:
         """Solve for all rows that are not at a bound together, by Newton's method.
 
@@ -303,8 +311,4 @@ class Dual(ABC, Generic[StandingT]):
             Alpha and outputs of all rows, in float64.
         standing : Standing
             Standing of this point.
-        gram : callable
-            Kernel values (m, m) float64 among rows (m,).
-        look : callable
-            Called between two parts of the work; raises to end it.
         """

@@ -20,14 +20,14 @@ from bigsvm.duals.picking import SCAN_ROWS, Scores
 from bigsvm.duals.problem import FingerprintEntry, Problem, recorded_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I4, I8, Mask
     from bigsvm.duals.box import BoxDual
     from bigsvm.duals.box_problem import Optimality
-    from bigsvm.duals.dual import Start
+    from bigsvm.duals.dual import ExactKernel, Start
     from bigsvm.duals.formulations import Classification, Signs
     from bigsvm.duals.problem import Selection
 
@@ -323,29 +323,13 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         return np.flatnonzero(chosen)
 
     def newton(
-        self,
-        alpha: F8,
-        outputs: F8,
-        standing: FunctionsStanding,
-        *,
-        tol: float,
-        gram: Callable[[I8], F8],
-        look: Callable[[], None],
+        self, alpha: F8, outputs: F8, standing: FunctionsStanding, exact: ExactKernel, *, tol: float
     ) -> F8 | None:
         """Alpha of the functions that are small enough for it; the others stay as they are."""
         better = None
-        held: dict[bytes, F8] = {}
-
-        def shared(rows: I8) -> F8:
-            """Kernel values of the last call, if it was for the same rows; it often was."""
-            if rows.tobytes() not in held:
-                held.clear()
-                held[rows.tobytes()] = gram(rows)
-            return held[rows.tobytes()]
-
         for c, dual in enumerate(self.duals):
             polished = dual.newton(
-                alpha[:, c], outputs[:, c], standing.functions[c], tol=tol, gram=shared, look=look
+                alpha[:, c], outputs[:, c], standing.functions[c], exact, tol=tol
             )
             if polished is not None:
                 better = alpha.copy() if better is None else better

@@ -82,6 +82,7 @@ class Exact:
         self.source, self.tiles, self._gather = source, tiles, gather
         self._step, self.look = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE)), look
         self.by_halves = by_halves
+        self._gram_rows, self._gram = np.empty(0, np.int64), np.empty((0, 0))
 
     def rows(self, indices: I8) -> Rows:
         """Rows at (m,) int64 `indices`."""
@@ -91,11 +92,16 @@ class Exact:
         """Pack rows as partners."""
         return Partners(self.tiles.values, rows, for_sparse_rows=self.source.is_sparse)
 
-    def gram(self, rows: I8) -> F8:
-        """Kernel values among rows (m,), (m, m)."""
-        values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
-        self.tiles.evaluate(values, self.partners(values), gram)
-        return gram
+    def gram(self, rows: I8, /) -> F8:
+        """Kernel values among rows (m,), (m, m); not computed again for the rows of the last call.
+
+        One function after the other often asks for the same rows.
+        """
+        if not np.array_equal(rows, self._gram_rows):
+            values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
+            self.tiles.evaluate(values, self.partners(values), gram)
+            self._gram_rows, self._gram = rows, gram
+        return self._gram
 
     def outputs(self, rows: I8, beta: F8) -> F8:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k).
@@ -339,7 +345,7 @@ def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: f
     everything = np.arange(len(alpha))
     exact_f = exact.outputs(everything, dual.formulation.per_output(alpha))
     standing = dual.optimality(alpha, exact_f)
-    better = dual.newton(alpha, exact_f, standing, tol=tol, gram=exact.gram, look=exact.look)
+    better = dual.newton(alpha, exact_f, standing, exact, tol=tol)
     if better is not None:
         f = exact.outputs(everything, dual.formulation.per_output(better))
         reached = dual.optimality(better, f)

@@ -186,9 +186,8 @@ def check_outline(outlines: Mapping[str, Outline], values: dict[str, Any], sizes
         unknown = sorted(outlines.keys() ^ table.keys())
         raise ValueError(f"arrays are missing, or unknown: {', '.join(unknown)}")
     working = outlines["working"].shape if table is ROW_STATE else ()
-    by_functions = table is ROW_STATE and outlines["set_sizes"].shape == (sizes.independent,) != (
-        0,
-    )
+    set_sizes = outlines["set_sizes"].shape if table is ROW_STATE else (0,)
+    by_functions = set_sizes != (0,) and set_sizes == (sizes.independent,)
     known: dict[str, tuple[int, ...]] = {
         "variables": sizes.variables,
         "functions": sizes.functions,
