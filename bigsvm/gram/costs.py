@@ -1,4 +1,4 @@
-"""What a kernel row costs, and whether keeping it on disk is cheaper than computing it again."""
+"""Time to compute and to read a kernel row, and the decision whether rows are kept on disk."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROBE_BATCH = 12
-"""Rows computed together when measuring: as many as a full memory tier asks for, of dense rows."""
+"""Rows computed together when measuring, as a full memory tier asks for them."""
 PROBE_BATCHES = 3
 PROBE_SECONDS = 0.2
 PROBE_BYTES = 16 << 20
-"""Most bytes written and read back when measuring: 60 ms at the 0.28 GB/s of a slow disk."""
+"""Most bytes written and read back when measuring."""
 LEAST_READ_SECONDS = 2e-6
-"""Seconds that reading a row takes at least, from any disk."""
+"""Least seconds to read a row, from any disk."""
 MOST_READ_SPEED = 5e9
-"""Bytes a second that no disk exceeds."""
+"""Most bytes a second of any disk."""
 WORTH_KEEPING = 1.5
-"""A row is kept if computing it takes this many times as long as reading it: writing it costs about
-as much as one read, which two or three reads then repay."""
+"""A row is kept if computing it takes this many times as long as reading it: a few reads then repay
+the time to write it."""
 
 
 class TierDecision(NamedTuple):
-    """What a kernel row costs, in seconds, and whether rows are kept on disk.
+    """Seconds to compute, read and write a kernel row, and whether rows are kept on disk.
 
-    `read_seconds` is that of a row which the system has not in memory: what the system keeps beside
-    the process is not this program's to count on. Where even the least that it can be is too long,
-    it is that, and no disk was looked at. Any other time that was not measured is NaN.
+    `read_seconds` is for a row that is not in the system's memory. If even the fastest disk would
+    be too slow, it is the time of that disk, and no disk was measured. Other times that were not
+    measured are NaN.
     """
 
     compute_seconds: float
@@ -46,7 +46,7 @@ class TierDecision(NamedTuple):
 
 
 def least_read_seconds(row_bytes: int) -> float:
-    """Seconds that reading a row takes at least, from whatever disk."""
+    """Least seconds to read a row, from any disk."""
     return LEAST_READ_SECONDS + row_bytes / MOST_READ_SPEED
 
 
@@ -55,8 +55,7 @@ def decide(
 ) -> TierDecision:
     """Keep rows if reading one is clearly cheaper than computing it; all times per row.
 
-    With `read_seconds` only known to be `at_least` that, rows that are kept are worth a look at the
-    disk.
+    With `at_least`, `read_seconds` is a lower bound; if rows are kept, the disk should be measured.
     """
     keep = compute_seconds >= WORTH_KEEPING * read_seconds
     reason = (
@@ -68,35 +67,34 @@ def decide(
 
 
 def not_kept(error: OSError) -> TierDecision:
-    """Do without a disk that fails, and say so."""
+    """Return the decision after an error of the disk, and log it."""
     reason = f"the disk cannot be used ({error}): kernel rows are computed again"
     logger.warning("%s", reason)
     return TierDecision(math.nan, math.nan, math.nan, keep=False, reason=reason)
 
 
 def time_computing(below: RowTier, variables: I8, rows: F4, *, quick: float) -> tuple[int, float]:
-    """Compute the rows of `variables` (q,) to `rows` (≥ q, n) in batches.
+    """Measure the time to compute the rows of `variables` (q,) into `rows` (≥ q, n).
 
     Parameters
     ----------
     quick : float
-        Seconds per row from which down a batch is the last one: rows are not worth keeping.
+        Stop once a batch takes fewer seconds per row: such rows are not worth keeping.
 
     Returns
     -------
     n_computed : int
-        Those there was time for, the first of `variables`.
+        Number of rows computed, the first of `variables`.
     seconds : float
-        Per row, of the fastest batch.
+        Seconds per row in the fastest batch.
     """
     size = min(PROBE_BATCH, len(variables))
-    below.fetch(
-        variables[:1], rows, np.zeros(1, np.int64)
-    )  # the first may compile, or start threads
+    # The first row may compile code, or start threads.
+    below.fetch(variables[:1], rows, np.zeros(1, np.int64))
     n_computed, spent, best = 0, 0.0, math.inf
     while best >= quick and spent < PROBE_SECONDS and n_computed + size <= len(variables):
         batch = np.arange(n_computed, n_computed + size)
-        rows[batch] = 0  # or the first use of the memory counts as computing
+        rows[batch] = 0  # so that the first use of the memory is not measured
         begun = time.perf_counter()
         below.fetch(variables[batch], rows, batch)
         seconds = time.perf_counter() - begun

@@ -27,18 +27,17 @@ if TYPE_CHECKING:
 LARGEST_RANK = 768
 """A model of higher rank takes longer than it saves."""
 ADDED = 1e-6
-"""To the kernel values of landmarks with themselves, of the largest: those with other rows, in
-float32, have no more digits."""
+"""Share of the largest K_ii that is added to each K_ii of landmarks: the precision of float32."""
 ROWS_AT_ONCE = 1024
-"""That are weighted together."""
+"""Rows that are multiplied, weighted or made dense together."""
 LARGEST_TRACE = 1e6
-"""Of weighted squares that are summed up in float32: what it rounds of more is as much as 1."""
+"""Largest sum of weighted squares in float32: the rounding of a larger one may reach 1."""
 PARTS = 4
-"""Parts of a sum of products, however many threads there are; they are added up afterwards."""
+"""Parts of a sum, for any number of threads, so that its bits do not depend on the threads."""
 SMALLEST_RANK = 64
 """A model of lower rank is of no use."""
 SQUARES = 2 * PARTS + 4
-"""Squares of the rank, of 4 bytes each, in memory at once beside the model."""
+"""Arrays (rank, rank) of float32 that are in memory beside the model."""
 NOTHING_LEFT = 1e-14
 """Share of the largest K_ii: a factor that leaves less of each K_ii is complete in float64."""
 
@@ -46,9 +45,9 @@ NOTHING_LEFT = 1e-14
 class LowRank:
     """``K ≈ G Gᵀ + diag(rest)`` among rows, exact on the diagonal.
 
-    G is Nyström's, from landmarks among the rows (Williams & Seeger 2001, "Using the Nyström method
-    to speed up kernel machines"); the diagonal is that of Snelson & Ghahramani 2006, "Sparse
-    Gaussian processes using pseudo-inputs".
+    G is the Nyström approximation with landmarks among the rows (Williams & Seeger 2001, "Using the
+    Nyström method to speed up kernel machines"). The diagonal is corrected as in Snelson &
+    Ghahramani 2006, "Sparse Gaussian processes using pseudo-inputs".
 
     Parameters
     ----------
@@ -57,11 +56,11 @@ class LowRank:
     rows : RowsAt
         (m, d).
     landmarks : (r,) int64
-        Their places among the rows.
+        Places of the landmarks among the rows.
     out : (m, r) float32
         Memory for G.
     look : callable
-        Called now and then; may raise.
+        Called from time to time; may raise.
 
     Attributes
     ----------
@@ -86,12 +85,12 @@ class LowRank:
         self._tiles, self._factor = tiles, out
         chosen = RowsAt(rows.rows, rows.places[landmarks])
         partners = Partners.of_rows_like(tiles.values, chosen)
-        # Products with the inverse take less than half the time of solving for the rows.
+        # Products with the inverse are faster than solving for the rows.
         lower = cholesky(_among(tiles, chosen), lower=True)
-        turned = solve_triangular(lower, np.eye(len(lower)), lower=True).T.astype(np.float32)
+        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True).T.astype(np.float32)
 
         def solve(span: slice) -> None:
-            out[span] = out[span] @ turned
+            out[span] = out[span] @ inverse
 
         for first in range(0, len(out), PARTS * ROWS_AT_ONCE):
             look()
@@ -111,27 +110,27 @@ class LowRank:
 
     def times(self, v: F8) -> F8:
         """``G v``, (m,)."""
-        found, rounded = np.empty(len(self._factor)), v.astype(np.float32)
+        product, rounded = np.empty(len(self._factor)), v.astype(np.float32)
 
-        def one(span: slice) -> None:
-            found[span] = self._factor[span] @ rounded
+        def multiply(span: slice) -> None:
+            product[span] = self._factor[span] @ rounded
 
-        self._tiles.share_out(one, self._parts)
-        return found
+        self._tiles.share_out(multiply, self._parts)
+        return product
 
     def transposed_times(self, x: F8) -> F8:
         """``Gᵀ x``, (r,)."""
-        found, rounded = np.zeros((PARTS, self.rank)), x.astype(np.float32)
+        sums, rounded = np.zeros((PARTS, self.rank)), x.astype(np.float32)
 
-        def one(span: slice) -> None:
-            found[self._parts.index(span)] = rounded[span] @ self._factor[span]
+        def multiply(span: slice) -> None:
+            sums[self._parts.index(span)] = rounded[span] @ self._factor[span]
 
-        self._tiles.share_out(one, self._parts)
-        total: F8 = found.sum(axis=0)
+        self._tiles.share_out(multiply, self._parts)
+        total: F8 = sums.sum(axis=0)
         return total
 
     def squared(self, places: I8, weights: F8) -> F8:
-        """``Gᵀ diag(weights) G`` of some rows, (r, r), of which the lower triangle is meant.
+        """``Gᵀ diag(weights) G`` for some rows, (r, r); only the lower triangle is filled.
 
         Parameters
         ----------
@@ -145,7 +144,7 @@ class LowRank:
         dtype = np.dtype(np.float64 if is_large else np.float32)
         syrk = dsyrk if is_large else ssyrk
 
-        def one(number: int) -> None:
+        def add_up(number: int) -> None:
             part = parts[number]
             total = np.zeros((self.rank, self.rank), dtype, order="F")
             for span in _spans(0, len(part)):
@@ -155,17 +154,17 @@ class LowRank:
                 total = syrk(1.0, weighted.T, beta=1.0, c=total, lower=1, overwrite_c=1)
             sums[number] = total
 
-        self._tiles.share_out(one, range(len(parts)))
-        found = np.zeros((self.rank, self.rank), order="F")
+        self._tiles.share_out(add_up, range(len(parts)))
+        product = np.zeros((self.rank, self.rank), order="F")
         for number in range(len(parts)):
-            found += sums[number]
-        return found
+            product += sums[number]
+        return product
 
 
 def _among(tiles: KernelTiles, landmarks: RowsAt) -> F8:
     """Kernel values of landmarks with one another, (r, r), with a little added to the diagonal.
 
-    In float64: of rows close together, float32 leaves none that are positive definite.
+    In float64, as rounded values of rows close together are not positive definite.
     """
     r = len(landmarks.places)
     values = np.empty((r, r))
@@ -176,20 +175,20 @@ def _among(tiles: KernelTiles, landmarks: RowsAt) -> F8:
 
 
 def lack(tiles: KernelTiles, rows: RowsAt, rank: int) -> F8:
-    """Mean of what models of rank 1 to `rank` lack of K_ii, (rank,); landmarks are the first rows.
+    """Mean of ``K_ii - (G Gᵀ)_ii`` for models of rank 1 to `rank`, (rank,).
 
-    Infinite where K is not positive semidefinite.
+    The landmarks are the first rows. Infinite if K is not positive semidefinite.
     """
     factor = np.empty((len(rows.places), rank), np.float32)
     try:
         model = LowRank(tiles, rows, np.arange(rank), factor)
     except np.linalg.LinAlgError:
         return np.full(rank, np.inf)
-    # Columns of G do not hang on those after them.
+    # A column of G does not depend on those after it.
     squares = np.square(factor[rank:], dtype=np.float64).mean(axis=0)
     after = np.cumsum(squares[::-1])[::-1] - squares
-    found: F8 = after + float(model.rest[rank:].mean())
-    return found
+    lacking: F8 = after + float(model.rest[rank:].mean())
+    return lacking
 
 
 def _spans(start: int, stop: int) -> list[slice]:
@@ -198,25 +197,25 @@ def _spans(start: int, stop: int) -> list[slice]:
 
 
 def rank_of_model(n_rows: int, gram_bytes: int, *, wanted: int) -> int:
-    """Rank that there is memory for, of the one `wanted`; 0 where it is too small to be of use."""
-    # The largest with (n_rows · rank + SQUARES · rank²) · 4 bytes of kernel rows.
+    """Largest rank up to `wanted` that memory permits; 0 if it is too small to be of use."""
+    # The largest rank with (n_rows · rank + SQUARES · rank²) · 4 bytes of kernel rows.
     root = math.sqrt(n_rows**2 + SQUARES * gram_bytes)
     rank = min(wanted, n_rows // 2, int((root - n_rows) / (2 * SQUARES)))
     return rank if rank >= SMALLEST_RANK else 0
 
 
 def factor_width(tiles: KernelTiles, rows: RowsAt) -> float:
-    """Columns that `factor` has at most; infinite where it would not be narrower than long."""
+    """Most columns of `factor`; infinite if there would be as many columns as rows."""
     width = tiles.kernel.dimensions(rows.rows.shape[1]) + (tiles.offset > 0)
     return width if width < len(rows.places) else math.inf
 
 
 def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambda: None) -> F8:
-    """Factorise K among rows: (m, r), r at most `factor_width`, which has to be finite.
+    """Factorise K among rows: L (m, r) with ``L Lᵀ = K``; r is at most `factor_width`.
 
-    Of the linear kernel these are the rows; of others a Cholesky factor with pivots (Fine &
-    Scheinberg 2001, figure 2), for which r columns of K are computed. An indefinite K has none, and
-    what is returned says little of it.
+    `factor_width` must be finite. For the linear kernel L is the rows. For other kernels it is a
+    Cholesky factor with pivots (Fine & Scheinberg 2001, figure 2), for which r columns of K are
+    computed. An indefinite K has no such factor; the result then is not meaningful.
 
     Parameters
     ----------
@@ -228,26 +227,26 @@ def factor(tiles: KernelTiles, rows: RowsAt, *, look: Callable[[], None] = lambd
         Called before each column; may raise.
     """
     m, width = len(rows.places), int(factor_width(tiles, rows))
-    found = np.zeros((m, width))
+    L = np.zeros((m, width))
     if tiles.kernel.code == KernelCode.LINEAR:
         d = rows.rows.shape[1]
         for start in range(0, m, ROWS_AT_ONCE):
             look()
             part = rows.places[start : start + ROWS_AT_ONCE]
-            found[start : start + len(part), :d] = tiles.values.dense(rows.rows[part])
-        found[:, d:] = math.sqrt(tiles.offset)
-        return found
-    left = tiles.values.diagonal(Partners.of_rows_like(tiles.values, rows).norms)
-    least, column = NOTHING_LEFT * left.max(), np.empty((m, 1))
+            L[start : start + len(part), :d] = tiles.values.dense(rows.rows[part])
+        L[:, d:] = math.sqrt(tiles.offset)
+        return L
+    remaining = tiles.values.diagonal(Partners.of_rows_like(tiles.values, rows).norms)
+    least, kernel_column = NOTHING_LEFT * remaining.max(), np.empty((m, 1))
     for c in range(width):
-        pivot = int(left.argmax())
-        if not left[pivot] > least:
-            return found[:, :c]
+        pivot = int(remaining.argmax())
+        if not remaining[pivot] > least:
+            return L[:, :c]
         look()
-        one = RowsAt(rows.rows, rows.places[pivot : pivot + 1])
-        tiles.evaluate(rows, Partners.of_rows_like(tiles.values, one), column)
-        found[:, c] = column[:, 0] - found[:, :c] @ found[pivot, :c]
-        found[:, c] /= math.sqrt(left[pivot])
-        left -= found[:, c] ** 2
-        left[pivot] = 0.0
-    return found
+        row = RowsAt(rows.rows, rows.places[pivot : pivot + 1])
+        tiles.evaluate(rows, Partners.of_rows_like(tiles.values, row), kernel_column)
+        L[:, c] = kernel_column[:, 0] - L[:, :c] @ L[pivot, :c]
+        L[:, c] /= math.sqrt(remaining[pivot])
+        remaining -= L[:, c] ** 2
+        remaining[pivot] = 0.0
+    return L

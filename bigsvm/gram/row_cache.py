@@ -1,7 +1,7 @@
-"""KernelRowCache: kernel rows among a working set, in memory, over tiers that bring them.
+"""KernelRowCache: kernel rows among a working set, in memory.
 
-The promise is `KernelRowCache.ensure`: afterwards the rows asked for are in memory. Where they come
-from is the business of the tier below: computed now, or read back from disk.
+After `KernelRowCache.ensure` the rows asked for are in memory. The tier below brings them: it
+computes them, or reads them from disk.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from bigsvm.gram import KernelTiles, Partners
 
 BATCH = 24
-"""Most rows fetched together: many of those that seem to be needed next are not."""
+"""Most rows fetched together, as many of those that seem to be needed next are not."""
 AGAIN = 0.25
-"""Share of the open slots: once as many rows have been fetched again, more slots are opened."""
+"""Once this share of the open slots has been fetched again, more slots are opened."""
 OPENED = 1.1
-"""Times as many slots are open then, or if a row would have to go whose variable still moves."""
+"""Factor by which slots grow then, or if a row would be given up whose variable still moves."""
 MANY = 0.6
-"""With slots for this share of all rows, more of them rarely help, and `AGAIN_OF_MANY` holds."""
+"""With slots for this share of all rows, more of them rarely help: `AGAIN_OF_MANY` applies."""
 AGAIN_OF_MANY = 1.0
-"""`AGAIN` once many slots are open."""
+"""What `AGAIN` is once many slots are open."""
 FEWEST_SLOTS = 4
-"""HMG looks at the rows of the last pair and may then need those of two others."""
+"""HMG needs the rows of the last pair and of a new one together."""
 
 
 class RowBuffer:
     """Memory for kernel rows, reused from one working set to the next.
 
-    Fresh pages cost as much as computing what is written to them (2.4 ms a megabyte, measured, when
-    a kernel row of 32 kB takes 5 to 30 µs), so it is known how many have been touched.
+    The first use of a page of memory takes as long as computing the values for it, so the buffer
+    counts the values that were used before.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class RowBuffer:
     n_touched : int
         Values up to the last one that was ever written.
     n_shared : int
-        Values of the buffer that this one is a part of.
+        Values of the whole buffer, if this is a part of one.
     alone : Lock
-        Of whoever works with memory besides, which there is once for all parts.
+        Held while using the scratch memory that all parts share.
     """
 
     def __init__(self, n_bytes: int) -> None:
@@ -59,7 +59,7 @@ class RowBuffer:
         self._parts: list[RowBuffer] = []
 
     def parts(self, count: int) -> list[RowBuffer]:
-        """Divide it among so many working sets that are solved at once."""
+        """Divide it among `count` working sets that are solved at once."""
         if count == 1:
             return [self]
         if len(self._parts) != count:
@@ -72,37 +72,37 @@ class RowBuffer:
 
 
 class RowTier(Protocol):
-    """Something that brings kernel rows, and may keep those that memory gives up.
+    """A tier below the memory tier: brings kernel rows, and may keep those that memory gives up.
 
-    A row is plain K: no labels, no C, float32, never permuted. Each implementation is valid for one
-    (data, kernel, dtype, partners) only.
+    A row has values of K in float32, without labels and C, and is never permuted. A tier is for one
+    kernel and one set of rows.
 
     Attributes
     ----------
     n_hits : int
-        Rows that were not computed for `fetch` but kept from earlier.
+        Rows that `fetch` did not have to compute.
     """
 
     n_hits: int
 
     def fetch(self, variables: I8, rows: F4, slots: I8) -> None:
-        """Write the kernel rows of `variables` (q,) to ``rows[slots]``; columns past m stay.
+        """Write the kernel rows of `variables` (q,) to ``rows[slots, :m]``.
 
         rows is (n_slots, ≥ m), and slots (q,) are distinct.
         """
 
     def offer(self, variables: I8, rows: F4, slots: I8) -> None:
-        """Look at ``rows[slots]``, which are about to leave the tier above; copying is optional."""
+        """Take ``rows[slots]``, which the tier above gives up; a tier may ignore them."""
 
     def drain(self) -> None:
-        """Wait until rows offered so far are where they are kept."""
+        """Wait until rows offered so far are stored."""
 
     def close(self) -> None:
-        """Let go of what is not memory; no row is asked for afterwards."""
+        """Release files and threads; no row is fetched afterwards."""
 
 
 class ComputedRows:
-    """The lowest tier: kernel rows are computed from the working set's rows when asked for."""
+    """The lowest tier: computes kernel rows from the rows of the working set."""
 
     n_hits = 0
 
@@ -115,23 +115,23 @@ class ComputedRows:
         self._tiles.evaluate(RowsAt(base, places[variables]), self.partners, rows, slots=slots)
 
     def offer(self, variables: I8, rows: F4, slots: I8) -> None:
-        """Keep nothing: computing again is always possible."""
+        """Keep nothing, as rows can be computed again."""
 
     def drain(self) -> None:
-        """Nothing is under way."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class WithSlack:
-    """Kernel rows of one variable more, the last, whose kernel values are all 0.
+    """Adds one variable, the last, whose kernel values are all 0.
 
     Parameters
     ----------
     below : RowTier
     n_rows : int
-        Rows that the tier below has; the columns past them are 0.
+        Number of rows of the tier below.
     """
 
     def __init__(self, below: RowTier, n_rows: int) -> None:
@@ -163,22 +163,22 @@ class WithSlack:
 
 
 class KernelRowCache:
-    """The memory tier: as many slots as the buffer holds, the least recently used given up first.
+    """The memory tier: slots in a buffer, of which the least recently used is given up first.
 
     Parameters
     ----------
     below : RowTier
     n_variables : int
-        Rows there are, m; each is m values long.
+        Number of rows, m; each has m values.
     width : int
-        Length of a slot, at least m; the columns past m are 0 and stay 0.
+        Length of a slot, at least m; values past m are 0.
     buffer : RowBuffer
     first_slots : int, optional
-        Slots that are open at first, where the buffer has more: others follow when rows have to be
-        fetched again. Memory that was touched already is open in any case. All, if not given.
+        Slots that are used at first, if the buffer has more. More are opened when rows have to be
+        fetched again. Slots in memory that was used before are always open. All, if not given.
     evicting_batch : int
-        Most rows fetched together when as many must go that may be used again: those not asked for
-        are often gone before they are.
+        Most rows fetched together if as many must be given up that may be used again: rows that
+        were not asked for are often given up before they are needed.
 
     Attributes
     ----------
@@ -186,9 +186,9 @@ class KernelRowCache:
     slots : (width,) int32
         Slot of a variable's row, or −1.
     used : (n_slots,) int64
-        Stamp of the last use; the solver writes it.
+        Stamp of the last use, which the solver writes.
     n_misses : int
-        Rows that had to be fetched from below.
+        Rows that were fetched from the tier below.
     """
 
     def __init__(
@@ -203,8 +203,7 @@ class KernelRowCache:
     ) -> None:
         self.below = below
         self.n_variables = n_variables
-        held = buffer.values.size // width
-        n_slots = min(n_variables, held)
+        n_slots = min(n_variables, buffer.values.size // width)
         if n_slots < min(FEWEST_SLOTS, n_variables):
             raise ValueError(
                 f"{buffer.values.nbytes} bytes hold {n_slots} rows of {width} float32; "
@@ -228,33 +227,31 @@ class KernelRowCache:
 
     @property
     def n_slots(self) -> int:
-        """Rows that fit."""
+        """Number of rows that fit."""
         return len(self.used)
 
     def largest_batch(self, quiet: Mask | None = None) -> int:
-        """Most rows of one `ensure`: what is free; few once another row has to go.
+        """Most rows to ask for in one `ensure`: the free slots, or a few if there are fewer.
 
-        Where slots are few only at first, quiet ones count as free: too many rows fetched for
-        nothing open more. Where there are no more, it hardly matters: HMG on 12 000 rows of mnist
-        with 120 slots would fetch 53 701 rows instead of 53 674.
+        If more slots can be opened, those of quiet variables count as free.
         """
         few = max(min(self._open // 4, self._evicting_batch), 1)
-        room = self._open - self._n_filled
-        if self._frugal and quiet is not None and room < BATCH:
-            room += self._count_quiet(quiet)
-        return max(room, few)
+        n_free = self._open - self._n_filled
+        if self._frugal and quiet is not None and n_free < BATCH:
+            n_free += self._count_quiet(quiet)
+        return max(n_free, few)
 
     def ensure(self, variables: I8, *, stamp: int, quiet: Mask | None = None) -> None:
-        """Bring the rows of `variables` into memory; those already there stay.
+        """Bring the rows of `variables` into memory, unless they are there.
 
         Parameters
         ----------
         variables : (q,) int64
-            Distinct, the most wanted first; at most `largest_batch` of them missing.
+            Distinct, the most wanted first. At most `largest_batch` of them may be missing.
         stamp : int
-            The present use stamp: rows used since then are newer than all others.
+            Stamp of this use, at least as large as all stamps so far.
         quiet : (m,) bool, optional
-            Variables whose rows are not expected to be used soon; they are given up first.
+            Variables whose rows are probably not needed soon; they are given up first.
         """
         held = self.slots[variables]
         missing = variables[held < 0]
@@ -273,15 +270,15 @@ class KernelRowCache:
         self.n_misses += len(missing)
 
     def carry_over(self, narrow: KernelRowCache, kept: Mask, *, stamp: int) -> None:
-        """Move rows to a cache of fewer variables in the same buffer, and give this one up.
+        """Move rows to a cache of fewer variables in the same buffer, and end this one.
 
         Parameters
         ----------
         narrow : KernelRowCache
-            Empty, of as many variables as are kept.
+            Empty, for the variables that are kept.
         kept : (n_variables,) bool
         stamp : int
-            The present use stamp; later ones of `narrow` begin at 1.
+            The last stamp; those of `narrow` begin at 1.
         """
         variables, place = np.flatnonzero(kept), np.cumsum(kept) - 1
         slot = 0
@@ -296,7 +293,7 @@ class KernelRowCache:
         self._n_filled = 0
 
     def _adopt(self, slot: int, variable: int, row: F4) -> None:
-        """Take over the row of a variable, (m,), in the next slot that was never filled."""
+        """Copy the row of a variable, (m,), to the next slot that was never filled."""
         self.rows[slot, : self.n_variables] = row
         self.rows[slot, self.n_variables :] = 0
         self.slots[variable], self._owner[slot] = slot, variable
@@ -304,20 +301,16 @@ class KernelRowCache:
         self._n_filled = slot + 1
 
     def close(self) -> None:
-        """Offer all rows to the tier below, which may outlive this one, and close it."""
+        """Offer all rows to the tier below, which may keep them for later runs, and close it."""
         for start in range(0, self._n_filled, BATCH):
             slots = np.arange(start, min(start + BATCH, self._n_filled))
-            slots = slots[self._owner[slots] >= 0]  # without those whose fetch was interrupted
+            slots = slots[self._owner[slots] >= 0]  # not those whose fetch was interrupted
             self.below.offer(self._owner[slots], self.rows, slots)
             self.below.drain()
         self.below.close()
 
     def _open_more(self, count: int, quiet: Mask | None) -> None:
-        """Open slots where it is worth it.
-
-        Where for `count` rows others would have to go that are in use, or where rows that had to go
-        are fetched again often.
-        """
+        """Open slots if `count` rows would replace rows in use, or many are fetched again."""
         if self._open == self.n_slots:
             return
         many = int(MANY * self.n_variables)
@@ -329,13 +322,13 @@ class KernelRowCache:
             self._n_again = 0
 
     def _lacks_quiet(self, count: int, quiet: Mask | None) -> bool:
-        """Whether there is no room for `count` rows, even if all quiet ones went."""
+        """Whether `count` rows do not fit, even if those of all quiet variables were given up."""
         if quiet is None or self._open - self._n_filled >= count:
             return False
         return self._count_quiet(quiet) < count
 
     def _count_quiet(self, quiet: Mask) -> int:
-        """Count slots filled with rows of quiet variables, those used last excepted."""
+        """Count slots with rows of quiet variables, except those used last."""
         filled = slice(0, self._n_filled)
         count: int = row_choice.count_quiet(
             self.used[filled], self._owner[filled], quiet, FEWEST_SLOTS
@@ -343,7 +336,7 @@ class KernelRowCache:
         return count
 
     def _take_slots(self, count: int, kept: I4, quiet: Mask | None) -> I8:
-        """Free `count` slots: unused, else quiet, else the least recently used; ascending."""
+        """Take `count` slots: unused, then of quiet variables, then the least recently used."""
         filled = self._n_filled
         fresh = min(count, self._open - filled)
         slots = np.arange(filled, filled + fresh)
