@@ -1,6 +1,6 @@
 """Kernel rows on disk: a tier between the memory tier and the computation of rows.
 
-No error of the disk is an error of the run: it is logged, and rows are computed.
+An error of the disk does not end a run: it is logged, and rows are computed.
 """
 
 from __future__ import annotations
@@ -40,66 +40,58 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ADMITTED = 0.25
-"""Chance of a row offered to a full file to look for a slot; see `DiskRows`."""
+"""Chance that a row offered to a full file looks for a slot; see `DiskRows`."""
 LONGEST_QUEUE = 64
+"""Most rows that wait to be written."""
 MOST_WARNINGS = 5
-"""Of damaged rows, in a run: a file that was overwritten has one in every batch."""
+"""Most warnings of damaged rows in a run, as a file that was overwritten has some in each batch."""
 
 
 class DiskRows:
     """The disk tier: rows that memory gives up are kept in a file and read back.
 
-    A row is written when it is offered and not yet there: the tier above offers what it evicts and
-    may, at the end, offer what it holds, in parts with `drain` between them. `offer` copies rows
-    into a queue that a thread writes; with a full queue a row is dropped, as waiting would cost
-    more than computing it again. `fetch` reads in another thread while the tier below computes what
-    is missing, in one batch. Fetch and offer from one thread only.
+    The tier above offers rows that it gives up and, at the end, the rows that it holds. Rows that
+    are not on disk yet are copied to a queue, and a thread writes them. If the queue is full, a row
+    is dropped, as waiting would take longer than computing it again. `fetch` reads rows in another
+    thread while the tier below computes the missing ones. `fetch` and `offer` must be called from
+    one thread only.
 
-    While the file has room it takes every row. Once full, a row offered gets in with a chance of
-    1/4, in place of a random row that was not read since it was last looked at (second chance). The
-    least recently used row would be the wrong one to give up: rows are asked for in cycles, and the
-    oldest is the one needed next. Hit rates, simulated (300 slots) and the same in a file (100):
-
-        variables in turn / slots        1.01   1.1   1.5     2     4
-        least recently used goes         0      0     0       0     0
-        a random row goes                0.98   0.83  0.43    0.20  0.02
-        this rule                        0.99   0.91  0.66    0.49  0.21
-        the best there is                0.99   0.91  0.67    0.50  0.25
-
-    Of rows drawn at random by Zipf's law it hits 0.80 (least recently used: 0.79), and after a move
-    to other variables half of the new rows are in after 10 cycles.
+    While the file has free slots it takes every row. Once it is full, a row offered gets in with a
+    chance of 1/4, in place of a random row that was not read since it was last chosen (second
+    chance). The least recently used row would be the wrong one to give up: rows are needed in
+    cycles, so the oldest row is needed next.
 
     Parameters
     ----------
     below : RowTier
-        Brings the rows that are not on disk.
+        Brings rows that are not on disk.
     folder : path
-        Where the file is; made if absent. A local disk, as locks are not reliable elsewhere.
+        Folder of the file; made if absent. On a local disk, as locks are not reliable elsewhere.
     n_variables : int
-        Rows there are, n ≥ 1; each is n float32 long.
+        Number of rows, n ≥ 1; each has n values of float32.
     capacity_bytes : int
-        Most bytes of the file, all in all.
+        Most bytes of the file.
     fingerprint : mapping of str to str, or str
-        What the rows are valid for: data, kernel, dtype, variables; not C, not labels.
+        What the rows depend on: data, kernel, dtype and variables, not C or labels.
     decision : TierDecision, optional
-        Whether to keep rows. Measured here if not given, with at most 37 rows that are computed
-        for it and stay in the file; without `keep` the tier hands everything on. Rows so cheap that
-        no disk is fast enough for them make no file.
+        Whether to keep rows. If not given, it is measured with at most 37 rows, which stay in the
+        file. If rows are not kept, all are fetched from the tier below. If no disk is fast enough,
+        no file is made.
     queue_bytes : int
-        Memory for rows that wait to be written, at least one row and at most 64 of them. Rows are
-        also measured in it: with fewer than 12 computing looks more expensive than it is.
+        Memory for rows that wait to be written, at least one row and at most 64. It is also used to
+        measure: with fewer than 12 rows, computing seems more expensive than it is.
     seed : int
-        Of the choice of rows to give up, which changes no value.
+        For the choice of rows to give up; no result depends on it.
 
     Attributes
     ----------
     decision : TierDecision
     n_hits, n_misses : int
-        Rows fetched that came from the disk or its queue, and from below.
+        Rows fetched from the disk or its queue, and from the tier below.
     n_damaged : int
-        Rows on disk that were not as written, and slots that named no variable.
+        Rows on disk that were damaged, and slots without a valid variable.
     n_dropped : int
-        Rows offered while the queue was full.
+        Rows dropped because the queue was full.
     bytes_read, bytes_written : int
     """
 
@@ -148,35 +140,37 @@ class DiskRows:
         n_buffers = min(max(queue_bytes // (4 * self._n), 1), LONGEST_QUEUE)
         self._buffers = np.empty((n_buffers, self._n), np.float32)
         self._slots = np.full(self._n, -1, np.int32)
-        begin = partial(
+        make_file = partial(
             RowFile, folder, fingerprint, n_variables=self._n, capacity_bytes=capacity_bytes
         )
         file = None
         try:
             if decision is not None:
-                self._take_stock(begin())
+                self._take_stock(make_file())
                 return decision
-            # What is there says which rows need not be computed again to be measured.
+            # Rows that are in the file already are not computed to be measured.
             if file_path(folder, fingerprint, n_variables=self._n).exists():
-                file = self._take_stock(begin())
+                file = self._take_stock(make_file())
         except OSError as error:
             return not_kept(error)
-        computed, seconds = self._time_computing()
-        least = least_read_seconds(4 * self._n)
+        variables, seconds = self._time_computing()
         at_best = decide(
-            compute_seconds=seconds, read_seconds=least, write_seconds=math.nan, at_least=True
+            compute_seconds=seconds,
+            read_seconds=least_read_seconds(4 * self._n),
+            write_seconds=math.nan,
+            at_least=True,
         )
         if not at_best.keep:
             return at_best
         try:
-            file = self._take_stock(begin()) if file is None else file
-            write, read = self._time_disk(file, computed)
+            file = self._take_stock(make_file()) if file is None else file
+            write, read = self._time_disk(file, variables)
         except OSError as error:
             return not_kept(error)
         return decide(compute_seconds=seconds, read_seconds=read, write_seconds=write)
 
     def _take_stock(self, file: RowFile) -> RowFile:
-        """Own the file; find out which rows are in it; ready the queue."""
+        """Take the file over: find out which rows are in it, and prepare the queue."""
         self._file = file
         owners = file.owners()
         named, first = np.unique(owners, return_index=True)
@@ -197,7 +191,7 @@ class DiskRows:
         return file
 
     def _time_computing(self) -> tuple[I8, float]:
-        """Compute rows that are not on disk: those of them to be written; seconds per row."""
+        """Compute rows that are not on disk; return those to be written, and seconds per row."""
         n_few = max(PROBE_BYTES // (4 * self._n), 1)
         n_rows = min(max(n_few, PROBE_BATCH), PROBE_BATCH * PROBE_BATCHES, len(self._buffers))
         variables = np.flatnonzero(self._slots < 0)[:n_rows]
@@ -208,7 +202,7 @@ class DiskRows:
         return variables[: min(n_computed, n_few)], seconds
 
     def _time_disk(self, file: RowFile, variables: I8) -> tuple[float, float]:
-        """Write the rows just computed, read them back; seconds per row of either."""
+        """Write the rows just computed and read them back; return seconds per row for each."""
         begun = time.perf_counter()
         written = []
         for variable, row in zip(variables.tolist(), self._buffers, strict=False):
@@ -231,36 +225,36 @@ class DiskRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory: what waits to be written, and what is known of variables and slots."""
+        """Bytes of memory: the queue, and the records of variables and slots."""
         if self._file is None:
             return 0
-        known = (self._slots, self._owner, self._used, self._file.digests, self._buffers)
-        return sum(array.nbytes for array in known)
+        arrays = (self._slots, self._owner, self._used, self._file.digests, self._buffers)
+        return sum(array.nbytes for array in arrays)
 
     @property
     def n_held(self) -> int:
-        """Rows on disk or on their way."""
+        """Number of rows on disk or in the queue."""
         return 0 if self._file is None else int(np.count_nonzero(self._slots >= 0))
 
     @property
     def has_earlier_rows(self) -> bool:
-        """Whether the file was there before."""
+        """Whether the file existed before."""
         return self._file is not None and not self._file.is_new
 
     def _leave(self) -> None:
-        """Do without file and memory; a file that had no rows before is removed."""
+        """Release file and memory; a file that had no rows before is removed."""
         if self._file is not None:
             self._file.close(remove=self._file.is_new)
             self._file = None
         self._buffers, self._slots = self._buffers[:0].copy(), self._slots[:0].copy()
 
     def close(self) -> None:
-        """Write what is queued and give the file up; from then on rows come from below."""
+        """Write the queue and close the file; from then on all rows come from the tier below."""
         file, self._file = self._file, None
         if file is not None:
             self._reader.shutdown()
-            # By the thread that writes: were this one interrupted here and the file closed, the
-            # rest of the queue would go to whatever is opened next.
+            # The writing thread closes the file after the queue. If this thread closed it, rows
+            # still in the queue could be written to another file with the same descriptor.
             self._writer.submit(file.close)
             self._writer.shutdown()
             if self._n_warnings > MOST_WARNINGS:
@@ -275,7 +269,7 @@ class DiskRows:
         self.close()
 
     def drain(self) -> None:
-        """Wait until the queue is empty, so that as many rows may be offered again."""
+        """Wait until the queue is empty."""
         if self._file is not None:
             self._writer.submit(int).result()
 
@@ -295,14 +289,14 @@ class DiskRows:
             try:
                 self._below.fetch(missing, rows, slots[~held])
             finally:
-                unread = reading.result()  # `rows` are the caller's again only then
+                unread = reading.result()  # only then the caller may use `rows`
         for i in np.flatnonzero(held)[unread].tolist():
             self._below.fetch(variables[i : i + 1], rows, slots[i : i + 1])
         self.n_misses += len(missing) + len(unread)
         self.n_hits += len(kept) - len(unread)
 
     def _read(self, file: RowFile, variables: I8, rows: F4, slots: I8) -> list[int]:
-        """Read the rows of `variables`, and list the places of those that cannot be."""
+        """Read the rows of `variables`; return the places of those that could not be read."""
         in_file = self._slots[variables]
         for slot in in_file[in_file >= 0].tolist():
             file.prefetch(slot)
@@ -321,7 +315,7 @@ class DiskRows:
         with self._lock:
             slot = int(self._slots[variable])
             if slot < 0:
-                return False  # since it was looked for, the disk has failed
+                return False  # the disk has failed meanwhile
             self._used[slot] = True
             buffer = self._pending.get(variable)
             if buffer is not None:
@@ -334,7 +328,7 @@ class DiskRows:
             self.n_damaged += 1
             self._forget(variable, slot)
         except OSError as error:
-            # Nothing is read or written any more: a disk that fails takes its time to fail again.
+            # Nothing is read or written any more, as each further error could take a long time.
             logger.warning("%s: %s; kernel rows are computed from now on", file.path, error)
             with self._lock:
                 self._writing = False
@@ -348,7 +342,7 @@ class DiskRows:
                 self._holes.append(slot)
 
     def offer(self, variables: I8, rows: F4, slots: I8) -> None:
-        """Copy ``rows[slots]`` that are not on disk to the queue, as far as there is room."""
+        """Copy ``rows[slots]`` that are not on disk to the queue, until it is full."""
         file = self._file
         if file is None:
             return
@@ -371,7 +365,7 @@ class DiskRows:
             self._writer.submit(self._write, file, variable, slot, buffer)
 
     def _free_slot(self) -> int:
-        """Take a slot that holds nothing; −1 where there is none."""
+        """Take a free slot; −1 if there is none."""
         if self._holes:
             return self._holes.pop()
         self._n_begun += 1
@@ -381,7 +375,7 @@ class DiskRows:
         return -1
 
     def _given_up_slot(self) -> int:
-        """Take the slot of a row that is worth less than a new one; −1 where chance is against."""
+        """Take the slot of a random row that was not read lately; −1 if no row is given up."""
         slot = self._random.randrange(len(self._owner))
         if self._random.random() >= ADMITTED:
             return -1
@@ -394,7 +388,7 @@ class DiskRows:
         return slot
 
     def _write(self, file: RowFile, variable: int, slot: int, buffer: int) -> None:
-        """In the writing thread: write a row; without a disk that takes it, forget it."""
+        """In the writing thread: write a row, or forget it if the disk fails."""
         written = False
         try:
             if self._writing:
@@ -414,14 +408,14 @@ class DiskRows:
 
 
 class DiskCache:
-    """The disk's part of the kernel row cache of a run.
+    """The disk tiers of a run: where kernel rows are kept, and how many bytes of them.
 
     Parameters
     ----------
     folder : str
     capacity_bytes : int
     fingerprint : mapping of str to str
-        Of what the rows depend on: data and kernel, not C and not the labels.
+        What the rows depend on: data and kernel, not C or labels.
     """
 
     def __init__(self, folder: str, *, capacity_bytes: int, fingerprint: Mapping[str, str]) -> None:
@@ -430,7 +424,7 @@ class DiskCache:
         self._decision: TierDecision | None = None
 
     def above(self, below: RowTier, *, n_variables: int) -> DiskRows:
-        """Put the disk tier above another one; whether it keeps rows is measured the first time."""
+        """Put a disk tier above another tier; the first one measures whether to keep rows."""
         tier = DiskRows(
             below,
             self._folder,

@@ -1,6 +1,6 @@
 """RowFile: one preallocated file of kernel rows, locked by its process.
 
-It is named after the digest of what its rows are valid for:
+Its name is the digest of what its rows depend on. Its layout:
 
     header     whole pages   a line of what this is, the digest of the text, the text (JSON: format,
                              dtype, n_variables, fingerprint), zeros
@@ -8,12 +8,12 @@ It is named after the digest of what its rows are valid for:
                rows          256 slots of n_variables float32
     group 1    …             the last group ends with its last slot
 
-The hash is xxh3 (64 bits) of a row's bytes, seeded with its variable and the digest, and compared
-at every read: a damaged row, one of another variable and one half written when the process was
-killed are each a miss. Nothing else is trusted, so nothing needs to be synced. An entry of zeros is
-a free slot. Where a slot is does not depend on how many there are: a file is used with another
-capacity as well, without the rows that do not fit. It is read and written at offsets, never mapped:
-a mapped file that is truncated, or a full disk below it, would end the process.
+The hash is xxh3 (64 bits) of the bytes of a row, seeded with its variable and the digest. It is
+compared at every read, so a damaged row, a row of another variable and a row half written when the
+process was killed are misses. Nothing else is trusted, so nothing needs to be synced. An entry of
+zeros is a free slot. The place of a slot does not depend on the number of slots, so a file can be
+used with another capacity; rows that do not fit are dropped. The file is read and written at
+offsets and never mapped, as truncation of a mapped file or a full disk would end the process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORMAT_VERSION = 1
 PAGE = 4096
 ENTRY = struct.Struct("<QQ")
 GROUP = PAGE // ENTRY.size
-"""Slots per table: the tables of 100 GB of rows are read in a few hundred reads when reopened."""
+"""Slots per table."""
 
 
 class RowFile:
@@ -62,12 +62,13 @@ class RowFile:
     ----------
     digests : (n_slots,) uint64
     is_new : bool
-        Whether the file held nothing that could be used.
+        Whether the file did not exist, or had no valid header.
 
     Raises
     ------
     OSError
-        The file cannot be made, is in use by another process, or does not fit disk or capacity.
+        The file cannot be made, is in use by another process, or does not fit the disk or the
+        capacity.
     """
 
     def __init__(
@@ -94,19 +95,19 @@ class RowFile:
             raise BlockingIOError(errno.EWOULDBLOCK, "in use by another process", str(self.path))
         self._descriptor = descriptor
         try:
-            self.is_new = self._begin()
+            self.is_new = self._make()
         except BaseException:
             self.close()
             raise
         self.digests = np.zeros(self.n_slots, np.uint64)
 
     def _slots_within(self, capacity_bytes: int) -> int:
-        room = max(capacity_bytes - len(self._header), 0)
-        groups, rest = divmod(room, PAGE + GROUP * self.row_bytes)
+        table_bytes = max(capacity_bytes - len(self._header), 0)
+        groups, rest = divmod(table_bytes, PAGE + GROUP * self.row_bytes)
         return groups * GROUP + max(rest - PAGE, 0) // self.row_bytes
 
-    def _begin(self) -> bool:
-        """Make the file as long as it may get; whether it had to be begun anew."""
+    def _make(self) -> bool:
+        """Give the file its full length; return whether it is new."""
         before = os.fstat(self._descriptor).st_size
         anew = os.pread(self._descriptor, len(self._header), 0) != self._header
         if anew and before:
@@ -118,13 +119,13 @@ class RowFile:
             if anew:
                 _write_all(self._descriptor, self._header, 0)
             elif before > size:
-                # With more room again these slots are free, not damaged.
+                # If the file grows again, these slots shall be free, not damaged.
                 free = bytes(-self.n_slots % GROUP * ENTRY.size)
                 _write_all(
                     self._descriptor, free, self._entry_offset(self.n_slots - 1) + ENTRY.size
                 )
         except OSError:
-            # What a full disk has given so far is given back; the rows there were are not lost.
+            # Return what a full disk has allocated so far, but keep the rows that were there.
             os.ftruncate(self._descriptor, 0 if anew else min(before, size))
             if anew:
                 self.path.unlink()
@@ -132,7 +133,7 @@ class RowFile:
         return anew
 
     def close(self, *, remove: bool = False) -> None:
-        """Give the file up and, to `remove` it, its place on the disk."""
+        """Close the file and, with `remove`, delete it."""
         with contextlib.suppress(OSError):
             if remove:
                 self.path.unlink()
@@ -152,9 +153,9 @@ class RowFile:
         return xxhash.xxh3_64_intdigest(row.data, (self._seed + variable) & 0xFFFFFFFFFFFFFFFF)
 
     def owners(self) -> I8:
-        """Read the tables: the variable of each slot, (n_slots,) int64, or what damage made of it.
+        """Read the tables: the variable of each slot, (n_slots,) int64; −1 for a free slot.
 
-        A free slot has −1.
+        A damaged table has any numbers.
         """
         owners = np.empty(self.n_slots, np.int64)
         for group in range(-(-self.n_slots // GROUP)):
@@ -166,9 +167,9 @@ class RowFile:
         return owners
 
     def read(self, slot: int, variable: int, out: F4) -> bool:
-        """Read a row to `out` (n_variables,); False if it is not the row of `variable` as written.
+        """Read a row to `out` (n_variables,); return whether it is the row written for `variable`.
 
-        Also False for values that are not finite, as kernel rows are finite.
+        Values that are not finite are refused too, as kernel rows are finite.
 
         Raises
         ------
@@ -199,21 +200,21 @@ class RowFile:
         self.digests[slot] = digest
 
     def prefetch(self, slot: int) -> None:
-        """Have the disk begin to read a row; of several, 1.1 GB/s became 1.5."""
+        """Ask the system to start reading a row, so that several are read at once."""
         if sys.platform == "linux":
             offset = self._row_offset(slot)
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self._descriptor, offset, self.row_bytes, os.POSIX_FADV_WILLNEED)
 
     def push_out(self) -> None:
-        """Have what was written on the disk only, not in the system's memory as well."""
+        """Write all to the disk, and drop it from the system's memory."""
         os.fsync(self._descriptor)
         if sys.platform == "linux":
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def file_path(folder: Path, fingerprint: Mapping[str, str] | str, *, n_variables: int) -> Path:
-    """Where the file is, or would be."""
+    """Path of the file, whether it exists or not."""
     text = _valid_for(fingerprint, n_variables)
     return folder / f"kernel-rows-{xxhash.xxh3_128_hexdigest(text.encode())}"
 
@@ -229,7 +230,7 @@ def _valid_for(fingerprint: Mapping[str, str] | str, n_variables: int) -> str:
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Have the disk give the bytes now; where it cannot promise them, be full later on."""
+    """Allocate the bytes on the disk now, if the file system can."""
     if sys.platform == "linux":
         try:
             os.posix_fallocate(descriptor, 0, size)
