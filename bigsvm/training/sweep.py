@@ -78,7 +78,7 @@ class Passes:
             piece = rows[count.columns_done : count.columns_end]
             check_room(len(piece), size)
             values = self._rows.gathered(piece, self._watch.look).everything()
-            self._pass(values, weights[piece], sums, start=start, stop=stop, goes_on=True)
+            self.add(values, weights[piece], sums, start=start, stop=stop, continues=True)
             count.columns_done, count.rows_done = count.columns_end, 0
         count.columns_done = count.columns_end = 0
 
@@ -86,30 +86,18 @@ class Passes:
         self,
         rows: RowsAt,
         weights: Weights,
-        outputs: F8,
+        out: F8,
         *,
         stop: int,
         start: int = 0,
         skip: I8 | None = None,
+        continues: bool = False,
     ) -> None:
-        """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip."""
-        self._pass(rows, weights, outputs, start=start, stop=stop, skip=skip)
+        """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip.
 
-    def _pass(
-        self,
-        rows: RowsAt,
-        weights: Weights,
-        out: F8,
-        *,
-        stop: int,
-        start: int,
-        skip: I8 | None = None,
-        goes_on: bool = False,
-    ) -> None:
-        """Add to f or, where a sum `goes_on`, add up to sums of earlier pieces.
-
-        Otherwise each row's sum starts from 0 and is then added to f: its bits do not depend on f,
-        nor on how rows are divided into blocks.
+        Each row's sum starts from 0 and is then added to `out`: its bits depend neither on `out`
+        nor on how rows are divided into blocks. If it `continues`, the sum starts from `out`, which
+        has the sums of earlier pieces.
         """
         count = self._count
         partners = Partners(self._tiles.values, rows, for_sparse_rows=self._executor.is_sparse)
@@ -119,10 +107,10 @@ class Passes:
             start=max(start, count.rows_done),
             stop=stop,
             skip=skip,
-            initial=out if goes_on else None,
+            initial=out if continues else None,
         ):
             block = slice(partial.start, partial.stop)
-            if goes_on:
+            if continues:
                 out[block] = partial.added
             elif partial.kept is None:
                 out[block] += partial.added

@@ -34,7 +34,7 @@ Kind = TypeVar("Kind", SubProblem, ShrinkingProblem)
 
 
 class ActiveRows:
-    """Rows, where they stand, and the dual restricted to them.
+    """Some rows, their alpha and outputs, and the dual restricted to them.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class ActiveRows:
         return WorkingSet(rows, np.empty(0, np.int64), alpha, gradient)
 
     def is_all(self, working: WorkingSet) -> bool:
-        """Whether a working set is all there is."""
+        """Whether a working set has all of these rows."""
         return len(working.rows) == len(self)
 
     def problem(
