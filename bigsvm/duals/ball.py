@@ -1,4 +1,4 @@
-"""Minimal enclosing balls: the L2-SVM, and where most rows are.
+"""Minimal enclosing balls: the L2-SVM, and its one-class form.
 
     minimise R(a) = aᵀK̃a    Σ a = 1, a ≥ 0
 
@@ -195,7 +195,7 @@ class L2Classification(BallFormulation, Classification):
 
 @dataclass(frozen=True, kw_only=True)
 class L2OneClass(BallFormulation):
-    """Where most rows are, by squared losses: C_i = C · weight, decision values in units of ρ."""
+    """The region of most rows, by squared losses: C_i = C · weight, values in units of ρ."""
 
     name = "l2-one-class"
 

@@ -128,7 +128,7 @@ class Formulation(Problem):
 
 
 class Extremes(NamedTuple):
-    """Where a group of variables stands.
+    """Extremes of the gradient in a group of variables.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Extremes(NamedTuple):
 
 
 class Optimality(NamedTuple):
-    """Where a point stands, from the gradients of all rows.
+    """Standing of a point, from the gradients of all rows.
 
     Attributes
     ----------

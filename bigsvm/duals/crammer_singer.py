@@ -148,7 +148,7 @@ class CrammerSinger(Problem):
 
 
 class Violations(NamedTuple):
-    """Where a point stands.
+    """Standing of a point.
 
     Attributes
     ----------
@@ -206,13 +206,13 @@ class _RowPart(NamedTuple):
 
     @property
     def most(self) -> F8:
-        """Largest gradient of the variables that can rise; −inf of a row without weight."""
+        """Largest gradient of the variables that can rise; −inf for a row without weight."""
         most: F8 = np.where(self.can_rise, self.gradient, -np.inf).max(axis=1)
         return most
 
     @property
     def is_free(self) -> Mask:
-        """Which can move either way."""
+        """Which rows can move either way."""
         free: Mask = self.can_rise.sum(axis=1) > 1
         return free
 

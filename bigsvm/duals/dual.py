@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Standing(Protocol):
-    """Where a point stands, from the outputs of all rows or of some."""
+    """Standing of a point: gaps and counts, from the outputs of all rows or of some."""
 
     @property
     def gap(self) -> float:
@@ -33,7 +33,7 @@ class Standing(Protocol):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """What the formulation reads its intercept off; empty where it has none."""
+        """Values from which the formulation takes its intercept; empty if it has none."""
 
     @property
     def n_support(self) -> int:
@@ -167,12 +167,12 @@ class Dual(ABC, Generic[StandingT]):
 
     @property
     def functions(self) -> Sequence[Dual[Any]]:
-        """The duals of its functions where nothing but the kernel ties these together."""
+        """The duals of its functions, if these share nothing but the kernel."""
         return ()
 
     @abstractmethod
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> StandingT:
-        """Look at alpha and outputs of the first m rows, or of `rows`, (m,) int64.
+        """Return the standing of alpha and outputs of the first m rows, or of `rows`, (m,) int64.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Dual(ABC, Generic[StandingT]):
         return tol
 
     def proof(self, standing: StandingT, *, tol: float) -> dict[str, float | str | None] | None:
-        """Return what is recorded of a point besides its gaps; None of most problems."""
+        """Return what is recorded of a point besides its gaps; None for most problems."""
         return None
 
     @abstractmethod
@@ -216,7 +216,7 @@ class Dual(ABC, Generic[StandingT]):
 
     @abstractmethod
     def filled(self, alpha: F8, outputs: F8) -> F8:
-        """Alpha of the first rows, feasible if these are all; alpha itself where it was."""
+        """Make alpha of the first rows feasible, as if these were all rows; itself if it is."""
 
     @abstractmethod
     def scores(
@@ -237,7 +237,7 @@ class Dual(ABC, Generic[StandingT]):
     def select(
         self, alpha: F8, outputs: F8, standing: StandingT, wanted: Wanted, *, rows: I8 | None = None
     ) -> I8:
-        """Choose what to work on: free rows, worst violators, then the next closest to violating.
+        """Choose rows: free rows, the worst violators, then those closest to violating.
 
         The arguments are those of `scores`. Returns ascending places in alpha, (s,).
         """

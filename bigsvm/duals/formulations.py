@@ -34,7 +34,7 @@ has it, and so is its sum with kernel values."""
 
 
 class Signs(Protocol):
-    """Labels ±1: an array, or what makes them where they are asked for."""
+    """Labels ±1: an array, or an object that computes them when they are read."""
 
     def __getitem__(self, rows: Selection | I4, /) -> NDArray[np.int8]:
         """Return those of `rows`, (m,)."""
@@ -239,7 +239,7 @@ def finish_nu_svc(thresholds: tuple[float, ...], each: float) -> Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class OneClass(Formulation):
-    """Where most rows are (libsvm-2.2.txt, section 2.3): α in [0, weight], of sum ν Σ weights."""
+    """The region of most rows (libsvm-2.2.txt, section 2.3): α in [0, weight], sum ν Σ weights."""
 
     name = "one-class"
 

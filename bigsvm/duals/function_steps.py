@@ -162,7 +162,7 @@ class FunctionSteps(Steps):
 
     @property
     def leaps(self) -> Self:
-        """Those of the functions."""
+        """Leaps of the functions."""
         return self
 
     def leap_bytes(self, width: float) -> float:
@@ -184,7 +184,7 @@ class FunctionSteps(Steps):
         return Leap(np.stack(targets), np.stack(changes, axis=1))
 
     def land(self, origin: tuple[F8, F8], target: F8, outputs: F8, outputs_here: F8) -> None:
-        """Each function where it leads."""
+        """Each function goes to its target."""
         for c, function in enumerate(self._functions):
             function_origin = origin[0][:, c], origin[1][:, c]
             function.land(function_origin, target[c], outputs[:, c], outputs_here[:, c])

@@ -144,7 +144,7 @@ class _System:
         return v
 
     def solve(self, w: F8) -> F8:
-        """Find v, (S, m); 0 of variables that stay."""
+        """Find v, (S, m); 0 for variables that cannot move."""
         moves = self._inverse > 0
         finite = np.where(moves, self._theta, 0.0)
         v = self._by_formula(w)
@@ -157,7 +157,7 @@ class _System:
 def interior_point(
     factor: F8, variables: BoxVariables, *, tol: float, look: Callable[[], None] = lambda: None
 ) -> F8 | None:
-    """Find the optimum, (S, m); None where nothing has room, or numbers get out of hand.
+    """Find the optimum, (S, m); None if no variable can move, or the method fails.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _keeps_sums(variables: BoxVariables, alpha: F8) -> bool:
 
 
 class _Search:
-    """The point of a round, and the way to that of the next."""
+    """The point of a round, and the step to the next one."""
 
     def __init__(self, factor: F8, variables: BoxVariables, movable: Mask, tol: float) -> None:
         self._factor, self._variables, self._movable, self._tol = factor, variables, movable, tol
@@ -247,13 +247,13 @@ class _Search:
         return float((low * point.below).sum() + (high * point.above).sum()) / max(n, 1)
 
     def missing(self) -> float:
-        """How far the point is from good enough: 1 or less where it is."""
+        """Largest residual in units of what is wanted; the point is good enough at 1 or less."""
         wrong = float(np.abs(self._residual()).max()) / (SAME_GRADIENT * self._tol)
         product = self._mean_product(self.point) / (AT_BOUND * self._tol * self._width)
         return max(wrong, product)
 
     def step(self) -> None:
-        """Go on by a predictor and a corrector."""
+        """Take a step: a predictor and a corrector."""
         point = self.point
         low, high = self._distances()
         theta = point.below / low + point.above / high + self._variables.ridge + self._added
@@ -290,7 +290,7 @@ class _Search:
         return _Point(*(a + length * b for a, b in zip(self.point, way, strict=True)))
 
     def _length(self, way: _Point, low: F8, high: F8) -> float:
-        """How far the point can go until it meets a bound, 1 at most."""
+        """Length of a step until the point meets a bound, at most 1."""
         point = self.point
         pairs = (
             (low, np.where(self._has_lower, way.alpha, 0.0)),

@@ -55,7 +55,7 @@ def functions_in_turn(*arrays: F8) -> Iterator[tuple[int, list[F8]]]:
 
 
 class OneClassSigns:
-    """+1 where a row is of one class, −1 elsewhere; made when asked for, n k bytes are not kept.
+    """Signs: +1 for rows of one class, −1 for the others; computed when read, not kept.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class OneClassSigns:
         self._label, self._positive = label, positive
 
     def __getitem__(self, rows: Selection | I4, /) -> NDArray[np.int8]:
-        """Those of `rows`, (m,)."""
+        """Signs of `rows`, (m,)."""
         return np.where(self._label[rows] == self._positive, np.int8(1), np.int8(-1))
 
 
@@ -76,7 +76,7 @@ class MakeFunction(Protocol):
     def __call__(
         self, *, sign: Signs, class_weight: tuple[float, float], sample_weight: F8 | None
     ) -> Classification:
-        """Make it."""
+        """Make the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class OneVsRest(Problem):
 
 
 class FunctionsStanding(NamedTuple):
-    """Where a point stands.
+    """Standing of a point: that of each function.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
 
     @property
     def functions(self) -> tuple[BoxDual, ...]:
-        """Its duals."""
+        """The duals of the functions."""
         return self.duals
 
     def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> FunctionsStanding:
@@ -325,7 +325,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
     def newton(
         self, alpha: F8, outputs: F8, standing: FunctionsStanding, exact: ExactKernel, *, tol: float
     ) -> F8 | None:
-        """Alpha of the functions that are small enough for it; the others stay as they are."""
+        """Solve the functions that have few enough free rows; alpha of the others stays."""
         better = None
         for c, dual in enumerate(self.duals):
             polished = dual.newton(

@@ -150,7 +150,7 @@ class PairSteps(Steps):
 
     @property
     def settles(self) -> Self:
-        """Its own way."""
+        """Itself."""
         return self
 
     def settled(self) -> Mask:
@@ -177,7 +177,7 @@ class PairSteps(Steps):
 
     @property
     def leaps(self) -> Self:
-        """Its own way."""
+        """Itself."""
         return self
 
     def leap_bytes(self, width: float) -> float:

@@ -42,7 +42,7 @@ def polish_rows(
     *,
     look: Callable[[], None],
 ) -> F8:
-    """Polish the alpha of `rows`, all others staying as they are.
+    """Polish the alpha of `rows`; all others are fixed.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def polish_rows(
 def polish_simplexes(
     of_label: Mask, bounds: F8, gram: F8, alpha: F8, gradient: F8, *, look: Callable[[], None]
 ) -> F8:
-    """Polish rows that have k variables of sum 0 each, all others staying as they are.
+    """Polish rows that have k variables of sum 0 each; all others are fixed.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _go(gram: F8, box: Box, alpha: F8, gradient: F8, free: Mask, rows: I8, direc
 def _worst(
     alpha: F8, gradient: F8, box: Box, free: Mask, members: Mask, resolution: float
 ) -> list[int]:
-    """Find what is to be freed: the worst violator, or a pair; nothing at the optimum."""
+    """Find the variables to free: the worst violator, or a pair; none at the optimum."""
     worst, freed = resolution, []
     for group in members.T:
         rises, falls = group & (alpha < box.upper) & ~free, group & (alpha > box.lower) & ~free

@@ -56,7 +56,7 @@ def recorded_in(entry: FingerprintEntry) -> dict[str, FingerprintEntry]:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(ABC):
-    """One training problem. Row by row: weights, and what subclasses add.
+    """One training problem: weights of the rows, and what subclasses add.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Problem(ABC):
 
     @abstractmethod
     def zeros(self, n_rows: int) -> F8:
-        """Alpha of rows that have none."""
+        """Alpha of 0 for some rows."""
 
     @abstractmethod
     def per_output(self, alpha: F8) -> F8:
@@ -139,7 +139,7 @@ class Problem(ABC):
         return len(self.per_row)
 
     def scale(self, thresholds: tuple[float, ...]) -> float:
-        """How far apart outputs are between which it makes a difference; 1 for ±1."""
+        """Distance of outputs that makes a difference; 1 for labels ±1."""
         return 1.0
 
     def mistakes(self, outputs: F8, rows: Selection, thresholds: tuple[float, ...]) -> Mask:

@@ -34,7 +34,7 @@ EQUAL = 0.25
 
 
 def watched_bytes(n_classes: int) -> int:
-    """Bytes of the rows that are looked at after each step, beside the states of all."""
+    """Bytes of the rows that are watched at each step, beside the states of all rows."""
     return crammer_singer.watched_rows(n_classes) * (12 * n_classes + 32)
 
 
@@ -144,7 +144,7 @@ class RowSteps(Steps):
 
     @property
     def climbs(self) -> Self:
-        """Its own way."""
+        """Itself."""
         return self
 
     def climbing(self, fits: Callable[[int], bool]) -> I8:
@@ -163,7 +163,7 @@ class RowSteps(Steps):
         return places if n <= MOST_CLIMBING and fits(wanted) else places[:0]
 
     def climb(self, places: I8, gram: F4, *, tol: float) -> F8:
-        """By conjugate gradients, for as long as the steps since the last climb took, about."""
+        """Climb by conjugate gradients, about as long as the steps since the last climb took."""
         state, label = self.state, self.state.label[places]
         work = STEP_READS * state.alpha.shape[1] * (self.n_done - self._climbed)
         upper = np.zeros((len(state.alpha), len(places)))
@@ -177,7 +177,7 @@ class RowSteps(Steps):
         return (after - before).T
 
     def follow(self, change: F8, rows: Iterable[F4]) -> None:
-        """Row by row, and rebuild what is derived from alpha and the gradient."""
+        """Update the gradient row by row, then the rest of the state."""
         done = 0
         for part in rows:
             climb.follow(self.state.gradient, part, change[done : done + len(part)])
@@ -185,9 +185,9 @@ class RowSteps(Steps):
         crammer_singer.refresh(self.state)
 
     def violations(self, score: F4, quiet: Mask) -> None:
-        """By ψ, where it is above the level; quiet are rows that do not violate.
+        """Score rows by ψ, where it is above the level; rows that do not violate are quiet.
 
-        Of rows in turn, those whose ψ is not 0 by when their turn comes.
+        If rows are taken in turn, those whose ψ is not 0 are scored by their place in it.
         """
         crammer_singer.violations(self.state, self._cooling, score, quiet)
         if len(self.state.turn):

@@ -59,7 +59,7 @@ class Exact:
     tiles : KernelTiles
         float64.
     gather : callable
-        Rows by their indices, and `look` for the while it takes.
+        Reads rows by their indices; its second argument is `look`.
     rows_at_once : int
         Most rows together.
     by_halves : bool
@@ -156,19 +156,19 @@ def certify(
     by_halves: bool = True,
     look: Callable[[], None] = lambda: None,
 ) -> Standing:
-    """Look at a point with outputs in float64; polish it first where few rows matter.
+    """Return the standing of a point by outputs in float64; polish it first where few rows matter.
 
     Parameters
     ----------
     tiles : KernelTiles
         The tiles of the run, float32; their kernel, centre, threads and count are used.
     gather : callable
-        Rows by their indices, and `look` for the while it takes.
+        Reads rows by their indices; its second argument is `look`.
     alpha, outputs : (n,) float64
         Changed in place, at the end: outputs of the rows that decide what is certified, or of all
         rows of a small problem.
     tol : float
-        What the KKT gap should be.
+        KKT gap to reach.
     off : callable
         Returns the largest error of outputs that this process has not computed; called only if not
         all outputs are recomputed.
@@ -250,7 +250,7 @@ def _few_are_enough(
     doubtful: Callable[[], I8],
     tol: float,
 ) -> bool:
-    """Recompute a sample of the support rows, and rows in doubt; False where it takes them all."""
+    """Recompute a sample of the support rows, and rows in doubt; False if all are needed."""
 
     def are_few(n_more: int) -> bool:
         return FEWER * (done.n + n_more) <= len(support)
@@ -334,14 +334,14 @@ class _Recomputed:
         return change
 
     def add_all(self, support: I8) -> None:
-        """Recompute all support rows that are missing, the others too where that is less work."""
+        """Recompute all support rows that are missing, or all of them where that is less work."""
         missing = self.missing(support)
         again = self._exact.by_halves and 2 * len(missing) > len(support)
         self.add(support if again else missing)
 
 
 def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: float) -> None:
-    """Recompute all outputs; solve for the rows that matter by Newton's method, where it can be."""
+    """Recompute all outputs; solve for the rows that matter by Newton's method, if possible."""
     everything = np.arange(len(alpha))
     exact_f = exact.outputs(everything, dual.formulation.per_output(alpha))
     standing = dual.optimality(alpha, exact_f)

@@ -36,8 +36,8 @@ def conclude(
     alpha : (n,) or (n, …) float64
         The point to return.
     standing : Standing or None
-        Where it stands; None where its outputs are not complete: before the first sweep, or in the
-        middle of one.
+        Standing of the point; None where its outputs are not complete: before the first sweep, or
+        in the middle of a sweep.
     """
     beta = dual.formulation.per_output(alpha)
     support = weighted_rows(beta)
@@ -78,7 +78,7 @@ def conclude(
 
 
 def _thresholds_within(dual: Dual[Any], state: RowState, scope: int) -> tuple[float, ...]:
-    """Take the thresholds of the rows last solved, where those of all rows are not known."""
+    """Return the thresholds of the rows solved last, where those of all rows are not known."""
     alpha, outputs, rows = state.alpha[:scope], state.outputs[:scope], None
     if len(state.active):
         alpha, outputs, rows = state.active_alpha, state.active_outputs, state.active

@@ -105,12 +105,12 @@ class Decomposition:
 
     @property
     def state(self) -> RowState:
-        """Where the run is."""
+        """Arrays of the run."""
         return self._run.state
 
     @property
     def count(self) -> Counters:
-        """Where the loop is, and what it has cost."""
+        """Counters: where the loop is, and what it has cost."""
         return self._run.count
 
     # -- the loop ----------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class Decomposition:
     # -- where it is ---------------------------------------------------------------------------
 
     def _first_scope(self) -> int:
-        """Rows that take part first: at least those up to the last that the start has moved."""
+        """Rows that take part first; they include all rows that the start has moved."""
         first, n = self._next_scope(), self.source.n_rows
         if self._run.start is None:
             return first
@@ -302,7 +302,7 @@ class Decomposition:
         return first if 2 * first < n else n
 
     def _next_scope(self) -> int:
-        """Rows that take part next; all of them where only pair steps would need fewer."""
+        """Rows that take part next; all of them if no pair steps are left."""
         if not self._watch.steps_allowed():
             return self.source.n_rows
         return self._choice.scope_after(self.count.scope)

@@ -73,7 +73,7 @@ def partial_sums(
     prepared: Floats | FunctionWeights,
     initial: F8 | None,
 ) -> F8:
-    """Return ``begin + K(rows of the block, partners) @ weights``; see `KernelTiles.multiply`.
+    """Return ``initial + K(rows of the block, partners) @ weights``; see `KernelTiles.multiply`.
 
     Sums begin at 0 where `initial` is None. The bits of a row's sum depend on the row, the partners
     and `initial` alone.

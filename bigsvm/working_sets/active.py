@@ -39,7 +39,7 @@ class ActiveRows:
     Parameters
     ----------
     indices : (b,) int64
-        Which rows they are.
+        Rows of the problem, ascending.
     alpha, outputs : (b,) float64
         Changed in place by `absorb`.
     swept : bool
@@ -66,7 +66,7 @@ class ActiveRows:
 
     @property
     def listed(self) -> I8 | None:
-        """Which rows they are, (b,); None for all."""
+        """Their rows, (b,); None for all rows."""
         return None if self.swept else self.indices
 
     def places(self, rows: I8) -> I8:
@@ -74,7 +74,7 @@ class ActiveRows:
         return np.searchsorted(self.indices, rows)
 
     def optimality(self) -> Standing:
-        """Standing of all of them."""
+        """Return the standing of these rows."""
         standing: Standing = self.dual.optimality(self.alpha, self.outputs, rows=self.listed)
         return standing
 
@@ -184,12 +184,12 @@ class ActiveRows:
         return moved_any
 
     def kernel_row(self, place: int) -> F8:
-        """Kernel values, (b,), of all of them with the one at `place`."""
+        """Kernel values, (b,), of these rows with the one at `place`."""
         everything, partner = np.arange(len(self)), np.array([place])
         return self._added(everything, partner, np.ones(1), lambda: None)
 
     def product(self, change: F8, look: Callable[[], None]) -> F8:
-        """``K @ change`` among all of them, (b,) or (b, k); half of what has moved is computed."""
+        """``K @ change`` among these rows, (b,) or (b, k); half of K among moved rows is used."""
         moved = change.reshape(len(self), -1).any(axis=1)
         places, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
         product, among = np.empty_like(change), np.zeros_like(change[places])

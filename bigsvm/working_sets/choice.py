@@ -76,7 +76,7 @@ violate are among them."""
 
 
 class WorkingSet(NamedTuple):
-    """Variables that are solved for: of whole rows, or of rows of its own for each function.
+    """Variables that are solved for: all variables of some rows, or other rows for each function.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Choice:
         return max(FIRST_BYTES // (4 * size), int(SHARE_OF_SLOTS * size))
 
     def active_tol(self, scope: int, standing: Standing, *, settled: bool = False) -> float:
-        """KKT gap to which the active rows of a scope that stands there are solved.
+        """KKT gap to which the active rows of a scope with this standing are solved.
 
         `settled` says whether the last rows have been added to a run without a certificate.
         """
@@ -177,7 +177,7 @@ class Choice:
         return bool(self._dual.functions) and not n_sweeps and self._certifies
 
     def is_solved(self, alpha: F8, outputs: F8, standing: Standing) -> bool:
-        """Whether a scope that stands there is a model, for a run without a certificate."""
+        """Whether a scope with this standing is a model, for a run without a certificate."""
         tol = max(self._tol, SETTLED_TOL * self._dual.formulation.scale(standing.thresholds))
         if standing.gap <= tol:
             return True
@@ -241,7 +241,7 @@ class Choice:
 
     @property
     def by_functions(self) -> bool:
-        """Whether functions have working sets of their own among all rows, none being active."""
+        """Whether each function has its own working set among all rows, and no row is active."""
         few_rows = self._plan.active_rows < min(SMALLEST_SET, self._n_rows)
         many = len(self._dual.functions) >= MANY_FUNCTIONS
         return many and few_rows and self._in_core and not self._whole

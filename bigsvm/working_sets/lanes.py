@@ -65,7 +65,7 @@ class MakeSubProblem(Protocol):
     """Makes the sub-problem of one function's working set."""
 
     def __call__(self, rows: I8, start: Start, *, memory: Memory, tiles: KernelTiles) -> SubProblem:
-        """Make it."""
+        """Make the sub-problem."""
 
 
 class FunctionProblems(WorkingProblem):

@@ -46,7 +46,7 @@ VALUES_AT_ONCE = 1 << 24
 
 
 def leaves_out(last: I8 | None) -> bool:
-    """Whether `last` of an interrupted run is of a working set that rows have left."""
+    """Whether `last` of an interrupted run says that rows have left its working set."""
     return last is not None and len(last) > 2
 
 
@@ -104,7 +104,7 @@ class ShrinkingProblem(WorkingProblem):
         )  # fmt: skip
 
     def _set_part(self, kept: Mask, *, last: I8 | None, steps: int) -> None:
-        """Go on with the rows kept, (m,) bool."""
+        """Continue with the rows kept, (m,) bool."""
         self._kept = kept
         self._part = self._of_rows(kept, Start(self._alpha, self._gradient, last, steps))
 
@@ -150,7 +150,7 @@ class ShrinkingProblem(WorkingProblem):
 
     @property
     def last(self) -> I8:
-        """The last pair among the rows in play and, where others are left out, which these are."""
+        """The last pair among the rows in play; if rows are left out, a mask of those in play."""
         pair = self._part.last
         return with_kept(pair, self._kept) if self._is_narrow else pair
 
@@ -160,7 +160,7 @@ class ShrinkingProblem(WorkingProblem):
     def advance(
         self, *, tol: float, max_steps: int = REFRESH, look: Callable[[], None] = lambda: None
     ) -> Progress:
-        """Take up to `max_steps` steps; see `SubProblem.advance`.
+        """Take up to `max_steps` steps; see `WorkingProblem.advance`.
 
         It has converged, in the end with all rows, where the gap among the rows in play is at most
         `tol` or, of a working set that began far from it, ten times as much.

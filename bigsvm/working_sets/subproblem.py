@@ -348,7 +348,7 @@ class SubProblem(WorkingProblem):
                 leaps.land(self._origin, leap.target, *outputs)
 
     def _outputs_of(self, change: F8, tiles: KernelTiles, look: Callable[[], None]) -> F8:
-        """``K @ change`` by some rows after the other, (m,) or (m, k) as `change` is."""
+        """``K @ change``, (m,) or (m, k) as `change` is, for a few moved rows at a time."""
         outputs = np.zeros_like(change)
         moved = weighted_rows(change)
         for first in range(0, len(moved), BATCH):
@@ -361,7 +361,7 @@ class SubProblem(WorkingProblem):
         return outputs
 
     def _rows_of(self, places: I8, look: Callable[[], None]) -> Iterator[F4]:
-        """Compute kernel rows, some at a time in the same memory."""
+        """Compute kernel rows, a batch at a time in the same memory."""
         fetched = np.zeros((BATCH, smo.row_width(self.size)), np.float32)
         for first in range(0, len(places), BATCH):
             look()

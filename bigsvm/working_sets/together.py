@@ -110,7 +110,7 @@ class ModelSteps:
 
 
 def _least(*points: tuple[float, float]) -> float:
-    """Where the parabola through three points, the first being the last, is least between them."""
+    """Place between three points, in descending order, where the parabola through them is least."""
     (a, value_a), (b, value_b), (c, value_c) = points
     slope, steeper = (value_b - value_a) / (b - a), (value_c - value_b) / (c - b)
     bend = (steeper - slope) / (c - a)
