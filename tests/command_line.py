@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import numpy as np
 from typer.testing import CliRunner
 
 REPOSITORY = Path(__file__).parents[1]
+BIGSVM = f"{shlex.quote(sys.executable)} -m bigsvm"
+"""The command, in scripts of the shell."""
 
 LITTLE = ("--gamma", "0.3", "--memory", "10MB", "--max-iter", "1")
 """Too little memory for `many` rows at once, so that the first sweep finds work left to do."""
@@ -54,6 +57,20 @@ def finish(child, code=0):
         child.kill()
     assert child.returncode == code, f"exit code {child.returncode}\n{out}\n{err}"
     return out, err
+
+
+def shell(script, *arguments, code=0):
+    """Run a script of the shell, in which ``$1`` and so on are the arguments."""
+    ended = subprocess.run(
+        ["sh", "-c", script, "sh", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        timeout=120,
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended
 
 
 def two_clouds(n_rows, n_columns=6, *, distance=1.0, seed=0):

@@ -17,7 +17,7 @@ from bigsvm.training.checkpoint import newest_manifest
 OPTIONS = ("--C", "2", "--gamma", "0.05", "--threads", "1")
 
 
-def rows_of(k, n, *, d=3, seed=0):
+def rows_of_classes(k, n, *, d=3, seed=0):
     X, y = make_blobs(n, centers=k, n_features=d, cluster_std=4, random_state=seed)
     return X.astype(np.float32), y
 
@@ -26,7 +26,7 @@ def rows_of(k, n, *, d=3, seed=0):
 def folder(tmp_path_factory):
     """A store of five classes, LIBSVM text of other rows, and a model of the store."""
     path = tmp_path_factory.mktemp("many")
-    X, y = rows_of(5, 500)
+    X, y = rows_of_classes(5, 500)
     write_store(path / "train.zarr", X[:400], y[:400])
     (path / "test.libsvm").write_text(libsvm_text(X[400:], y[400:]))
     run_here("train", path / "train.zarr", path / "model", *OPTIONS)
@@ -49,7 +49,7 @@ def test_trained_model_is_that_of_the_estimator(folder, tmp_path, formulation, m
     assert (model.coefficients != fitted.model_.coefficients).nnz == 0
     np.testing.assert_array_equal(model.intercept, fitted.model_.intercept)
     run_here("predict", folder / "test.libsvm", tmp_path / "m", "-o", tmp_path / "labels")
-    rows = rows_of(5, 500)[0][400:]
+    rows = rows_of_classes(5, 500)[0][400:]
     np.testing.assert_array_equal(np.loadtxt(tmp_path / "labels"), fitted.predict(rows))
 
 
@@ -125,7 +125,7 @@ class TestKilled:
     @classmethod
     def store(cls, tmp_path_factory):
         path = tmp_path_factory.mktemp("store") / "blobs.zarr"
-        write_store(path, *rows_of(12, 6000, d=6))
+        write_store(path, *rows_of_classes(12, 6000, d=6))
         return path
 
     def progress(self, run):

@@ -2,36 +2,18 @@
 
 import json
 import os
-import shlex
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
-from command_line import REPOSITORY, error_of, run_here
+from command_line import BIGSVM, error_of, run_here, shell
 
 import bigsvm
 from bigsvm.errors import ModelError, ParameterError
 from bigsvm.files import descriptor_of, lies_in
 from bigsvm.models import KernelExpansion
 
-BIGSVM = f"{shlex.quote(sys.executable)} -m bigsvm"
 LABELS = {"-1", "1"}
-
-
-def shell(script, *arguments, code=0):
-    """Run a script of the shell, in which ``$1`` and so on are the arguments."""
-    ended = subprocess.run(
-        ["sh", "-c", script, "sh", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        timeout=120,
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-    return ended
 
 
 @pytest.fixture(scope="module")

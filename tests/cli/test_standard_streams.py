@@ -2,9 +2,7 @@
 
 import json
 import os
-import shlex
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -12,32 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import REPOSITORY, error_of, run_here, start
+from command_line import BIGSVM, error_of, run_here, shell, start
 
 import bigsvm
 from bigsvm.models import KernelExpansion
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json, shown
 
-BIGSVM = f"{shlex.quote(sys.executable)} -m bigsvm"
 HOSTILE = "\x1b[2J\x1b]0;title\x07\rover\u202e\x9b1m"
 """Clears the screen, names the window, writes over the line, turns the direction of text."""
 needs_full = pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="Linux has a disk that is always full"
 )
-
-
-def shell(script, *arguments, code=0):
-    ended = subprocess.run(
-        ["sh", "-c", script, "sh", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        timeout=120,
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-    return ended
 
 
 class TestStandardError:

@@ -17,7 +17,7 @@ FLOAT64 = np.dtype(np.float64)
 FLOAT32 = np.dtype(np.float32)
 
 
-def rows_of(chunk):
+def parsed_rows(chunk):
     labels, indptr, indices, values = chunk.rows
     return [
         (label, list(zip(indices[a:b].tolist(), values[a:b].tolist(), strict=True)))
@@ -36,7 +36,7 @@ def assert_agrees(text, *, dtype=FLOAT64, smallest_index=0):
     if dtype == FLOAT32:
         rows = [(y, [(i, float(np.float32(v))) for i, v in entries]) for y, entries in rows]
     if problem is None:
-        assert rows_of(chunk) == rows
+        assert parsed_rows(chunk) == rows
 
 
 digits = st.text("0123456789", min_size=0, max_size=22)

@@ -306,7 +306,7 @@ def test_chunks_too_large_to_decode(store):
 
     edit_array(store.path, "y", change)
     with pytest.raises(
-        DataCorruptionError, match=r"chunks of 1073741824 rows .* of an array of 800"
+        DataCorruptionError, match=r"chunks of 1073741824 rows .* of an array of 400"
     ):
         open_store(store.path)
 

@@ -17,11 +17,6 @@ TOL = 1e-6
 
 
 @pytest.fixture(scope="module")
-def moons():
-    return make_moons(300, noise=0.3, random_state=0)
-
-
-@pytest.fixture(scope="module")
 def waves():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (300, 3))

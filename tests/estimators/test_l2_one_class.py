@@ -13,7 +13,7 @@ from sklearn import svm as peers
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
-from support.optimum import coefficients_of, is_the_optimum_of_its_ball
+from support.optimum import FINE, KERNELS, SOLVERS, coefficients_of, is_the_optimum_of_its_ball
 
 import bigsvm
 from bigsvm import KernelExpansion
@@ -21,15 +21,6 @@ from bigsvm.data import schema
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.gram.costs import TierDecision
-
-SOLVERS = ("pairwise", "mfw", "fw", "cvm")
-KERNELS = {
-    "rbf": {"kernel": "rbf", "gamma": 0.7},
-    "linear": {"kernel": "linear"},
-    "poly": {"kernel": "poly", "gamma": 0.5, "coef0": 1.0, "degree": 2},
-    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
-}
-FINE = 1e-10
 
 
 @pytest.fixture(scope="module")

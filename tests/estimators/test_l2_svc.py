@@ -12,7 +12,14 @@ from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.svm import LinearSVC
-from support.optimum import coefficients_of, is_the_optimum_of_its_ball, optimum_of_ball
+from support.optimum import (
+    FINE,
+    KERNELS,
+    SOLVERS,
+    coefficients_of,
+    is_the_optimum_of_its_ball,
+    optimum_of_ball,
+)
 from support.resuming import assert_killed_to_the_same_bits
 
 import bigsvm
@@ -25,20 +32,6 @@ from bigsvm.gram.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.training.checkpoint import newest_manifest
-
-SOLVERS = ("pairwise", "mfw", "fw", "cvm")
-KERNELS = {
-    "rbf": {"kernel": "rbf", "gamma": 0.7},
-    "linear": {"kernel": "linear"},
-    "poly": {"kernel": "poly", "gamma": 0.5, "coef0": 1.0, "degree": 2},
-    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
-}
-FINE = 1e-10
-
-
-@pytest.fixture(scope="module")
-def moons():
-    return make_moons(300, noise=0.3, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from bigsvm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 MOST_STEPS = 200_000
 
 
-def rows_of(n=500, seed=0):
+def unscaled_rows(n=500, seed=0):
     """Two classes that overlap, in columns that differ by a factor of a million."""
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
@@ -27,7 +27,7 @@ def hinge_objective(model, X, y, C):
 
 @pytest.mark.parametrize("C", [1e-2, 1.0, 100.0])
 def test_classification_of_unscaled_features(C):
-    X, y = rows_of()
+    X, y = unscaled_rows()
     model = SVC(C=C, kernel="linear", max_iter=MOST_STEPS).fit(X, y)
     certificate = model.certificate_
     assert certificate["stop_reason"] == "converged"
@@ -38,7 +38,7 @@ def test_classification_of_unscaled_features(C):
 
 
 def test_store_of_unscaled_features(tmp_path):
-    X, y = rows_of(3000)
+    X, y = unscaled_rows(3000)
     in_memory = SVC(kernel="linear", max_iter=MOST_STEPS).fit(X, y)
     from bigsvm import write_store
 
@@ -60,7 +60,7 @@ def test_store_of_unscaled_features(tmp_path):
     lambda: SVC(C=1e4, kernel="poly", gamma="scale", coef0=1.0, degree=2, max_iter=MOST_STEPS),
 ])  # fmt: skip
 def test_other_formulations_on_unscaled_features(make):
-    X, y = rows_of()
+    X, y = unscaled_rows()
     model = make()
     if isinstance(model, (SVR, NuSVR)):
         y = X[:, 0] / 1e3 + 0.3 * X[:, 2] + np.sin(np.arange(len(X)))

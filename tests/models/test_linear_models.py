@@ -14,7 +14,7 @@ from bigsvm.models import prediction
 from bigsvm.models.prediction import weight_vectors
 
 
-def rows_of(n=200, k=3, seed=0):
+def rows_of_classes(n=200, k=3, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(k, size=n)
     return (rng.normal(size=(n, 5)) + np.eye(k, 5)[y]).astype(np.float32), y
@@ -38,7 +38,7 @@ def n_columns_used(monkeypatch):
 def test_weights_are_their_definition(n_functions, sparse, step, monkeypatch):
     monkeypatch.setattr("bigsvm.models.prediction.ROWS_AT_ONCE", step)
     rng = np.random.default_rng(0)
-    X, _ = rows_of(30)
+    X, _ = rows_of_classes(30)
     coefficients = rng.normal(size=30 if n_functions is None else (30, n_functions))
     exact = np.atleast_2d(coefficients.T @ X.astype(np.float64))
     given = coefficients if n_functions is None else sp.csr_array(coefficients)
@@ -55,7 +55,7 @@ def test_weights_are_their_definition(n_functions, sparse, step, monkeypatch):
     lambda: SVR(kernel="linear"),
 ])  # fmt: skip
 def test_values_are_the_sums_over_support_vectors(make, sparse, monkeypatch):
-    X, y = rows_of(k=2 if isinstance(make(), SVR) else 3)
+    X, y = rows_of_classes(k=2 if isinstance(make(), SVR) else 3)
     rows = sp.csr_array(X) if sparse else X
     model = make().fit(rows, y).model_
     coefficients = model.coefficients
@@ -80,14 +80,14 @@ def test_functions_as_many_as_support_vectors_stay_as_they_are(monkeypatch):
 
 
 def test_labels_agree_with_libsvm_s():
-    X, y = rows_of(400, 4)
+    X, y = rows_of_classes(400, 4)
     ours = SVC(kernel="linear", tol=1e-5).fit(X, y)
     peer = PeerSVC(kernel="linear", tol=1e-5).fit(X, y)
     assert (ours.predict(X) == peer.predict(X)).mean() >= 0.995
 
 
 def test_a_model_that_has_predicted_is_still_one_to_keep(tmp_path):
-    X, y = rows_of()
+    X, y = rows_of_classes()
     model = SVC(kernel="linear").fit(X, y)
     values = model.decision_function(X)
     again = pickle.loads(pickle.dumps(model))

@@ -10,7 +10,7 @@ from bigsvm.models import prediction
 from bigsvm.models.prediction import ENOUGH, Packed
 
 
-def rows_of(n=300, scale=1.0, seed=0):
+def scaled_rows(n=300, scale=1.0, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
     return (scale * (rng.normal(size=(n, 4)) + 0.8 * y[:, None])).astype(np.float32), y
@@ -34,7 +34,7 @@ def dtypes_used(monkeypatch):
     ("rbf", 1e6, 1.0), ("linear", 1.0, 3000.0), ("poly", 100.0, 3.0),
 ])  # fmt: skip
 def test_decision_values_use_float64_where_float32_is_too_little(kernel, C, scale, sparse):
-    X, y = rows_of(scale=scale)
+    X, y = scaled_rows(scale=scale)
     kind = sp.csr_array if sparse else np.asarray
     model = SVC(C=C, kernel=kernel, gamma=0.3, coef0=1.0).fit(kind(X), y)
     single = model.decision_function(kind(X))
@@ -44,7 +44,7 @@ def test_decision_values_use_float64_where_float32_is_too_little(kernel, C, scal
 
 
 def test_float32_is_used_where_it_is_enough(monkeypatch):
-    X, y = rows_of()
+    X, y = scaled_rows()
     model = SVC(C=1.0, gamma=0.3).fit(X, y)
     found = dtypes_used(monkeypatch)
     single, double = model.decision_function(X), model.decision_function(X.astype(np.float64))
@@ -53,7 +53,7 @@ def test_float32_is_used_where_it_is_enough(monkeypatch):
 
 
 def test_float64_is_used_where_float32_is_not_enough(monkeypatch):
-    X, y = rows_of()
+    X, y = scaled_rows()
     model = SVC(C=1e6, gamma=0.3).fit(X, y)
     found = dtypes_used(monkeypatch)
     model.decision_function(X)
@@ -64,7 +64,7 @@ def test_float64_is_used_where_float32_is_not_enough(monkeypatch):
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 def test_estimated_rounding_is_close_to_measured_rounding(kernel, of_several):
     rng = np.random.default_rng(0)
-    X, y = rows_of(400, scale=1.0 if kernel == "rbf" else 100.0)
+    X, y = scaled_rows(400, scale=1.0 if kernel == "rbf" else 100.0)
     fitted = SVC(kernel=kernel, gamma=0.3).fit(X, y).model_
     weights = 1e4 * rng.normal(size=(400, 3) if of_several else 400)
     weights = sp.csr_array(weights) if of_several else weights
@@ -84,7 +84,7 @@ def test_estimated_rounding_is_close_to_measured_rounding(kernel, of_several):
 
 
 def test_a_function_of_no_vectors_has_no_rounding():
-    X, y = rows_of()
+    X, y = scaled_rows()
     kernel = SVC(gamma=0.3).fit(X, y).model_.kernel
     with KernelTiles(kernel) as tiles:
         packed = Packed(tiles, X[:0], np.zeros(0), for_sparse_rows=False, most_bytes=1 << 20)

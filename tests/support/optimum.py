@@ -5,6 +5,17 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 
+SOLVERS = ("pairwise", "mfw", "fw", "cvm")
+"""All solvers of balls."""
+KERNELS = {
+    "rbf": {"kernel": "rbf", "gamma": 0.7},
+    "linear": {"kernel": "linear"},
+    "poly": {"kernel": "poly", "gamma": 0.5, "coef0": 1.0, "degree": 2},
+    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
+}
+FINE = 1e-10
+"""Tolerance of balls that are held to the dense problem."""
+
 
 def kernel_of(model, X):
     """K (n, n) float64 of a fitted estimator's kernel, by scikit-learn's formulas."""

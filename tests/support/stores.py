@@ -11,7 +11,7 @@ from sklearn.datasets import load_svmlight_file
 
 from bigsvm.data import arrays, schema, store_writer
 
-N_ROWS = 800
+N_ROWS = 400
 """Of the store that the fixture `store` copies."""
 
 

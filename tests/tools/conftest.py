@@ -63,3 +63,8 @@ def table_of():
         return [cells[len(of) :] for cells in found if tuple(cells[: len(of)]) == of]
 
     return lines
+
+
+@pytest.fixture
+def one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")

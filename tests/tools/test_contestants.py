@@ -14,10 +14,7 @@ from tools.benchmarks import contestants
 from tools.benchmarks.children import FIT_BEGAN, REPOSITORY, environment
 from tools.benchmarks.data import DataSet
 
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_objective_is_that_of_a_double_loop():

@@ -26,10 +26,7 @@ from tools.benchmarks.suites import (
 )
 from tools.benchmarks.suites.serial_share import Call, Ledger
 
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ TOL = 1e-3
 SPARE = 1 << 25
 
 
-def rows_of(n=400, d=4, scale=300.0, seed=0):
+def narrow_rows(n=400, d=4, scale=300.0, seed=0):
     rng = np.random.default_rng(seed)
     sign = np.where(rng.random(n) < 0.5, 1, -1).astype(np.int8)
     X = rng.normal(size=(n, d)) + 1.5 * (sign[:, None] > 0) * np.eye(d)[0]
@@ -63,7 +63,7 @@ class Work:
 
 
 def test_leap_converges_where_steps_do_not():
-    X, sign = rows_of()
+    X, sign = narrow_rows()
     dual = BoxDual(CSVC(sign=sign, C=1.0))
     stepping = Work(dual, X, spare=0)
     assert stepping.advance(20 * FIRST_LEAP) is Progress.STEPS_SPENT
@@ -96,7 +96,7 @@ FORMULATIONS = {
 @pytest.mark.parametrize("kind", FORMULATIONS)
 def test_leap_converges_for_every_formulation(kind, sparse, monkeypatch):
     monkeypatch.setattr("bigsvm.working_sets.subproblem.FIRST_LEAP", 2048)
-    X, sign = rows_of()
+    X, sign = narrow_rows()
     dual = BoxDual(FORMULATIONS[kind](X, sign))
     begin = dual.filled(dual.formulation.zeros(len(sign)), np.zeros(len(sign)))
     work = Work(dual, sp.csr_array(X) if sparse else X, alpha=begin)
@@ -113,7 +113,7 @@ def test_leap_converges_for_every_formulation(kind, sparse, monkeypatch):
 
 
 def test_leap_converges_with_a_polynomial_kernel():
-    X, sign = rows_of(scale=1.0)
+    X, sign = narrow_rows(scale=1.0)
     dual = BoxDual(CSVC(sign=sign, C=1e4))
     work = Work(dual, X, kernel=Polynomial(gamma=1.0, coef0=1.0, degree=2))
     assert work.advance(1 << 17) is Progress.CONVERGED
@@ -121,7 +121,7 @@ def test_leap_converges_with_a_polynomial_kernel():
 
 
 def test_every_function_leaps():
-    X, _ = rows_of()
+    X, _ = narrow_rows()
     noise = np.random.default_rng(1).normal(size=len(X))
     label = np.digitize(X[:, 1] / 300 + noise, [-0.5, 0.5]).astype(np.int32)
     each = OneVsRest(
@@ -136,7 +136,7 @@ def test_every_function_leaps():
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=1e-6), Linear()])
 def test_no_leap_without_a_narrow_factor(kernel):
-    X, sign = rows_of(n=60, d=80 if isinstance(kernel, Linear) else 4)
+    X, sign = narrow_rows(n=60, d=80 if isinstance(kernel, Linear) else 4)
     dual = BoxDual(CSVC(sign=sign, C=1e6))
     with_room, without = Work(dual, X, kernel=kernel), Work(dual, X, kernel=kernel, spare=0)
     for work in (with_room, without):
@@ -147,7 +147,7 @@ def test_no_leap_without_a_narrow_factor(kernel):
 
 def test_bits_of_leaps_do_not_depend_on_slices():
     """In whatever slices, and taken up again after any of them, the bits are the same."""
-    X, sign = rows_of()
+    X, sign = narrow_rows()
     dual = BoxDual(CSVC(sign=sign, C=1.0))
     whole = Work(dual, X)
     # With no tolerance to reach it goes on behind the first leap and the second.
@@ -166,7 +166,7 @@ def test_interrupted_leap_changes_nothing():
     class Ended(Exception):
         pass
 
-    X, sign = rows_of()
+    X, sign = narrow_rows()
     work = Work(BoxDual(CSVC(sign=sign, C=1.0)), X)
     assert work.advance(FIRST_LEAP) is Progress.STEPS_SPENT
     alpha = work.alpha.copy()
@@ -181,7 +181,7 @@ def test_interrupted_leap_changes_nothing():
 
 
 def test_a_leap_to_where_less_is_gained_is_not_taken(monkeypatch):
-    X, sign = rows_of()
+    X, sign = narrow_rows()
     K, linear = X.astype(float) @ X.astype(float).T, sign.astype(float)
     monkeypatch.setattr(
         "bigsvm.duals.pair_steps.interior_point", lambda factor, v, **_: np.zeros_like(v.alpha)
@@ -196,7 +196,7 @@ def test_a_leap_to_where_less_is_gained_is_not_taken(monkeypatch):
 
 
 def test_kernel_evaluations_of_a_leap_are_counted():
-    X, sign = rows_of()
+    X, sign = narrow_rows()
     work = Work(BoxDual(CSVC(sign=sign, C=1.0)), X)
     work.advance(FIRST_LEAP)
     assert work.advance(2048) is Progress.CONVERGED
