@@ -1,1 +1,6 @@
-"""The Numba core: kernel blocks, pair steps, text parsing; no I/O and no imports of the rest."""
+"""The Numba core: kernel values, pair steps, text parsing. Arrays in, arrays out, no I/O.
+
+A file of `core` imports no other one and nothing else of bigsvm: Numba's cache on disk notices
+changes of the file that a function is in, but not of files that it imports. So small functions such
+as `_fma` are written again in each file that needs them.
+"""

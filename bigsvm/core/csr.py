@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint32]
 
 Untyped: TypeAlias = Any
-"""What Numba and LLVM hand to the functions that write their code."""
+"""Types and values of Numba and LLVM, in functions that generate code."""
 
 FOUR_ZEROS = 0x80808080
 """A word of four numbers 0, each stored minus 128."""
@@ -25,7 +25,7 @@ FOUR_ZEROS = 0x80808080
 if config.DISABLE_JIT:
 
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
-        """Compute it in more digits, and round the sum."""
+        """Compute ``a * b + c`` in more digits, and round the sum."""
         wide = np.add(np.multiply(a, b, dtype=np.longdouble), c)
         return wide.astype(np.asarray(a).dtype)
 
@@ -106,7 +106,7 @@ def csr_tile(
     width: int,
     tile: Floats,
 ) -> None:
-    """Lay CSR rows out as the columns of a tile, in chunks of `width`.
+    """Lay CSR rows out as the partners of a tile, in chunks of `width`.
 
     tile (n_used · p,), 0 before; `place` is scratch, (n_features,).
     """

@@ -1,4 +1,4 @@
-"""Kernel values times the weights of several functions: all of them, or those that are not zero."""
+"""Kernel values times the weights of several functions: all weights, or the nonzero ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 ROWS_AT_ONCE = 64
-"""Rows whose values with the 512 columns of a tile are a quarter of a megabyte in float64: they
-stay in the second-level cache while every function passes over them, eight vectors each."""
-TURNED_STRIDE = ROWS_AT_ONCE + 8
-"""Numbers from a column's turned values to the next one's: at a distance of a power of two they
-would all share a few sets of the first-level cache, and turning a value take 2.4 ns, not 0.3."""
+"""Rows whose values with a tile, in float64, stay in the second-level cache while the weights of
+every function are multiplied with them."""
+TRANSPOSED_STRIDE = ROWS_AT_ONCE + 8
+"""Distance between the transposed values of two partners. With a power of two, all of them would
+share a few sets of the first-level cache."""
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -30,15 +30,14 @@ def add_all(
 ) -> None:
     """Add ``Σ_j values_ij weights_cj`` to out_ci, summed in float64, zeros as well.
 
-    The inner loop goes along the columns, for two functions at a time, so that a value is loaded
-    and converted half as often: 0.037 ns for each of them, and 0.048 for one alone. How a sum is
-    added up depends on the number of columns alone.
+    The inner loop goes along the partners, for two functions at a time, so that a value is loaded
+    and converted half as often. The order of a sum depends on the number of partners alone.
 
     Parameters
     ----------
     values : (m, ≥ p)
     functions : (q,) int64
-        The functions c that have a weight here.
+        The functions c that have weights in this tile.
     weights : (q, p)
     out : (n_functions, m) float64
     """
@@ -65,36 +64,36 @@ def add_some(
     starts: NDArray[np.int64],
     places: NDArray[np.int32],
     weights: Floats,
-    turned: NDArray[np.float64],
+    transposed: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Add ``Σ_j values_ij weight_jc`` to out_ci, summed in float64, over weights that are not zero.
+    """Add ``Σ_j values_ij weight_jc`` to out_ci, summed in float64, over nonzero weights.
 
-    The inner loop goes along the rows, so that it is vectorised however few the weights of a
-    function are: 0.3 ns to turn a value round, then 0.19 for each weight of its column. A sum is
-    one chain over the function's columns in order, whichever rows are beside it.
+    The inner loop goes along the rows, so that it is vectorised even if a function has few weights.
+    A sum is one chain over the partners of the function in order, so its bits do not depend on the
+    other rows.
 
     Parameters
     ----------
     values : (m, ≥ p)
     functions : (q,) int64
-        The functions c that have a weight here.
+        The functions c that have weights in this tile.
     starts : (q + 1,) int64
-        Where the weights of each begin, and the last one's end.
+        Where the weights of each function begin, and those of the last one end.
     places : (n_weights,) int32
-        Column j of each weight, below p.
+        Partner j of each weight, below p.
     weights : (n_weights,)
-    turned : (p, ≥ ROWS_AT_ONCE) float64
-        Scratch, best of TURNED_STRIDE.
+    transposed : (p, ≥ ROWS_AT_ONCE) float64
+        Scratch, fastest with a width of TRANSPOSED_STRIDE.
     out : (n_functions, m) float64
-        Turned round, so that the rows of a function are beside each other.
+        Transposed, so that the rows of a function are beside each other.
     """
-    m, p = values.shape[0], turned.shape[0]
+    m, p = values.shape[0], transposed.shape[0]
     for low in range(0, m, ROWS_AT_ONCE):
         size = min(ROWS_AT_ONCE, m - low)
         for i in range(size):
             for j in range(p):
-                turned[j, i] = values[low + i, j]
+                transposed[j, i] = values[low + i, j]
         for q in range(functions.shape[0]):
             row = out[functions[q], low : low + size]
             start, stop = starts[q], starts[q + 1]
@@ -103,13 +102,13 @@ def add_some(
             for k in range(start, fours, 4):
                 w0, w1 = np.float64(weights[k]), np.float64(weights[k + 1])
                 w2, w3 = np.float64(weights[k + 2]), np.float64(weights[k + 3])
-                v0, v1 = turned[places[k]], turned[places[k + 1]]
-                v2, v3 = turned[places[k + 2]], turned[places[k + 3]]
+                v0, v1 = transposed[places[k]], transposed[places[k + 1]]
+                v2, v3 = transposed[places[k + 2]], transposed[places[k + 3]]
                 for i in range(size):
                     row[i] = (((row[i] + w0 * v0[i]) + w1 * v1[i]) + w2 * v2[i]) + w3 * v3[i]
             for k in range(fours, stop):
                 w0 = np.float64(weights[k])
-                v0 = turned[places[k]]
+                v0 = transposed[places[k]]
                 for i in range(size):
                     row[i] += w0 * v0[i]
 

@@ -1,35 +1,34 @@
 """Blocks of a kernel matrix: from rows to products, to kernel values, to weighted sums.
 
-`dense_span` and `sparse_span` do all of it for a span of rows and all tiles of columns, in one call
-without the interpreter. A tile's products stay in the second-level cache while they become kernel
+`dense_span` and `sparse_span` do all of this for a span of rows and all tiles of partners, without
+the interpreter. The products with a tile stay in the second-level cache while they become kernel
 values in place and are used.
 
-A product is one chain of fused multiply-adds over the features in order, whatever the place in the
-block, the size of the block, and the width of the machine's vectors: its bits depend on the two
-rows alone. A BLAS promises none of it, and a resumed run that computes its kernel rows in other
-batches could not repeat its bits.
+A product is one chain of fused multiply-adds over the features in order. Its bits depend on the two
+rows alone, not on the place in the block, the size of the block or the width of the processor's
+vectors. A BLAS does not promise that. Without it, a resumed run that computes kernel rows in other
+batches would have other bits.
 
-* Dense columns are packed once into panels (depth, NR), rows MR at a time; the micro-kernel keeps
+* Dense partners are packed once into panels (depth, NR), rows MR at a time; the micro-kernel keeps
   MR x NR sums in registers (BLIS' scheme without its cache blocking: tiles are small enough).
-* A tile of p sparse columns over the features that occur in them, n_used, is cut into chunks
-  (n_used, CHUNK) that lie one after the other; the last one is as narrow as what is left. The sums
-  of a row with a chunk stay in registers over all of its features, and what is read at once is near
-  each other.
+* A tile of p sparse partners has the n_used features that occur in them. It is cut into chunks
+  (n_used, CHUNK), one after the other; the last one may be narrower. The sums of a row with a chunk
+  stay in registers over all features, and what is read together lies together.
 
-Where all values are whole numbers, and no product reaches 2²⁴, these chains do not round: integers
-have the same bits, and a vector of bytes holds four times as many columns as one of float32. Sparse
-columns of whole numbers from 0 to 255 are laid out as bytes, in one of two ways, and `byte_span` is
-`sparse_span` for them. The dtype of the tiles tells which one it is:
+If all values are whole numbers and no product reaches 2²⁴, these chains do not round. Integers then
+give the same bits, and a vector of bytes holds four times as many partners as one of float32.
+Sparse partners of whole numbers from 0 to 255 are laid out as bytes, in one of two ways, and
+`byte_span` is `sparse_span` for them. The dtype of the tiles tells the way:
 
-* uint8: all values of the columns are 0 or 1. A vector of counters counts what a row of ones has in
-  common with as many columns.
+* uint8: all values of the partners are 0 or 1. A vector of counters counts the features that a row
+  of ones has in common with each partner.
 * uint32: four features side by side, in the bytes of a word. The processor multiplies four bytes of
-  a row with four of a column and adds the products up. It takes one factor unsigned, and the other
-  one signed: columns are stored minus 128, and 128 times the sum of the row is added.
+  a row with four of a partner and adds the products up. It takes one factor unsigned and the other
+  one signed: partners are stored minus 128, and 128 times the sum of the row is added.
 
-A row that is not of such numbers is multiplied in floats, with the same bits.
+Other rows are multiplied in floats, with the same bits as if the partners were floats.
 
-The exponential is our own because LLVM vectorises it, unlike ``math.exp``.
+The exponential is written here because LLVM vectorises it, unlike ``math.exp``.
 
 Kernel codes are LIBSVM's ``-t``: 0 linear, 1 polynomial, 2 rbf, 3 sigmoid, 4 precomputed; and 5
 laplacian, which is rbf with absolute distances in place of squared ones.
@@ -56,16 +55,16 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint32]
 
 Untyped: TypeAlias = Any
-"""What Numba and LLVM hand to the functions that write their code."""
+"""Types and values of Numba and LLVM, in functions that generate code."""
 
 LINEAR, POLYNOMIAL, RBF, SIGMOID, PRECOMPUTED, LAPLACIAN = 0, 1, 2, 3, 4, 5
 ABSOLUTE = 1
-"""A product p of which the norms less 2 p are the absolute distance. The dot product is None: the
-compiler leaves out what None does not need, and compiling both would take half as long again."""
+"""A product p such that the sum of two norms less 2 p is the absolute distance. The dot product is
+None, so that only one of the two products is compiled."""
 
 
 class Formula(NamedTuple):
-    """What products become: kernel values; any other code than those above leaves them."""
+    """How products become kernel values; any other code than those above does not change them."""
 
     code: int
     gamma: float
@@ -87,7 +86,7 @@ def _vector_bytes() -> int:
 
 
 def _multiplies_bytes() -> bool:
-    """Whether there is the instruction that multiplies bytes, four at a time."""
+    """Whether the processor has the instruction that multiplies bytes, four at a time."""
     wanted = {64: "+avx512vnni", 32: "+avxvnni"}.get(VECTOR_BYTES)
     return bool(config.DISABLE_JIT) or wanted in _features()
 
@@ -95,7 +94,7 @@ def _multiplies_bytes() -> bool:
 VECTOR_BYTES = _vector_bytes()
 MULTIPLIES_BYTES = _multiplies_bytes()
 PANEL_VECTORS = 2
-# 32 registers of AVX-512 hold 12 x 2 sums, 2 column vectors and a broadcast; 16 hold 6 x 2.
+# 32 registers of AVX-512 hold 12 x 2 sums, 2 vectors of partners and a broadcast; 16 hold 6 x 2.
 MR = 12 if VECTOR_BYTES == 64 else 6
 NR32 = PANEL_VECTORS * VECTOR_BYTES // 4
 NR64 = PANEL_VECTORS * VECTOR_BYTES // 8
@@ -106,7 +105,7 @@ CHUNK64 = CHUNK_VECTORS * VECTOR_BYTES // 8
 CHUNK_BYTES = CHUNK_VECTORS * VECTOR_BYTES
 
 LARGEST_BYTE = 255
-"""A byte holds no larger number, and a counter counts no further."""
+"""The largest number in a byte, and the largest count of a counter."""
 LARGEST_SUM = (2**24 - 1) // LARGEST_BYTE
 """Products of a row of bytes with a larger sum may exceed 2²⁴, where float32 rounds."""
 
@@ -124,8 +123,8 @@ LARGEST32 = 3.4028234663852886e38
 LOG2_E_REST = 2.0355273740931033e-17
 """What float64 rounds off log2 e."""
 LAST_POWER, LAST_POWER64 = 125.0, 1010.0
-"""Powers of 2 end here, on both sides: beyond 2^-126 and 2^-1022 the exponents do not fit the bits
-of float32 and float64."""
+"""Largest exponents of powers of 2, positive or negative: those beyond ±126 and ±1022 do not fit
+the bits of float32 and float64."""
 
 
 def _broad(  # pragma: no cover (runs in the compiler)
@@ -168,9 +167,9 @@ def _over_entries(  # pragma: no cover (runs in the compiler)
     added = add(k)
     place = builder.sext(builder.load(builder.gep(rows, [k])), word)
     at = builder.mul(place, ir.Constant(word, CHUNK_VECTORS * vector.count))
-    columns = builder.gep(chunk, [at])
+    loaded_row = builder.gep(chunk, [at])
     new = [
-        added(total, builder.load(_vector_at(builder, columns, vector, v), align=size))
+        added(total, builder.load(_vector_at(builder, loaded_row, vector, v), align=size))
         for v, total in enumerate(sums)
     ]
     following = builder.add(k, ir.Constant(word, 1))
@@ -188,7 +187,7 @@ def _over_entries(  # pragma: no cover (runs in the compiler)
 if config.DISABLE_JIT:
 
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
-        """Compute it in more digits, and round the sum."""
+        """Compute ``a * b + c`` in more digits, and round the sum."""
         wide = np.add(np.multiply(a, b, dtype=np.longdouble), c)
         return wide.astype(np.asarray(a).dtype)
 
@@ -223,12 +222,12 @@ if config.DISABLE_JIT:
         total = sums.view(np.uint8 if chunk.itemsize == 1 else np.int32)
         total[:] = first
         for k in range(start, stop):
-            columns = chunk[places[k]]
+            others = chunk[places[k]]
             if chunk.itemsize == 1:
-                total += columns
+                total += others
                 continue
             for byte in range(0, 32, 8):
-                signed = (columns >> np.uint32(byte)).astype(np.int8).astype(np.int32)
+                signed = (others >> np.uint32(byte)).astype(np.int8).astype(np.int32)
                 total += signed * np.int32(words[k] >> np.uint32(byte) & np.uint32(255))
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
@@ -291,10 +290,10 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
                 phi.add_incoming(zeros, entry)
                 sums.append(phi)
             base_b = builder.mul(k, ir.Constant(word, PANEL_VECTORS * lanes))
-            columns = []
+            partners = []
             for v in range(PANEL_VECTORS):
                 at = vector_at(b.data, builder.add(base_b, ir.Constant(word, v * lanes)))
-                columns.append(builder.load(at, align=size))
+                partners.append(builder.load(at, align=size))
             base_a = builder.mul(k, ir.Constant(word, MR))
             new = []
             for r in range(MR):
@@ -302,7 +301,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
                 broad = builder.insert_element(undefined, x, zero_index)
                 broad = builder.shuffle_vector(broad, undefined, spread)
                 new += [
-                    builder.call(fma, [broad, columns[v], sums[r * PANEL_VECTORS + v]])
+                    builder.call(fma, [broad, partners[v], sums[r * PANEL_VECTORS + v]])
                     for v in range(PANEL_VECTORS)
                 ]
             following = builder.add(k, ir.Constant(word, 1))
@@ -356,7 +355,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
             def add(k: Untyped) -> Untyped:
                 value = _broad(builder, vector, builder.load(builder.gep(x.data, [k])))
-                return lambda total, columns: builder.call(fma, [value, columns, total])
+                return lambda total, others: builder.call(fma, [value, others, total])
 
             zeros = ir.Constant(vector, [0.0] * lanes)
             entries = rows.data, arguments[2], arguments[3]
@@ -385,8 +384,8 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
     ) -> Untyped:
         """Set ``sums = first + words[start:stop] @ chunk[places[start:stop]]``, CHUNK_BYTES.
 
-        Words are four bytes, unsigned, and those of the chunk are signed; of a chunk of bytes, the
-        words are all 1, and not read.
+        Words are four unsigned bytes, those of the chunk four signed bytes. With a chunk of bytes
+        all words are 1 and are not read.
         """
 
         def generate(
@@ -409,7 +408,7 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
                     ir.FunctionType(vector, [vector] * 3),
                     f"llvm.x86.avx512.vpdpbusd.{8 * VECTOR_BYTES}",
                 )
-                return lambda total, columns: builder.call(dot, [total, value, columns])
+                return lambda total, others: builder.call(dot, [total, value, others])
 
             initial = _broad(builder, vector, builder.trunc(arguments[5], scalar))
             entries = rows.data, arguments[2], arguments[3]
@@ -418,8 +417,8 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
                 builder.store(total, _vector_at(builder, c.data, vector, v), align=size)
             return context.get_dummy_value()
 
-        given = words, places, types.intp, types.intp, chunk, types.int64, sums
-        return types.void(*given), generate
+        types_given = words, places, types.intp, types.intp, chunk, types.int64, sums
+        return types.void(*types_given), generate
 
 
 @njit(cache=True)
@@ -492,11 +491,11 @@ def power64(x: float, high: float, low: float) -> float:
 
 
 @njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
-def kernel_values32(products: F4, norms_rows: F4, norms_columns: F4, formula: Formula) -> None:
+def kernel_values32(products: F4, norms_rows: F4, norms_partners: F4, formula: Formula) -> None:
     """Turn float32 products (m, ≥ p) into kernel values, in place.
 
-    The sums are another loop: exponentials in float32 have twice as many values to a vector as sums
-    in float64.
+    They are added up in another loop, as a vector holds twice as many values for exponentials in
+    float32 as for sums in float64.
     """
     code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
     zero, one, two = np.float32(0.0), np.float32(1.0), np.float32(2.0)
@@ -507,13 +506,13 @@ def kernel_values32(products: F4, norms_rows: F4, norms_columns: F4, formula: Fo
     e_high, e_low = split32(LOG2_E)
     end = np.float32(LAST_POWER / LOG2_E)
     added = np.float32(formula.offset)
-    m, p = products.shape[0], norms_columns.shape[0]
+    m, p = products.shape[0], norms_partners.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF or code == LAPLACIAN:
             a = norms_rows[i]
             for j in range(p):
-                distance = _fma(row[j], -two, a + norms_columns[j])
+                distance = _fma(row[j], -two, a + norms_partners[j])
                 distance = min(max(zero, distance), far)
                 row[j] = power32(distance, high, low)
         elif code == POLYNOMIAL:
@@ -533,20 +532,20 @@ def kernel_values32(products: F4, norms_rows: F4, norms_columns: F4, formula: Fo
 
 
 @njit(cache=True, nogil=True, fastmath=AS_WRITTEN, error_model="numpy")
-def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Formula) -> None:
+def kernel_values64(products: F8, norms_rows: F8, norms_partners: F8, formula: Formula) -> None:
     """Turn float64 products (m, ≥ p) into kernel values, in place."""
     code, gamma, coef0, degree = formula.code, formula.gamma, formula.coef0, formula.degree
     high, low = split64(-gamma)
     far = LAST_POWER64 / max(gamma * LOG2_E, 1e-300)
     e_high, e_low = split64(1.0)
     end = LAST_POWER64 / LOG2_E
-    m, p = products.shape[0], norms_columns.shape[0]
+    m, p = products.shape[0], norms_partners.shape[0]
     for i in range(m):
         row = products[i]
         if code == RBF or code == LAPLACIAN:
             a = norms_rows[i]
             for j in range(p):
-                distance = _fma(row[j], -2.0, a + norms_columns[j])
+                distance = _fma(row[j], -2.0, a + norms_partners[j])
                 row[j] = power64(min(max(0.0, distance), far), high, low)
         elif code == POLYNOMIAL:
             for j in range(p):
@@ -566,21 +565,21 @@ def kernel_values64(products: F8, norms_rows: F8, norms_columns: F8, formula: Fo
 
 @njit(cache=True, nogil=True)
 def looked_up(
-    rows: Floats, places: NDArray[np.int64], columns: NDArray[np.int32], out: Floats
+    rows: Floats, places: NDArray[np.int64], features: NDArray[np.int32], out: Floats
 ) -> None:
-    """Copy the values of rows at `places` (m,) in `columns` (p,) to out (m, ≥ p)."""
+    """Copy the values of rows at `places` (m,) in `features` (p,) to out (m, ≥ p)."""
     for i in range(places.shape[0]):
         row = rows[places[i]]
-        for j in range(columns.shape[0]):
-            out[i, j] = row[columns[j]]
+        for j in range(features.shape[0]):
+            out[i, j] = row[features[j]]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def weighted_sums(values: Floats, weights: F8, out: F8) -> None:
     """Add ``Σ_j values_ij weights_j`` to out_i, summed in float64.
 
-    Two rows at a time, so that a weight is loaded half as often. A row without another is added up
-    twice, by the same loop: its bits do not depend on its place.
+    Two rows at a time, so that a weight is loaded half as often. A last single row is added up
+    twice by the same loop, so that its bits do not depend on its place.
     """
     m, p = values.shape[0], weights.shape[0]
     for i in range(0, m, 2):
@@ -598,29 +597,29 @@ def weighted_sums(values: Floats, weights: F8, out: F8) -> None:
 if config.DISABLE_JIT:
 
     def _kernel_values(
-        products: Floats, norms_rows: Floats, norms_columns: Floats, formula: Formula
+        products: Floats, norms_rows: Floats, norms_partners: Floats, formula: Formula
     ) -> None:
         is_single = products.dtype == np.float32
         (kernel_values32 if is_single else kernel_values64)(
-            products, norms_rows, norms_columns, formula
+            products, norms_rows, norms_partners, formula
         )
 
 else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
     def _kernel_values(
-        products: Floats, norms_rows: Floats, norms_columns: Floats, formula: Formula
+        products: Floats, norms_rows: Floats, norms_partners: Floats, formula: Formula
     ) -> None:
-        """Do what the one of `kernel_values32` and `kernel_values64` does that has the dtype."""
+        """Call `kernel_values32` or `kernel_values64`, as the dtype of the products requires."""
 
     @overload(
         _kernel_values, strict=False, inline="always"
     )  # annotations are no part of a signature
     def _kernel_values_of(
-        products: Untyped, norms_rows: Untyped, norms_columns: Untyped, formula: Untyped
+        products: Untyped, norms_rows: Untyped, norms_partners: Untyped, formula: Untyped
     ) -> Untyped:
         values = kernel_values32 if products.dtype == types.float32 else kernel_values64
-        return lambda products, norms_rows, norms_columns, formula: values(
-            products, norms_rows, norms_columns, formula
+        return lambda products, norms_rows, norms_partners, formula: values(
+            products, norms_rows, norms_partners, formula
         )
 
 
@@ -629,16 +628,16 @@ def _use(
     products: Floats,
     low: int,
     norms: Floats,
-    norms_columns: Floats,
+    norms_partners: Floats,
     formula: Formula,
     weights: F8,
     sums: F8,
     out: Floats,
     slots: NDArray[np.int64],
 ) -> None:
-    """Turn the products (m, ≥ q) with columns from `low` on into kernel values, and use these."""
-    q = norms_columns.shape[0]
-    _kernel_values(products, norms, norms_columns, formula)
+    """Turn the products (m, ≥ q) with partners from `low` on into kernel values, and use them."""
+    q = norms_partners.shape[0]
+    _kernel_values(products, norms, norms_partners, formula)
     if weights.shape[0]:
         weighted_sums(products, weights[low : low + q], sums)
     for i in range(slots.shape[0]):
@@ -649,7 +648,7 @@ def _use(
 
 @njit(cache=True, nogil=True)
 def _dense_products(packed: Floats, panels: Floats, out: Floats) -> None:
-    """Dot products of packed rows and packed columns.
+    """Dot products of packed rows and packed partners.
 
     packed (groups, d, MR), panels (q, d, NR) with d ≥ 1, out (groups · MR, ≥ q · NR).
     """
@@ -663,9 +662,9 @@ def _dense_products(packed: Floats, panels: Floats, out: Floats) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _dense_distances(packed: Floats, panels: Floats, out: Floats) -> None:
-    """``−½ |a − b|₁`` of packed rows and packed columns, as `_dense_products` takes them.
+    """``−½ |a − b|₁`` of packed rows and packed partners, as `_dense_products` takes them.
 
-    Like a product p of which ``norm + norm − 2 p`` is the distance, with norms of 0.
+    This is a product p such that ``norm + norm − 2 p`` is the distance if norms are 0.
     """
     width, depth = panels.shape[2], packed.shape[1]
     half = packed.dtype.type(-0.5)
@@ -693,7 +692,7 @@ def _used_entries(
     places: NDArray[np.int32],
     values: Floats,
 ) -> None:
-    """Entries of rows whose feature has a place in a tile, in order; row i has those from starts_i.
+    """Collect the entries of rows whose features are in a tile; those of row i begin at starts_i.
 
     starts (m + 1,); places and values have space for all entries.
     """
@@ -713,7 +712,7 @@ def _used_entries(
 def _narrow_chains(
     values: Floats, places: NDArray[np.int32], start: int, stop: int, chunk: Floats, row: Floats
 ) -> None:
-    """Do what `_chains` does with fewer columns than a chunk has."""
+    """Do what `_chains` does, with fewer partners than a chunk has."""
     row[:] = 0
     # Four at a time, so that the row is passed over a quarter as often.
     fours = start + (stop - start) // 4 * 4
@@ -763,7 +762,7 @@ def _sparse_overlaps(
 ) -> None:
     """Overlaps (m, p) of the entries of m rows with a tile, as `_sparse_products` takes them.
 
-    The overlap p of a and b is what they have in common, ``Σ min(|a_k|, |b_k|)`` over the features
+    The overlap p of a and b is ``Σ min(|a_k|, |b_k|)`` over the features
     where both have one sign, so that ``|a|₁ + |b|₁ − 2 p = |a − b|₁``.
     """
     (m, p), width = out.shape, CHUNK32 if tile.itemsize == 4 else CHUNK64
@@ -789,7 +788,7 @@ def dense_span(
     packed: Floats,
     norms: Floats,
     panels: Floats,
-    norms_columns: Floats,
+    norms_partners: Floats,
     product: int | None,
     formula: Formula,
     block: Floats,
@@ -798,27 +797,27 @@ def dense_span(
     out: Floats,
     slots: NDArray[np.int64],
 ) -> None:
-    """Kernel values of m dense rows with p columns: their weighted sums, or the values.
+    """Kernel values of m dense rows with p partners: their weighted sums, or the values.
 
     Parameters
     ----------
     packed : (ceil(m / MR), d, MR)
-        Rows, as `products.pack_rows` packs them; d ≥ 1. All other floats but sums and weights have
-        their dtype.
-    norms, norms_columns : (m,), (p,)
-        As the products of the formula need them.
+        Rows, packed by `products.pack_rows`; d ≥ 1. All other floats except sums and weights have
+        the same dtype.
+    norms, norms_partners : (m,), (p,)
+        Norms that the formula needs with this product.
     panels : (ceil(p / NR), d, NR)
-        Columns, as `products.pack_columns` packs them.
+        Partners, packed by `products.pack_partners`.
     product : None or ABSOLUTE
     formula : Formula
     block : (≥ m, a multiple of NR)
-        Scratch, whose width is that of a tile. The values of the last tile are left here.
+        Scratch, as wide as a tile. It has the values of the last tile afterwards.
     weights, sums : (p,), (m,) float64
-        ``Σ_j k_ij weights_j`` is added to sums_i, tile by tile; no weights: nothing is.
+        ``Σ_j k_ij weights_j`` is added to sums_i, tile by tile, unless there are no weights.
     out, slots : (n_slots, ≥ p), (m,)
-        The values of row i are written to row slots_i; no slots: nothing is.
+        The values of row i are written to row slots_i of out, unless there are no slots.
     """
-    width, m, p = panels.shape[2], norms.shape[0], norms_columns.shape[0]
+    width, m, p = panels.shape[2], norms.shape[0], norms_partners.shape[0]
     for low in range(0, p, block.shape[1]):
         high = min(low + block.shape[1], p)
         part = panels[low // width : -(-high // width)]
@@ -826,7 +825,7 @@ def dense_span(
             _dense_products(packed, part, block)
         else:
             _dense_distances(packed, part, block)
-        _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)
+        _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
 @njit(cache=True, nogil=True)
@@ -838,8 +837,8 @@ def sparse_span(
     place: NDArray[np.int32],
     vectors: Floats,
     used: NDArray[np.int32],
-    parts: NDArray[np.int64],
-    norms_columns: Floats,
+    edges: NDArray[np.int64],
+    norms_partners: Floats,
     product: int | None,
     formula: Formula,
     block: Floats,
@@ -848,49 +847,49 @@ def sparse_span(
     out: Floats,
     slots: NDArray[np.int64],
 ) -> None:
-    """Kernel values of m sparse rows with p columns: see `dense_span` for what is the same.
+    """Kernel values of m sparse rows with p partners; see `dense_span` for the other parameters.
 
-    Features that are zero in a column change nothing, so its bits do not depend on those that the
-    rest of the tile has.
+    A feature that is zero in a partner does not change its products. So their bits do not depend on
+    the other partners of the tile.
 
     Parameters
     ----------
     data, indices, indptr : arrays
         The rows, CSR with sorted indices.
     place : (n_features,) int32
-        Scratch, −1 everywhere before and after: the row of a feature in a tile.
+        Scratch for the row of each feature in a tile; −1 everywhere before and after.
     vectors : (…,)
-        Tiles in chunks, one after the other: the columns' vectors, transposed and without their
-        unused rows. Fastest where it begins at a multiple of VECTOR_BYTES.
+        Tiles in chunks, one after the other: the vectors of the partners, transposed and without
+        unused features. Fastest if aligned to VECTOR_BYTES.
     used : (…,) int32
-        Feature of each row of a tile; all other features are zero in every column of it.
-    parts : (n_tiles + 1, 3) int64
-        Where each tile begins, and the last one ends: column, place in `used`, place in `vectors`.
-    block : (≥ m, columns of the widest tile)
+        Feature of each row of a tile; all other features are zero in its partners.
+    edges : (n_tiles + 1, 3) int64
+        Where each tile begins, and the last one ends: partner, place in `used`, place in `vectors`.
+    block : (≥ m, partners of the widest tile)
     """
     m, n_entries = norms.shape[0], indptr[-1] - indptr[0]
     starts, places = np.empty(m + 1, np.int64), np.empty(n_entries, np.int32)
     values = np.empty(n_entries, data.dtype)
-    for t in range(parts.shape[0] - 1):
-        features = used[parts[t, 1] : parts[t + 1, 1]]
-        tile = vectors[parts[t, 2] : parts[t + 1, 2]]
-        low, high = parts[t, 0], parts[t + 1, 0]
+    for t in range(edges.shape[0] - 1):
+        features = used[edges[t, 1] : edges[t + 1, 1]]
+        tile = vectors[edges[t, 2] : edges[t + 1, 2]]
+        low, high = edges[t, 0], edges[t + 1, 0]
         for r in range(features.shape[0]):
             place[features[r]] = r
         _used_entries(data, indices, indptr, place, starts, places, values)
         for r in range(features.shape[0]):
             place[features[r]] = -1
-        own = block[:m, : high - low]
+        products = block[:m, : high - low]
         if product is None:
-            _sparse_products(values, places, starts, tile, own)
+            _sparse_products(values, places, starts, tile, products)
         else:
-            _sparse_overlaps(values, places, starts, tile, own)
-        _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)
+            _sparse_overlaps(values, places, starts, tile, products)
+        _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)
 
 
 @njit(cache=True, nogil=True)
 def _is_exact(data: Floats, start: int, stop: int, largest: int) -> bool:
-    """Whether a row has whole numbers up to `largest` only, and no product reaches 2²⁴."""
+    """Whether a row has only whole numbers up to `largest`, and no product reaches 2²⁴."""
     total = 0.0
     for k in range(start, stop):
         value = data[k]
@@ -911,10 +910,10 @@ def _packed_rows(
     words: NDArray[np.uint32],
     is_exact: NDArray[np.bool_],
 ) -> None:
-    """Pack rows into words of four features, or note where rows of ones have their ones.
+    """Pack rows into words of four features or, if the partners are counted, list their features.
 
-    Row i has the entries from starts_i: the group or feature, in `rows`, and its word. Rows that
-    are not `is_exact` have none.
+    The entries of row i begin at starts_i: the group or feature in `rows`, and its word in `words`.
+    Rows that are not `is_exact` have none.
     """
     count = 0
     for i in range(is_exact.shape[0]):
@@ -950,9 +949,9 @@ def _used_words(
     factors: NDArray[np.uint32],
     firsts: NDArray[np.int64],
 ) -> None:
-    """Entries of packed rows that have a place in a tile, in order; row i has those from begins_i.
+    """Collect the entries of packed rows that are in a tile; those of row i begin at begins_i.
 
-    firsts_i makes up for the 128 that columns of words are stored less.
+    firsts_i corrects for partners of words being stored minus 128.
     """
     count = 0
     for i in range(firsts.shape[0]):
@@ -981,7 +980,7 @@ def _float_chains(
     chunk: Bytes,
     row: Floats,
 ) -> None:
-    """Multiply any row with a chunk of bytes as `_chains` does with one of floats."""
+    """Multiply any row with a chunk of bytes, with the bits of `_chains` for a chunk of floats."""
     row[:] = 0
     counts = chunk.itemsize == 1
     number = data.dtype.type
@@ -1031,8 +1030,8 @@ def byte_span(
     place: NDArray[np.int32],
     vectors: Bytes,
     used: NDArray[np.int32],
-    parts: NDArray[np.int64],
-    norms_columns: Floats,
+    edges: NDArray[np.int64],
+    norms_partners: Floats,
     product: None,
     formula: Formula,
     block: Floats,
@@ -1041,15 +1040,15 @@ def byte_span(
     out: Floats,
     slots: NDArray[np.int64],
 ) -> None:
-    """Do what `sparse_span` does with columns of bytes; the rows may have any values.
+    """Do what `sparse_span` does, with partners of bytes; the rows may have any values.
 
     Parameters
     ----------
     vectors : (…,) uint8 or uint32
-        Tiles, one after the other, each cut into chunks (n_used, CHUNK_BYTES) for some of its
-        columns; the last chunk is filled up.
+        Tiles, one after the other, each cut into chunks (n_used, CHUNK_BYTES) of some of its
+        partners; the last chunk is filled up.
     used : (…,) int32
-        Feature of each row of a tile or, of tiles of words, group of four features.
+        Feature of each row of a tile or, for tiles of words, group of four features.
     product : None
     """
     m, n_entries, counts = norms.shape[0], indptr[-1] - indptr[0], vectors.itemsize == 1
@@ -1058,12 +1057,12 @@ def byte_span(
     words, factors = np.empty(n_entries, np.uint32), np.empty(n_entries, np.uint32)
     is_exact, firsts = np.empty(m, np.bool_), np.empty(m, np.int64)
     width = CHUNK_BYTES // vectors.itemsize
-    found = np.empty(width, vectors.dtype)
+    chunk_sums = np.empty(width, vectors.dtype)
     _packed_rows(data, indices, indptr, counts, starts, rows, words, is_exact)
-    for t in range(parts.shape[0] - 1):
-        features = used[parts[t, 1] : parts[t + 1, 1]]
-        tile = vectors[parts[t, 2] : parts[t + 1, 2]]
-        n, low, high = features.shape[0], parts[t, 0], parts[t + 1, 0]
+    for t in range(edges.shape[0] - 1):
+        features = used[edges[t, 1] : edges[t + 1, 1]]
+        tile = vectors[edges[t, 2] : edges[t + 1, 2]]
+        n, low, high = features.shape[0], edges[t, 0], edges[t + 1, 0]
         for r in range(n):
             place[features[r]] = r
         _used_words(starts, rows, words, counts, place, begins, places, factors, firsts)
@@ -1074,10 +1073,10 @@ def byte_span(
                 row = block[i, first : first + size]
                 if is_exact[i]:
                     _byte_products(
-                        factors, places, begins[i], begins[i + 1], chunk, firsts[i], found, row
+                        factors, places, begins[i], begins[i + 1], chunk, firsts[i], chunk_sums, row
                     )
                 else:
                     _float_chains(data, indices, indptr[i], indptr[i + 1], place, chunk, row)
         for r in range(n):
             place[features[r]] = -1
-        _use(block[:m], low, norms, norms_columns[low:high], formula, weights, sums, out, slots)
+        _use(block[:m], low, norms, norms_partners[low:high], formula, weights, sums, out, slots)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 Untyped: TypeAlias = Any
-"""What Numba and LLVM hand to the functions that write their code."""
+"""Types and values of Numba and LLVM, in functions that generate code."""
 
 
 if config.DISABLE_JIT:
 
     def _fma(a: Untyped, b: Untyped, c: Untyped) -> Untyped:
-        """Compute it in more digits, and round the sum."""
+        """Compute ``a * b + c`` in more digits, and round the sum."""
         wide = np.add(np.multiply(a, b, dtype=np.longdouble), c)
         return wide.astype(np.asarray(a).dtype)
 
@@ -39,16 +39,16 @@ else:  # pragma: no cover (runs in the compiler, whose results have tests)
 
 
 @njit(cache=True, nogil=True)
-def pack_columns(values: Floats, panels: Floats) -> None:
+def pack_partners(values: Floats, panels: Floats) -> None:
     """Pack vectors (p, d) into panels (ceil(p / NR), d, NR), filled up with zeros."""
     p, d = values.shape
     width = panels.shape[2]
     for q in range(panels.shape[0]):
         for j in range(width):
-            column = q * width + j
-            if column < p:
+            partner = q * width + j
+            if partner < p:
                 for k in range(d):
-                    panels[q, k, j] = values[column, k]
+                    panels[q, k, j] = values[partner, k]
             else:
                 for k in range(d):
                     panels[q, k, j] = 0

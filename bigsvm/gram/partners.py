@@ -157,7 +157,7 @@ class Partners:
             stop = min(start + PARTNERS_PER_TILE, n)
             values = prepare.dense(rows[places[start:stop]])
             packed = panels[start // width : -(-stop // width)]
-            products.pack_columns(values, packed)
+            products.pack_partners(values, packed)
             norms[start:stop] = prepare.squared_norms(values)
             tiles.append(Tile(start, stop, packed, norms[start:stop]))
         return Tile(0, n, panels, norms), tiles

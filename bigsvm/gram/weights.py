@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.core.functions import TURNED_STRIDE, add_all, add_some
+from bigsvm.core.functions import TRANSPOSED_STRIDE, add_all, add_some
 
 if TYPE_CHECKING:
     from bigsvm.arrays import F4, F8, I4, I8
@@ -54,7 +54,9 @@ class NonzeroWeights(NamedTuple):
 
     def add(self, values: Floats, out: F8, team: Team) -> None:
         """Add the kernel values (m, ≥ p) times the weights to the sums of functions, out (k, m)."""
-        transposed = team.scratch("turned", (self.n_partners, TURNED_STRIDE), np.dtype(np.float64))
+        transposed = team.scratch(
+            "turned", (self.n_partners, TRANSPOSED_STRIDE), np.dtype(np.float64)
+        )
         add_some(values, self.functions, self.starts, self.places, self.weights, transposed, out)
 
 

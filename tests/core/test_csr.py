@@ -47,11 +47,11 @@ def sparse_product(data, indices, indptr, dense, dtype=np.float64):
     place = np.full(len(dense), -1, np.int32)
     out = np.full((len(indptr) - 1, dense.shape[1]), np.nan, dtype)
     block = np.full((len(out), max(cut, dense.shape[1] - cut)), np.nan, dtype)
-    norms, norms_columns = np.zeros(len(out), dtype), np.zeros(dense.shape[1], dtype)
+    norms, norms_partners = np.zeros(len(out), dtype), np.zeros(dense.shape[1], dtype)
     gram.sparse_span(
         data.astype(dtype), indices, indptr, norms, place,
         np.concatenate(vectors), np.concatenate(used).astype(np.int32),
-        np.array(parts, np.int64), norms_columns, None, LINEAR,
+        np.array(parts, np.int64), norms_partners, None, LINEAR,
         block, np.empty(0), np.empty(0), out, np.arange(len(out)),
     )  # fmt: skip
     np.testing.assert_array_equal(place, -1)

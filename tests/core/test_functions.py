@@ -30,7 +30,7 @@ def add_all(values, weights, *, spare=2):
     return out[chosen]
 
 
-def add_some(values, weights, *, stride=functions.TURNED_STRIDE):
+def add_some(values, weights, *, stride=functions.TRANSPOSED_STRIDE):
     """Sums on top of ones."""
     q, p = weights.shape
     part = sp.csr_array(weights)

@@ -26,7 +26,7 @@ def multiply(rows, columns):
     """All dot products (m, p) by the packed functions."""
     nr = width(rows.dtype)
     panels = np.full((-(-len(columns) // nr), rows.shape[1], nr), 7, rows.dtype)
-    products.pack_columns(columns, panels)
+    products.pack_partners(columns, panels)
     return products_of(rows, panels, len(columns))
 
 
@@ -108,7 +108,7 @@ def test_nonfinite_values_stay_in_the_products(value):
     rows[1, 1] = value
     nr = width(np.float32)
     panels = np.zeros((1, 2, nr), np.float32)
-    products.pack_columns(np.ones((2, 2), np.float32), panels)
+    products.pack_partners(np.ones((2, 2), np.float32), panels)
     with np.errstate(invalid="ignore"):
         out = products_of(rows, panels, 2)
     np.testing.assert_array_equal(out, rows.sum(axis=1, keepdims=True).repeat(2, axis=1))
@@ -127,7 +127,7 @@ def test_a_span_adds_sums_tile_by_tile(dtype, panels_per_tile):
     m, p = gram.MR + 1, 2 * nr + 3
     rows, columns = normal(m, 3, dtype=dtype), normal(p, 3, dtype=dtype, seed=1)
     panels = np.zeros((3, 3, nr), dtype)
-    products.pack_columns(columns, panels)
+    products.pack_partners(columns, panels)
     weights = np.random.default_rng(2).normal(size=p)
     formula = gram.Formula(gram.POLYNOMIAL, 0.5, 1.0, 2, 0.25)
     block = np.empty((2 * gram.MR, panels_per_tile * nr), dtype)
