@@ -166,8 +166,8 @@ class OneVsRest(Problem):
         )
 
 
-class FunctionsStanding(NamedTuple):
-    """Standing of a point: that of each function.
+class Standings(NamedTuple):
+    """Standing of a point in each function.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class FunctionsStanding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OneVsRestDual(Dual[FunctionsStanding]):
+class OneVsRestDual(Dual[Standings]):
     """The duals of the functions, as one.
 
     Parameters
@@ -223,7 +223,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         """The duals of the functions."""
         return self.duals
 
-    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> FunctionsStanding:
+    def optimality(self, alpha: F8, outputs: F8, *, rows: I8 | None = None) -> Standings:
         functions, free = [], np.zeros(len(alpha), np.bool_)
         for c, (a, f) in functions_in_turn(alpha, outputs):
             functions.append(self.duals[c].optimality(a, f, rows=rows))
@@ -232,18 +232,16 @@ class OneVsRestDual(Dual[FunctionsStanding]):
             int(np.count_nonzero(alpha[a : a + SCAN_ROWS].any(axis=1)))
             for a in range(0, len(alpha), SCAN_ROWS)
         )
-        return FunctionsStanding(tuple(functions), n_support, int(np.count_nonzero(free)))
+        return Standings(tuple(functions), n_support, int(np.count_nonzero(free)))
 
-    def goal(self, tol: float, standing: FunctionsStanding) -> float:
+    def goal(self, tol: float, standing: Standings) -> float:
         """Smallest gap that a function needs."""
         return min(
             dual.goal(tol, of_function)
             for dual, of_function in zip(self.duals, standing.functions, strict=True)
         )
 
-    def n_violating(
-        self, alpha: F8, outputs: F8, standing: FunctionsStanding, *, tol: float
-    ) -> int:
+    def n_violating(self, alpha: F8, outputs: F8, standing: Standings, *, tol: float) -> int:
         violate = np.zeros(len(alpha), np.bool_)
         for c, (a, f) in functions_in_turn(alpha, outputs):
             scores = self.duals[c].scores(a, f, standing.functions[c], tol=tol)
@@ -287,13 +285,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         return is_last_of_functions(functions, last, size)
 
     def scores(
-        self,
-        alpha: F8,
-        outputs: F8,
-        standing: FunctionsStanding,
-        *,
-        tol: float,
-        rows: I8 | None = None,
+        self, alpha: F8, outputs: F8, standing: Standings, *, tol: float, rows: I8 | None = None
     ) -> Scores:
         """Score rows by their worst function; functions within `tol` do not count."""
         n = len(alpha)
@@ -323,7 +315,7 @@ class OneVsRestDual(Dual[FunctionsStanding]):
         return np.flatnonzero(chosen)
 
     def newton(
-        self, alpha: F8, outputs: F8, standing: FunctionsStanding, exact: ExactKernel, *, tol: float
+        self, alpha: F8, outputs: F8, standing: Standings, exact: ExactKernel, *, tol: float
     ) -> F8 | None:
         """Solve the functions that have few enough free rows; alpha of the others stays."""
         better = None

@@ -164,26 +164,23 @@ class Solve:
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
         run = self._run
-        state, count = run.state, run.count
-        problem = active.problem(
-            state.working_set,
-            last=state.pair,
-            n_done=count.sub_steps,
-            memory=Memory(
-                self._buffer, self._choice.first_slots, self._over_disk, run.plan.block_bytes
-            ),
-            limits=self._lane_limits(),
+        memory = Memory(
+            self._buffer, self._choice.first_slots, self._over_disk, run.plan.block_bytes
         )
+        # With a step limit there is one lane: otherwise the result would depend on timing.
+        n_lanes = 1 if run.watch.counts_steps else run.tiles.threads
+        problem = active.problem(
+            run.state.working_set, last=run.state.pair, n_done=run.count.sub_steps,
+            memory=memory, limits=LaneLimits(n_lanes, run.plan.active_rows),
+        )  # fmt: skip
         try:
-            return self._advance(problem)
+            progress = self._take_steps(problem)
+            # Steps may be spent while rows are left out; the other rows need their gradient.
+            problem.bring_up_to_date(run.watch.look)
+            self._note(problem)
         finally:
             problem.close()
-
-    def _lane_limits(self) -> LaneLimits:
-        run = self._run
-        # With a step limit there is one lane: otherwise the result would depend on timing.
-        threads = 1 if run.watch.counts_steps else run.tiles.threads
-        return LaneLimits(threads, run.plan.active_rows)
+        return progress
 
     def _over_disk(self, computed: RowTier) -> RowTier:
         """Put the disk tier above the computation of rows, where there is one."""
@@ -197,14 +194,6 @@ class Solve:
         run.count.disk_tier = tier.decision.reason
         run.listener(events.TierChosen(tier.decision.reason))
         return tier
-
-    def _advance(self, problem: WorkingProblem) -> Progress:
-        """Take steps until all are done, and write to the state where they have led."""
-        progress = self._take_steps(problem)
-        # Steps may be spent while rows are left out; the other rows need their gradient.
-        problem.bring_up_to_date(self._run.watch.look)
-        self._note(problem)
-        return progress
 
     def _note(self, problem: WorkingProblem) -> None:
         """Write to the state how far the problem has got."""

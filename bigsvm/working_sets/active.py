@@ -95,14 +95,9 @@ class ActiveRows:
         if standing.gap <= tol:
             return self.started(np.empty(0, np.int64)), tol
         places, tol = choice.working_set(
-            self.dual,
-            self.alpha,
-            self.outputs,
-            standing,
-            rows=self.listed,
-            near=self.kernel_row,
-            tol=tol,
-        )
+            self.dual, self.alpha, self.outputs, standing,
+            rows=self.listed, near=self.kernel_row, tol=tol,
+        )  # fmt: skip
         return self.started(places), tol
 
     def started(self, places: I8) -> WorkingSet:
@@ -116,13 +111,7 @@ class ActiveRows:
         return len(working.rows) == len(self)
 
     def problem(
-        self,
-        working: WorkingSet,
-        *,
-        last: I8,
-        n_done: int,
-        memory: Memory,
-        limits: LaneLimits,
+        self, working: WorkingSet, *, last: I8, n_done: int, memory: Memory, limits: LaneLimits
     ) -> WorkingProblem:
         """Make the problem of a working set, at its start or where it continues.
 

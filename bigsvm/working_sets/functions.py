@@ -75,13 +75,7 @@ class ActiveFunctions(ActiveRows):
         return not len(working.sizes)
 
     def problem(
-        self,
-        working: WorkingSet,
-        *,
-        last: I8,
-        n_done: int,
-        memory: Memory,
-        limits: LaneLimits,
+        self, working: WorkingSet, *, last: I8, n_done: int, memory: Memory, limits: LaneLimits
     ) -> WorkingProblem:
         """Make one sub-problem of all functions, or one of each."""
         start = Start(working.alpha, working.gradient, last, n_done)
