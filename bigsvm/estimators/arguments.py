@@ -99,14 +99,14 @@ Estimator = TypeVar("Estimator", bound=type)
 
 
 def documented(estimator: Estimator) -> Estimator:
-    """Write the Parameters section of an estimator, a dataclass, before its Attributes."""
+    """Write the Parameters section of an estimator, a dataclass, before its Attributes if any."""
     # The parameters of a class itself come first, then those of the groups it names.
     order = [name for kind in estimator.__mro__ for name in vars(kind).get("__annotations__", ())]
-    declared = sorted(
-        (field for field in fields(estimator)),
-        key=lambda field: order.index(field.name),
-    )
-    text = f"Parameters\n----------\n{documentation(declared)}\n\nAttributes\n"
+    declared = sorted(fields(estimator), key=lambda field: order.index(field.name))
+    section = f"Parameters\n----------\n{documentation(declared)}"
     if estimator.__doc__ is not None:  # there is none with -OO
-        estimator.__doc__ = inspect.cleandoc(estimator.__doc__).replace("Attributes\n", text, 1)
+        summary, attributes, rest = inspect.cleandoc(estimator.__doc__).partition(
+            "\n\nAttributes\n"
+        )
+        estimator.__doc__ = f"{summary}\n\n{section}{attributes}{rest}"
     return estimator

@@ -11,7 +11,14 @@ from bigsvm.parameters.declaration import NOT_NEGATIVE, POSITIVE, PROBLEM, Kind,
 from bigsvm.parameters.names import LossName
 
 FormulationName = Literal[
-    "c-svc", "nu-svc", "l2-svc", "one-class", "l2-one-class", "eps-svr", "nu-svr", "crammer-singer"
+    "c-svc",
+    "nu-svc",
+    "l2-svc",
+    "one-class",
+    "l2-one-class",
+    "eps-svr",
+    "nu-svr",
+    "crammer-singer",
 ]
 
 
