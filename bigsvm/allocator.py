@@ -1,7 +1,7 @@
-"""The C library's allocator, which keeps what has been freed; only glibc's is told otherwise.
+"""Have the C library's allocator return freed memory to the system; only glibc's is asked to.
 
-NumPy's arrays come from it. Peaks of `bigsvm train`, 400 000 rows in 128 MB: 349 MB with what glibc
-has in holes and in memory of its own for every thread, 299 MB without.
+NumPy's arrays come from this allocator. By default it keeps freed memory, separately for each
+thread.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def _c_library() -> Any:  # noqa: ANN401 (ctypes finds its functions by name)
 
 
 def give_back_freed_memory() -> None:
-    """Give memory that has been freed back to the system, holes between what is in use included.
+    """Return freed memory to the system, also from holes between arrays in use.
 
-    Asked for between the phases of a run, as the next one wants arrays of other sizes.
+    Called between the phases of a run, as the next phase needs arrays of other sizes.
     """
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
@@ -31,9 +31,9 @@ def give_back_freed_memory() -> None:
 
 
 def share_freed_memory() -> None:
-    """Have all threads take from what any of them has freed; for programs, at their start.
+    """Have all threads share one pool of freed memory; called by programs at their start.
 
-    A thread that decodes chunks otherwise keeps, for itself, as much as it once needed.
+    Otherwise each thread that decodes chunks keeps the most memory that it ever needed.
     """
     set_option = getattr(_c_library(), "mallopt", None)
     if set_option is not None:

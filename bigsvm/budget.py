@@ -13,44 +13,44 @@ _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 ROW_STATE_BYTES = 33
-"""Bytes a training row takes for the whole run: alpha 8, outputs 8, sign 1, scores and their
-partition, or while rows are passed over their sums, 8, and while a model is being read or a store
-opened its label or its row pointer 8."""
+"""Bytes of a training row for the whole run: alpha 8, outputs 8, sign 1, scores and their partition
+or the sums of a sweep 8, and a label or row pointer while a model is read or a store opened 8."""
 LABEL_BYTES = 8
 """Bytes of a row's label; labels are read before a run is planned."""
 ACTIVE_ROW_COPIES = 4
-"""Active rows exist as read, as kept from the last time, packed, and while being packed."""
+"""Copies of active rows: as read, as kept from the last time, packed, and while being packed."""
 ACTIVE_STATE_BYTES = 80
-"""Of an active row: its number, alpha, outputs, their change, scores and their partition, and the
-places of the rows that a working set leaves out, what it adds to them, and their rows' numbers."""
+"""Bytes of an active row: number, alpha, outputs, their change, scores and their partition; and, if
+it is not in the working set, its place, its number and what the working set adds to it."""
 OUTPUT_BYTES = 32
-"""Of each function of a row beyond the first, for the whole run: alpha 8, outputs 8, and 16 while a
-certificate has outputs of before and after, or rows passed over have sums."""
+"""Bytes of a row for each function beyond the first, for the whole run: alpha 8, outputs 8, and 16
+for the outputs of a certificate or the sums of a sweep."""
 ACTIVE_OUTPUT_BYTES = 91
-"""Of each function of an active row beyond the first: where it stands 16, and while it is being
+"""Bytes of an active row for each function beyond the first: where it stands 16, and while it is
 solved the sub-problem's alpha, gradient and room 20, those two as they were before and after a
 slice 32, and a change and what it adds to others 16."""
 GRAM_SHARE = 0.55
-"""Share of what is left that holds kernel rows; the rest is for the rows themselves and blocks."""
+"""Share of the free memory for kernel rows; the rest is for the rows themselves and for blocks."""
 GRAM_SHARE_OF_FUNCTIONS = 0.4
-"""The same if several functions have working sets of their own: more rows are active then."""
+"""The same for several functions with working sets of their own, as more rows are active then."""
 SHARE_HELD = 0.8
 """Share of its kernel rows that must fit in memory for a working set to be that large."""
 LEAST_SHARE_HELD = 0.15
 """The same for a working set that is larger because it holds all free rows."""
 BLOCK_SHARE = 0.15
+"""Share of the free memory for blocks of rows."""
 READER_CHUNKS = 4
-"""Chunks that are read together; each is in memory compressed and decoded, beside the block."""
+"""Chunks that are read together; each is in memory compressed and decoded."""
 HELD_SHARE = 0.15
-"""Largest share of the memory for rows that are kept: reading and decoding a store again and again
-costs more than a larger working set saves."""
+"""Largest share of the memory for rows that are kept, as reading a store again and again costs more
+than a larger working set saves."""
 LARGEST_BLOCKS = 128 << 20
-"""Two blocks read ahead never take more: reading is not faster beyond some tens of megabytes."""
+"""Most bytes of two blocks read ahead: reading larger ones is not faster."""
 SMALLEST_WORKING_SET = 64
 FEWEST_ROWS = 16
-"""Kernel rows of all variables that are held at least where these are one working set."""
+"""Fewest kernel rows in memory if all variables are one working set."""
 SMALLEST_GRAM = 4 * 4 * 1024
-"""Bytes of the four kernel rows, of 1024 variables at least, that a solver cannot do without."""
+"""Bytes of four kernel rows of 1024 variables, the least that a solver needs."""
 
 
 def parse_bytes(size: int | str, name: str = "memory") -> int:
@@ -113,12 +113,12 @@ class TrainingPlan:
     Attributes
     ----------
     working_set : int
-        Variables of a working set of which so many kernel rows fit as are used again.
+        Variables in a working set whose reused kernel rows fit in memory.
     widest_set : int
-        Most variables of a working set, at least as many: where these are few, all free rows in one
-        set are worth more than their kernel rows in memory.
+        Most variables of a working set, at least `working_set`. If that is small, one set of all
+        free rows is better, although fewer of its kernel rows fit in memory.
     active_rows : int
-        Most rows that are kept current between two sweeps, at least as many.
+        Most rows that are kept current between two sweeps, at least `widest_set`.
     gram_bytes : int
         Bytes of kernel rows in memory.
     block_bytes : int
@@ -126,7 +126,7 @@ class TrainingPlan:
     projected : dict
         Bytes of every part, by name.
     exact_rows : int
-        Most rows that are packed in float64 together where there are no active rows.
+        Most rows that are packed in float64 together when there are no active rows.
     active_row_bytes : float
         Bytes that one of the active rows takes.
     """
@@ -172,27 +172,27 @@ def plan_training(
         Bytes that all arrays of the run together may take.
     n_rows, n_columns : int
     bytes_per_row : float
-        Of one row in memory, as read.
+        Bytes of one row in memory, as read.
     row_alignment : int
-        Rows a block has at least.
+        Fewest rows of a block.
     threads : int
     n_outputs : int
-        Functions that are trained together, k: of each row there are k values of alpha and of f.
+        Functions that are trained together, k: each row has k values of alpha and of f.
     active_output_bytes : int
-        Of each function of an active row, where the solver's state of it takes another size.
+        Bytes of an active row for each function beyond the first.
     gram_share : float
-        Share of what is left that holds kernel rows.
+        Share of the free memory for kernel rows.
     resident_bytes : int
-        Arrays of the caller that the run keeps (sample weights), counted here.
+        Bytes of arrays of the caller that stay in memory, such as sample weights.
     packed : bool
-        Whether rows are packed for products; values of a kernel matrix are looked up.
+        Whether rows are packed for products. False for a kernel matrix.
     whole : bool
-        Whether all rows are one working set, whose kernel rows get what the rows leave.
+        Whether all rows are one working set. Its kernel rows then get all free memory.
 
     Raises
     ------
     MemoryBudgetError
-        If not even the smallest working set fits; the message has the projection.
+        Not even the smallest working set fits; the message has the projection.
     """
     others = n_outputs - 1
     state = (ROW_STATE_BYTES + OUTPUT_BYTES * others) * n_rows + resident_bytes
@@ -204,17 +204,17 @@ def plan_training(
     n_chunks = -(-n_rows // row_alignment)
     if row_alignment > 1:
         scratch += int(2 * min(READER_CHUNKS, n_chunks) * chunk)
-    left = memory - state - scratch
+    free = memory - state - scratch
     smallest_block = int(min(2, n_chunks) * chunk)
-    blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * left)))
-    gram = int(gram_share * left)
+    blocks = int(max(smallest_block, min(LARGEST_BLOCKS, BLOCK_SHARE * free)))
+    gram = int(gram_share * free)
     row_bytes = (ACTIVE_ROW_COPIES - 1) * bytes_per_row + ACTIVE_STATE_BYTES
     row_bytes += active_output_bytes * others
     row_bytes += packed_bytes(n_columns, bytes_per_row) if packed else 0
-    for_rows = left - gram - blocks
+    for_rows = free - gram - blocks
     size = widest = active = exact = 0
     if whole:
-        gram = int(left - blocks - row_bytes * n_rows)
+        gram = int(free - blocks - row_bytes * n_rows)
         if gram >= 4 * _padded(n_rows) * FEWEST_ROWS:
             size = widest = active = n_rows
             exact = max(1, n_rows // 2)
@@ -224,7 +224,7 @@ def plan_training(
         size, widest = (
             min(active, _most_variables(gram, share)) for share in (SHARE_HELD, LEAST_SHARE_HELD)
         )
-    # Nothing smaller than the whole problem needs more than its square, if that is not too small.
+    # A working set never needs more than all of its kernel rows.
     gram = max(min(gram, max(4 * _padded(widest) * widest, SMALLEST_GRAM)), 0)
     projected = {
         "state of the rows": state,
@@ -255,9 +255,9 @@ def plan_training(
 def packed_bytes(n_columns: int, bytes_per_row: float) -> float:
     """Most bytes of a row among the partners of kernel tiles.
 
-    A sparse row takes there as many values as its tile has distinct features: at most the entries
-    of all its rows, in 4 MiB, or in 32 rows (see `gram.partners`: SPARSE_TILE_BYTES and
-    NARROWEST_SPARSE_TILE).
+    A sparse row has a value for each distinct feature of its tile. A tile takes at most 4 MiB or
+    has at most 32 rows, and its features are at most the entries of its rows (see `gram.partners`:
+    SPARSE_TILE_BYTES and NARROWEST_SPARSE_TILE).
     """
     dense = 4.0 * n_columns
     if bytes_per_row >= dense:
@@ -268,7 +268,7 @@ def packed_bytes(n_columns: int, bytes_per_row: float) -> float:
 
 
 def _most_variables(gram_bytes: int, share: float) -> int:
-    """Most variables this share of whose kernel rows fits."""
+    """Most variables such that this share of their kernel rows fits."""
     padded = _padded(int(math.sqrt(gram_bytes / (4 * share))))
     widths = [width for width in (padded, padded - 1024) if width]
     return max(min(width, int(gram_bytes / (4 * width * share))) for width in widths)

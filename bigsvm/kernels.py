@@ -1,8 +1,8 @@
-"""Kernels: two formulas each, and no data.
+"""Kernels: formulas without data.
 
-A kernel here is a function of the dot product and the squared norms of its two arguments, which is
-what makes a block of kernel values one matrix product and one pass over its result. The formulas
-below are the definition, in NumPy; `bigsvm.core.gram` holds the same formulas fused and vectorised.
+A kernel is a function of the dot product and the squared norms of its two arguments. So a block of
+kernel values is one matrix product and one pass over its result. The formulas here, in NumPy, are
+the definition; `bigsvm.core.gram` has the same formulas fused and vectorised.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     Values: TypeAlias = NDArray[np.float64]
 
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-"""Between them float32 holds numbers in full precision, and kernel values are computed in it."""
+"""The range in which float32 has its full precision; kernel values are computed in float32."""
 
 MOST_DEGREE = 4096
 """Largest degree: each degree costs one multiplication per kernel value, without interruption."""
 
 
 class KernelCode(IntEnum):
-    """How the Numba core knows a kernel; up to 4 the numbers are those of LIBSVM's ``-t``."""
+    """Number of a kernel in the Numba core; up to 4 they are those of LIBSVM's ``-t``."""
 
     FORMULA = -1
-    """Not at all: `Kernel.from_products` is called for every block."""
+    """Not in the core: `Kernel.from_products` is called for every block."""
     LINEAR = 0
     POLYNOMIAL = 1
     RBF = 2
@@ -45,7 +45,7 @@ class KernelCode(IntEnum):
 
 
 class CoreParameters(NamedTuple):
-    """What the Numba core is given of a kernel."""
+    """The code and the parameters of a kernel, for the Numba core."""
 
     code: int
     gamma: float
@@ -54,14 +54,14 @@ class CoreParameters(NamedTuple):
 
 
 KERNELS: dict[str, type[Kernel]] = {}
-"""Those there are, by name; classes put themselves here."""
+"""All kernels by name; each class with a name adds itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
     """k(a, b) as a function of ``a·b``, ``|a|²`` and ``|b|²``.
 
-    A kernel of one's own is a frozen dataclass whose fields are its parameters. It has a name,
+    A new kernel is a frozen dataclass whose fields are its parameters. It has a name,
     `from_products`, `largest_norm` if its values can overflow, and `check_rows` if it is not
     defined for all rows. It must be symmetric. Models with it can be loaded once the class is
     defined.
@@ -79,8 +79,8 @@ class Kernel(ABC):
         Whether every kernel matrix is positive semidefinite, so that training has one optimum; None
         if unknown.
     is_shift_invariant : bool
-        Whether k(a + c, b + c) = k(a, b), so that rows may be centred before anything is computed,
-        which is what keeps float32 distances accurate far from the origin.
+        Whether k(a + c, b + c) = k(a, b). If so, rows are centred first, which keeps float32
+        distances accurate far from the origin.
 
     Examples
     --------
@@ -141,12 +141,12 @@ class Kernel(ABC):
     @property
     def core_parameters(self) -> CoreParameters:
         """The parameters in the order the Numba core takes them."""
-        given = asdict(self)
+        parameters = asdict(self)
         return CoreParameters(
             code=int(self.code),
-            gamma=float(given.get("gamma", 1.0)),
-            coef0=float(given.get("coef0", 0.0)),
-            degree=int(given.get("degree", 1)),
+            gamma=float(parameters.get("gamma", 1.0)),
+            coef0=float(parameters.get("coef0", 0.0)),
+            degree=int(parameters.get("degree", 1)),
         )
 
     def describe(self) -> dict[str, Any]:
@@ -156,8 +156,8 @@ class Kernel(ABC):
     @property
     def recorded(self) -> str:
         """The class and all fields, for fingerprints; `repr` may hide some."""
-        given = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
-        return f"{type(self).__qualname__}({', '.join(given)})"
+        values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"{type(self).__qualname__}({', '.join(values)})"
 
     def check(self) -> None:
         """Refuse a kernel that depends on more than its fields, as only these are saved.
@@ -166,8 +166,8 @@ class Kernel(ABC):
         ------
         ParameterError
         """
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        arguments = {one.name: given[one.name] for one in fields(self) if one.init}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arguments = {field.name: values[field.name] for field in fields(self) if field.init}
         try:
             again = vars(type(self)(**arguments))
         except TypeError:
@@ -175,7 +175,7 @@ class Kernel(ABC):
         for name, value in vars(self).items():
             is_computed = isinstance(getattr(type(self), name, None), functools.cached_property)
             is_same = name in again and repr(again[name]) == repr(value)
-            if not (name in given or is_computed or is_same):
+            if not (name in values or is_computed or is_same):
                 raise ParameterError(
                     f"kernel {self.name!r} depends on {name!r}, which is no field of "
                     f"{type(self).__name__}, so that models and checkpoints would lack it; make "
@@ -306,16 +306,16 @@ def make_kernel(name: str, *, gamma: float = 1.0, coef0: float = 0.0, degree: in
         raise ParameterError(
             f"degree is {degree!r}; it must be a whole number from 0 to {MOST_DEGREE}"
         )
-    given = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
+    parameters = {"gamma": float(gamma), "coef0": float(coef0), "degree": int(degree)}
     kind = KERNELS[name]
     names = [field.name for field in fields(kind)]
-    others = [field for field in names if field not in given]
+    others = [field for field in names if field not in parameters]
     if others:
         raise ParameterError(
             f"kernel {name!r} has the parameter {others[0]}, which a name does not give; pass an "
             f"instance: kernel={kind.__name__}({others[0]}=...)"
         )
-    return kind(**{field: given[field] for field in names})
+    return kind(**{field: parameters[field] for field in names})
 
 
 def kernel_from(description: Mapping[str, Any]) -> Kernel:
