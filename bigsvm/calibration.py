@@ -34,8 +34,8 @@ class Calibration:
     ----------
     method : {"sigmoid", "isotonic"}
     numbers : (2, k) float64
-        Of a sigmoid, ``1 / (1 + exp(-(a v + b)))``, a and b; k is 1. Of an isotonic one decision
-        values, ascending, and their probabilities; it is linear between and constant beyond them.
+        For a sigmoid, ``1 / (1 + exp(-(a v + b)))``, a and b; k is 1. For an isotonic calibration
+        ascending decision values and their probabilities: linear between them, constant beyond.
     n_rows : int or None
         Rows it was fitted on; None where the model came from elsewhere.
 

@@ -171,9 +171,9 @@ def opened(
     n_features : int or None
         Columns that the text must not exceed.
     min_features : int or None
-        Columns that it has at least, without `n_features`.
+        Smallest number of columns, without `n_features`.
     dtype : {"float32", "float64"}
-        Of the temporary store.
+        Type of the temporary store.
     """
     from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back

@@ -53,9 +53,9 @@ class Run:
         Absolute path of the model to be written.
     cache_dir : str or None
     zero_based : str
-        Of LIBSVM text.
+        Whether column 0 of LIBSVM text is index 0.
     parameters : dict
-        Of `TrainingParameters`, as JSON holds them: no infinity, weights by label as pairs.
+        Those of `TrainingParameters` as JSON: without infinities, weights by label as pairs.
     """
 
     source: str

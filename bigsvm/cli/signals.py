@@ -16,7 +16,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal ended a command before it had a result; not an `Exception`, so nobody handles it.
+    """A signal ended a command before it had a result; not an `Exception`, which others catch.
 
     Parameters
     ----------

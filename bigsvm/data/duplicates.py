@@ -47,8 +47,8 @@ class Groups(NamedTuple):
 def equal_rows(values: Rows, kind: NDArray[np.integer[Any]], candidates: Indices) -> Groups:
     """Group those of the rows `candidates` that are equal and of one kind.
 
-    Zero and negative zero differ, as do rows that store a zero and those that do not: what is not
-    found equal is merely kept twice.
+    Zero and negative zero differ, and so do a stored zero and a missing one: rows that are not
+    found equal are only kept twice.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def write_store(
     shuffle : bool
         Put the rows in random order, so that any run of them is a random sample.
     seed : int
-        Of that order, 0 … 2**64 - 1.
+        Seed of that order, 0 … 2**64 - 1.
     memory : str or int
         Bytes to stay below, besides X, y and weights themselves.
     overwrite : bool
@@ -255,7 +255,7 @@ class _Writing:
         return RowBatch(values, self._labels[row], row, weights)
 
     def _converted(self, values: Any, first_row: int) -> Any:
-        """Rows in the type of the store; refuses what is not finite there."""
+        """Rows in the type of the store, in which all values must be finite."""
         check_finite(values, first_row)
         if values.dtype == self._dtype:
             return values
@@ -271,7 +271,7 @@ class _Writing:
 
 
 def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
-    # Where nobody has imported Dask these are none of its own; saves the 4 MB of asking it.
+    # Values are not of Dask where it has not been imported; importing it takes 4 MB.
     is_lazy = getattr(sys.modules.get("dask"), "is_dask_collection", None)
     if is_lazy is not None and is_lazy(values):
         values = values.compute()
@@ -289,7 +289,7 @@ def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:
     Raises
     ------
     DataError
-        If they are not numbers, not finite, not as many as rows, or integers that float64 does not
+        If they are not finite numbers, one for each row, or are integers that float64 does not
         hold.
     """
     array = _vector(y, n_rows, "y")
@@ -318,7 +318,7 @@ def weight_array(weights: Any, n_rows: int) -> NDArray[np.float64]:
     Raises
     ------
     DataError
-        If one is negative or not finite, or they are not as many as rows; names the row.
+        If one is negative or not finite, or there is not one for each row; names the row.
     """
     array = _vector(weights, n_rows, "sample_weight")
     if array.dtype.kind not in "buif":

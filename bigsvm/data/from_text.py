@@ -96,8 +96,8 @@ def convert(
     Parameters
     ----------
     sources : path or sequence of paths
-        Together one data set. "-" is standard input; gzip, bzip2, xz and zstd are decompressed,
-        whatever the names.
+        Files of one data set. "-" is standard input. Files compressed with gzip, bzip2, xz or zstd
+        are recognised by their content.
     store_path : path
         Directory to be made.
     memory : str or int
@@ -105,15 +105,15 @@ def convert(
     shuffle : bool
         Put the rows in random order, so that any run of them is a random sample.
     seed : int
-        Of that order, 0 … 2**64 - 1.
+        Seed of that order, 0 … 2**64 - 1.
     zero_based : {"auto", "yes", "no"}
         Whether column 0 is index 0. "auto": if index 0 occurs anywhere in the input.
     layout : {"auto", "dense", "sparse"}
         "auto": dense if at least a quarter of the values is not zero.
     n_features : int, optional
-        Number of columns; without it, as many as occur.
+        Number of columns; by default the number that occurs.
     min_features : int, optional
-        Columns there are at least, where `n_features` is not given.
+        Smallest number of columns, where `n_features` is not given.
     dtype : {"float32", "float64"}
     strict : bool
         Refuse comments, empty lines, qid and a missing last newline.

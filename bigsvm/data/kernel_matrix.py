@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHECKED_ROWS = 256
 """Random rows whose kernel values with one another are checked for symmetry."""
 SYMMETRY = 1e-3
-"""Of the largest value: how far K_ij and K_ji may be apart; half precision's rounding and more."""
+"""Largest share of the largest value by which K_ij and K_ji may differ: half precision and more."""
 NUMBERS_AT_ONCE = 32 << 20
 """Bytes of rows that are read together for their numbers."""
 

@@ -49,11 +49,11 @@ class RowSource(ABC):
     feature_names : tuple of str or None
         Names of the columns; None if they have none.
     scaler : Scaler or None
-        What the rows have been scaled by, as far as they know.
+        Scaler that was applied to the rows, if it is known.
     copied_bytes : int
         Bytes of rows in memory that the caller does not hold.
     share_drawn : float
-        Of the rows of which these were drawn at random, 1 where they are all; see `DrawnRows`.
+        Share of the rows from which these were drawn at random; 1 if all are here. See `DrawnRows`.
     """
 
     n_rows: int
@@ -70,12 +70,12 @@ class RowSource(ABC):
 
     @property
     def scaler(self) -> Scaler | None:
-        """What the rows have been scaled by, None where they have not, or do not know."""
+        """Scaler that was applied to the rows; None if there was none, or it is not known."""
         return None
 
     @property
     def n_features(self) -> int:
-        """Number of columns of the data: `n_columns` and those left out as they never occur."""
+        """Number of columns: `n_columns`, and those that never occur and were left out."""
         return self.n_columns
 
     @property

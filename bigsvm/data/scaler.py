@@ -34,8 +34,8 @@ model divides by them."""
 class Scaler:
     """What each column is scaled by; equal to another if offsets and factors are.
 
-    A column with factor 0 becomes 0, whatever its values: constant where the scaler was chosen, it
-    tells nothing, and svm-scale leaves it out too.
+    A column with factor 0 becomes 0. It was constant in the rows that the scaler was chosen for;
+    svm-scale leaves such a column out too.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ def choose_scaler(
     statistics : Statistics
     method : {"minmax", "standard", "maxabs"}
     lower, upper : float, optional
-        Of "minmax" only: -1 and 1 unless given.
+        Limits of "minmax", by default -1 and 1; other methods have none.
 
     Raises
     ------

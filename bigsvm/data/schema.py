@@ -53,8 +53,8 @@ CHUNK_BYTES = 2 << 20
 for each do not matter, and two chunks fit the caches."""
 SMALL_CHUNK_BYTES = 1 << 20
 CHUNKS_OF_A_STORE = 128
-"""Smaller X are cut into so many chunks, but none below `SMALL_CHUNK_BYTES`: eight chunks are read
-together, and should be a small part of a budget smaller than the data."""
+"""Chunks of a smaller X, none below `SMALL_CHUNK_BYTES`: eight chunks are read together, and should
+be a small part of a budget smaller than the data."""
 
 VECTOR_CHUNK_BYTES = 1 << 19
 """A chunk of the other arrays has this or up to twice as much: they are read whole, a few
@@ -99,7 +99,7 @@ class ArraySpec(NamedTuple):
 
     @property
     def n_chunks(self) -> int:
-        """Chunks that hold rows; zarr makes one even for an empty array, which nobody reads."""
+        """Chunks that hold rows; zarr makes one even for an empty array, which is never read."""
         return -(-self.shape[0] // self.chunk_rows)
 
     @property
@@ -137,7 +137,7 @@ class StoreAttributes:
     label_counts : tuple of (label, count) or None
         Sorted by label; None where there are more than 1000 labels.
     mean, variance : float
-        Of all entries of X together; population variance.
+        Mean and population variance of all entries of X together.
     sources : tuple of str
         Names of the inputs, without directories.
     first_index : int or None

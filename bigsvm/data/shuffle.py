@@ -29,7 +29,7 @@ MAX_FILES = 64
 """Files open at once, each with a buffer that must stay long enough to be written in one go; far
 below the limit of 256 open files that some systems have."""
 _FILE_BYTES = 4 << 20
-"""Rows of a file are taken in random order; so many bytes stay in the cache of a processor."""
+"""Bytes of a file whose rows are taken in random order: they stay in the cache of a processor."""
 _SPLIT_BITS = 3
 """A bucket that is too large becomes eight: such buckets are rarely more than a few times too
 large, and splitting goes on where it was not enough."""
@@ -229,7 +229,7 @@ class Spool:
         first_column : int
             Index, as it was appended, of the column that is to be column 0.
         step : int
-            A batch ends at least where a multiple of so many rows have been given.
+            A batch ends at each multiple of this number of rows, or before.
         """
         n_given = 0
         for bucket in self._scatter.close():

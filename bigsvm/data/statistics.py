@@ -286,7 +286,7 @@ def far_columns(
     mean : (m,) float64
         Mean of each column, or of the listed columns.
     total_variance : float
-        Of all entries together.
+        Variance of all entries together.
     n_columns : int
         Number of all columns, listed or not.
     """

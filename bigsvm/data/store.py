@@ -117,7 +117,7 @@ class Store:
 
     @property
     def first_index(self) -> int | None:
-        """Index that column 0 had in LIBSVM text, None where that was no text."""
+        """Index that column 0 had in LIBSVM text; None if the input was not text."""
         return self.attributes.first_index
 
     @property
@@ -127,7 +127,7 @@ class Store:
 
     @property
     def scaler(self) -> Scaler | None:
-        """What X has been scaled by, None where it has not been."""
+        """Scaler that was applied to X; None if X is not scaled."""
         return self.rows.scaler
 
     @property
@@ -279,7 +279,7 @@ class StoreRows(RowSource):
         return min(stop, max(start + 1, end))
 
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
-        """Rows at `indices`; each chunk is read once, whatever their order."""
+        """Rows at `indices`, in any order; each chunk is read once."""
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= self.n_rows):
             raise IndexError(f"rows {indices.min()} to {indices.max()} of {self.n_rows}")

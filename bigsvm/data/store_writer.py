@@ -192,7 +192,7 @@ class StoreWriter:
         first_index: int | None = None,
         feature_names: tuple[str, ...] | None = None,
     ) -> None:
-        """Write what is left, then the attributes."""
+        """Write the remaining rows, then the attributes."""
         if self._n_pending:
             self._write_block()
         statistics = self._statistics.result()

@@ -175,8 +175,8 @@ class _Remote(io.RawIOBase):
 class _Awaited(io.RawIOBase):
     """A file descriptor, read when there is something to read; it stays open.
 
-    A signal that comes just before a read begins to wait is noticed by nobody until something has
-    been read, which of a pipe may be never. Waiting ends now and then instead.
+    A signal that comes just before a read starts to wait is handled only after the read, which may
+    never end if the file is a pipe. Therefore each wait ends after a short time.
     """
 
     _SECONDS = 0.25

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bigsvm.data.scaler import Scaler
 
 _PASS_BYTES = 16 << 20
-"""Blocks of the pass that statistics take, which training, whose stores have them, never asks."""
+"""Bytes of blocks in the pass for statistics; a store has them without a pass."""
 _FILLED_ROW_BYTES = 16 << 20
 """Most columns of sparse rows that scaling may fill: a sparse row may have 2**31 - 1 columns."""
 
@@ -138,7 +138,7 @@ class ScaledRows(DerivedRows):
     Parameters
     ----------
     source : RowSource
-        Of rows that are not scaled.
+        Rows that are not scaled.
     scaler : Scaler
 
     Raises
@@ -240,7 +240,7 @@ class ScaledRows(DerivedRows):
 
 
 def _scale(rows: Rows, scaler: Scaler, numbers: Sequence[int] | NDArray[np.int64]) -> Rows:
-    """Scale rows with these numbers; refuses what is not finite then."""
+    """Scale rows that have these numbers; a scaled value that is not finite is an error."""
     scaled = scaler.apply(rows)
     place = place_not_finite(scaled)
     if place is not None:
@@ -260,12 +260,12 @@ def _scale_block(rows: Rows, scaler: Scaler, block_info: dict[Any, Any]) -> Rows
 
 
 def in_scale_of(source: RowSource, scaler: Scaler | None) -> RowSource:
-    """Rows as a model wants them that was trained on rows scaled by `scaler`, or by nothing.
+    """Rows in the scale of a model that was trained on rows scaled by `scaler`, or not scaled.
 
     Returns
     -------
     RowSource
-        `source` itself if that is how its rows are, else its rows scaled.
+        `source` itself if its rows have that scale, else its rows scaled.
 
     Raises
     ------

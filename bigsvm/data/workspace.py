@@ -1,6 +1,6 @@
 """The folder beside a store in which it is made, and the step by which it becomes the store.
 
-``.NAME.partial-PID-XXXX/`` holds ``lock``, ``store`` and whatever else the work needs. The lock is
+``.NAME.partial-PID-XXXX/`` holds ``lock``, ``store`` and other files of the work. The lock is
 held while the work is going on; a folder whose lock is free belongs to a process that died, and is
 removed by the next one that makes the same store. The finished store is flushed to the disk and
 renamed into place, so that a name never stands for half a store. It is exchanged with a store that

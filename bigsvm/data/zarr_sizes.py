@@ -1,6 +1,6 @@
 """How large the chunks of a foreign Zarr array are, stored and decoded.
 
-Zarr reads a file whole and decodes a chunk to whatever size its bytes say. It looks at the shape
+Zarr reads a file whole and decodes a chunk to any size that its bytes say. It looks at the shape
 afterwards, so that a file of some kilobytes can take gigabytes. Most compressors write the decoded
 size into the first bytes of a chunk, which are read here. Chunks of the others are decoded once
 before they are used, in pieces, up to the size of their shape.

@@ -68,13 +68,13 @@ class Header:
     total_sv : int
         Support vectors.
     rho : (n_pairs,) float64
-        One number where there are not several classes.
+        One number if there are at most two classes.
     labels : list of int
         In LIBSVM's order; none of a regression or one class.
     counts : (k,) int64
         Support vectors of each label; none where there are two classes or fewer.
     calibration : Calibration or None
-        Of two classes.
+        Probabilities of two classes.
     scaled_by : str or None
         Hash of the svm-scale file that was exported with the model.
     """

@@ -340,7 +340,7 @@ def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
     model : KernelExpansion
         With sparse support vectors, as `read_libsvm_model` makes them.
     n_features : int
-        Of the rows that it shall predict.
+        Columns of the rows that it will predict.
     """
     more = n_features - model.n_features
     if more <= 0:

@@ -115,7 +115,7 @@ def most_doubtful(
     Parameters
     ----------
     model : KernelExpansion
-        Of Crammer and Singer's machine.
+        A model with the formulation crammer-singer.
     source : RowSource
         The rows it was trained on; those with the largest doubt are evaluated, streamed.
     count : int

@@ -1,7 +1,7 @@
 """KernelExpansion: what training leaves, ``h(x) = Σ_t coefficient_t k(x, s_t) + intercept``.
 
-Of many classes there are several such functions h over the same support vectors s_t, and a rule
-that makes labels of their values; each kernel value is computed once for all of them.
+For many classes there are several such functions h over the same support vectors s_t, and a rule
+that decides by their values; each kernel value is computed once for all functions.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class KernelExpansion:
     formulation : str
         As `bigsvm.duals.formulations` names it.
     rule : str or None
-        How many classes are told from the values of the functions: one of
+        How a class is decided by the values of several functions: one of
         `bigsvm.votes.RULES`. None if there is one function.
     scaler : Scaler or None
         How the training data were scaled. Predictions scale rows that are not scaled.
     calibration : Calibration or None
         Makes probabilities of the second class from decision values.
     bounds : (n_support,) float64 or None
-        Of crammer-singer, C · weight of each support vector: its coefficients are between minus
-        this and this, and how near tells how much its label is to be doubted.
+        For crammer-singer, C · weight of each support vector. Its coefficients are between minus
+        this number and this number; the nearer they are, the more its label is in doubt.
     certificate : dict
         Why training stopped, what it proved and what it cost; see `bigsvm.training.result`.
     provenance : dict
@@ -141,7 +141,7 @@ class KernelExpansion:
 
     @property
     def n_functions(self) -> int:
-        """Functions: 1, or as many as the rule looks at."""
+        """Number of functions: 1, or the number that the rule needs."""
         return int(np.size(self.intercept))
 
     @property
@@ -254,8 +254,8 @@ class KernelExpansion:
     ) -> NDArray[np.float64]:
         """Values of the classes, (n_rows, k) float64, streamed as by `decide`.
 
-        Of functions of pairs the votes, and less than half a vote for what the pairs are sure of
-        (`votes.one_vs_rest_values`); of functions of one class each, these.
+        For class pairs they are the votes, plus less than half a vote for the sum of the pairs'
+        values (`votes.one_vs_rest_values`). For functions of one class each they are the values.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class KernelExpansion:
         block_bytes: int,
         on_progress: Callable[[int], None] | None,
     ) -> None:
-        """Hand the decision values of some rows after the other to `use`."""
+        """Hand decision values to `use`, some rows at a time."""
         threads = count_threads(threads, "threads")
         if self._is_of_kernel_matrix:
             source = prediction_matrix(source, self.n_features)

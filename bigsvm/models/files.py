@@ -123,7 +123,7 @@ def _header(text: str, path: object) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Give NumPy's numbers as JSON has them, and whatever else as text."""
+    """Give NumPy's numbers as JSON has them, and other objects as text."""
     return value.item() if isinstance(value, np.generic) else repr(value)
 
 

@@ -65,7 +65,7 @@ def stream(
     block_bytes: int,
     on_progress: Callable[[int], None] | None,
 ) -> None:
-    """Hand the decision values of some rows after the other to `use`.
+    """Hand decision values to `use`, some rows at a time.
 
     Parameters
     ----------

@@ -309,9 +309,9 @@ class Resources:
     max_iter: int = parameter(
         -1,
         """
-        Stop after so many pair steps; -1 is never.
+        Stop after this number of pair steps; -1 is never.
 
-        For Crammer and Singer's machine after so many rows solved for.
+        For crammer-singer it counts the rows that were solved for.
         """,
         panel=STOPPING,
         rule=Rule(lambda value: value >= -1, ">= 0, or -1 for none"),

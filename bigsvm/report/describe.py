@@ -217,7 +217,7 @@ def certificate_lines(
     Parameters
     ----------
     certificate : mapping
-        Of a model.
+        Certificate of a model.
     classes : sequence, optional
         The model's, to name those of the worst pair.
     formulation : str

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 NEGLIGIBLE = 0.005
 """Shares below it are not shown."""
 ON = 0.5
-"""Of the range of an image: where there are no colours, brighter pixels are drawn."""
+"""Share of the range of an image: without colours, pixels above it are drawn."""
 IMAGES_A_LINE = 5
 MOST_IMAGES = 200
 """In a file. matplotlib takes 11 seconds for them, 30 for twice as many, more than 240 for 1400."""
 LEAST_SHARE = 0.25
-"""Of the pixels of an image, to be columns: images then are no larger than a few times the rows."""
+"""Smallest share of the pixels of an image that are columns: images stay a few times the rows."""
 
 
 def records(model: KernelExpansion, doubtful: Doubtful, originals: Sequence[int]) -> Records:
@@ -105,9 +105,9 @@ def image_side(model: KernelExpansion, side: int | None, *, wanted: bool) -> int
     ----------
     model : KernelExpansion
     side : int or None
-        What the side is said to be: pixels past the last column are 0.
+        Side that the user gives; pixels past the last column are 0.
     wanted : bool
-        Whether rows that are no images are an error, and drawing is to be possible.
+        Whether rows that are not images are an error, and drawing must be possible.
 
     Raises
     ------

@@ -101,8 +101,8 @@ def write_labels(
         Number in the input that each of these rows had.
     classes : sequence
     calibration : Calibration, optional
-        Of the decision values, adds the probabilities of both classes to a label, below a line with
-        their names, as LIBSVM's programs write them.
+        Adds the probabilities of both classes to each label, below a line with the names of the
+        classes, as LIBSVM's programs write them.
     values : (n,) float64, optional
         Decision values, for a calibration.
     """

@@ -50,7 +50,7 @@ def as_columns(lines: Iterable[tuple[str, object]]) -> str:
 
 
 def number(value: float | None, digits: int = 6) -> str:
-    """`value` with so many significant digits; a dash where it is unknown."""
+    """`value` with this number of significant digits; a dash if it is unknown."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{value:.{digits}g}"
