@@ -36,7 +36,7 @@ def test_sizes(text, size):
     "", "GB", "4XB", "-4GB", "4,5GB", "1e9", "4 G B", "four", "4GBs", "0", 0, -1, "0.5", "0GB",
     math.nan, math.inf, "nan", "9" * 400,
 ])  # fmt: skip
-def test_what_is_not_a_size(text):
+def test_invalid_sizes_are_refused(text):
     with pytest.raises(ParameterError, match="is not a size"):
         parse_bytes(text)
 
@@ -103,7 +103,7 @@ def test_a_refusal_names_a_size_that_is_enough(problem):
 
 
 @given(problems, st.floats(0, 1))
-def test_what_is_not_planned_is_refused(problem, factor):
+def test_memory_is_planned_or_refused(problem, factor):
     """Between too little and enough a plan is made or refused, and nothing else happens."""
     memory = int(named_size(problem)[0] * factor)
     try:

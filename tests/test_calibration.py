@@ -112,7 +112,7 @@ def test_probabilities_ascend_from_0_to_1_at_most(method, values):
 
 @pytest.mark.parametrize("name", ["equal", "equal up to rounding", "the wrong way round"])
 @pytest.mark.parametrize("method", METHODS)
-def test_values_that_say_nothing_have_the_share_of_the_class(method, name):
+def test_uninformative_values_have_the_share_of_the_class(method, name):
     positive = np.arange(40) % 2 == 1
     found = fit_calibration(method, AWKWARD[name], positive).probability(AWKWARD[name])
     if method == "isotonic" and name == "the wrong way round":
@@ -150,7 +150,7 @@ def test_values_that_are_not_finite_are_refused(bad):
         ("isotonic", [[0.0, 1.0], [0.1, 1.1]], "ascend"),
     ],
 )
-def test_what_is_no_calibration_is_refused(method, numbers, words):
+def test_invalid_calibration_is_refused(method, numbers, words):
     with pytest.raises(ParameterError, match=words):
         Calibration(method=method, numbers=np.asarray(numbers))
     with pytest.raises(ParameterError, match="'many' rows"):

@@ -82,7 +82,7 @@ def test_the_largest_value_wins_and_the_first_of_equal_ones(rule):
     np.testing.assert_array_equal(votes.decide(values, rule, 3), [1, 0, 2])
 
 
-def test_what_no_rule_can_mean_is_refused():
+def test_invalid_votes_are_refused():
     with pytest.raises(ParameterError, match="rule is 'majority'; it must be one of ovo"):
         votes.decide(np.zeros((2, 3)), "majority", 3)
     with pytest.raises(ParameterError, match="ovo of 4 classes takes 6 functions, there are 3"):

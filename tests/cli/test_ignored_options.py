@@ -200,7 +200,7 @@ def test_options_for_rows_that_do_not_all_fit(large, formulation):
         (("convert", "T", "o.zarr", "--dense", "--sparse"), "give one of --dense"),
     ],
 )  # fmt: skip
-def test_an_option_beside_others_that_leave_it_nothing_is_refused(
+def test_option_without_an_effect_beside_others_is_refused(
     data, tmp_path, monkeypatch, arguments, words
 ):
     monkeypatch.chdir(tmp_path)

@@ -31,7 +31,7 @@ class TestInfo:
         assert f"bigsvm train --resume {tmp_path / 'run'}" in shown
         assert f"{record['progress']['gap']:.4g} at the last sweep" in shown
 
-    def test_the_gap_of_a_run_has_the_name_of_what_it_is(self, many, tmp_path):
+    def test_gap_of_a_run_is_named_by_its_kind(self, many, tmp_path):
         options = ("--formulation", "crammer-singer", "--checkpoint", tmp_path / "run")
         run_here("train", many / "many.zarr", tmp_path / "m", *options)
         shown = run_here("info", tmp_path / "run").stdout

@@ -107,7 +107,7 @@ def test_libsvm_has_no_such_models(folder, tmp_path):
         (("--fit-intercept",), "--fit-intercept is for crammer-singer"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(folder, tmp_path, options, message):
+def test_invalid_options_are_refused(folder, tmp_path, options, message):
     assert message in error_of("train", folder / "train.zarr", tmp_path / "m", *options)
 
 

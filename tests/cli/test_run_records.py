@@ -83,7 +83,7 @@ def test_info_shows_what_it_can_of_values_of_other_kinds(run, values):
 
 
 @pytest.mark.fault("links-and-pipes")
-def test_the_record_does_not_replace_what_a_link_leads_to(data, tmp_path):
+def test_record_does_not_replace_the_target_of_a_link(data, tmp_path):
     folder, precious = tmp_path / "run", tmp_path / "precious"
     folder.mkdir()
     precious.write_text("kept")
@@ -104,7 +104,7 @@ def test_the_record_is_a_file_of_the_folder(run, tmp_path, kind):
 
 
 @pytest.mark.fault("links-and-pipes")
-def test_resume_writes_nothing_that_another_users_record_names(run, tmp_path, monkeypatch):
+def test_resume_does_not_write_where_another_users_record_says(run, tmp_path, monkeypatch):
     before = (tmp_path / "m").read_bytes()
     monkeypatch.setattr("bigsvm.cli.runs.os.geteuid", lambda: os.getuid() + 1)
     message = error_of("train", "--resume", run, "--max-iter", "-1")

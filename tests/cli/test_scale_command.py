@@ -36,7 +36,7 @@ class TestScale:
         assert record["seconds"] > 0
         assert low <= record["statistics"]["minimum"] < record["statistics"]["maximum"] <= high
 
-    def test_a_person_sees_what_was_done(self, data, tmp_path):
+    def test_scaling_is_reported_in_words(self, data, tmp_path):
         ended = run_here("scale", data / "train.zarr", tmp_path / "out")
         assert "scaled by      minmax\n" in ended.stdout
         assert "scaled in" in ended.stdout

@@ -276,7 +276,7 @@ def test_path_that_is_not_a_store_is_refused(tmp_path):
     "wrap", [np.asarray, sp.csr_array, lambda m: da.from_array(m, chunks=(40, 23))]
 )
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_first_pass_finds_what_is_not_finite(wrap, bad):
+def test_first_pass_finds_nonfinite_values(wrap, bad):
     matrix = make_matrix(100)
     matrix[61, 22] = bad
     with pytest.raises(DataError, match=f"X has {bad} in row 61, column 22"):

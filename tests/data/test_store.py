@@ -12,7 +12,7 @@ from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
 
 
-def test_holds_what_was_given(store):
+def test_store_holds_its_rows_labels_and_weights(store):
     matrix = make_matrix(N_ROWS, density=0.6)
     rows, y, weights, original, *statistics = everything(store)
     assert sorted(original) == list(range(N_ROWS))

@@ -118,7 +118,7 @@ def test_model_file_has_the_usual_permissions(model, tmp_path):
     assert (tmp_path / "m").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_a_full_disk_is_told_and_leaves_what_was_there(model, tmp_path, monkeypatch):
+def test_full_disk_is_reported_and_leaves_the_old_model(model, tmp_path, monkeypatch):
     def full(tensors, path, metadata):
         path.write_bytes(b"part")
         raise safetensors.SafetensorError("No space left on device")

@@ -83,7 +83,7 @@ def test_a_pair_has_the_rows_of_its_classes(tmp_path, layout, weighted):
     assert looks
 
 
-def test_holding_is_ended_by_whoever_looks(tmp_path):
+def test_holding_rows_can_be_interrupted(tmp_path):
     store = write_store(tmp_path / "s.zarr", make_matrix(), np.arange(1000) % 3)
     rows = ClassRows(store.rows, store.labels().astype(int), 3)
     [batch] = rows.batches(1e9)

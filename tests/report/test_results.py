@@ -111,7 +111,7 @@ def test_a_certificate_says_how_idle_the_threads_were(cpu_idle, text):
     assert dict(certificate_lines(said))["threads idle"] is None
 
 
-def test_a_certificate_says_what_the_time_was_for():
+def test_certificate_shows_seconds_by_phase():
     said = certificate() | {
         "seconds_by_phase": {"certificate": 0.1, "kernel_rows": 0.9, "steps": 0.6, "rest": 0.4}
     }
@@ -133,7 +133,7 @@ def test_a_certificate_says_what_the_time_was_for():
         ("crammer-singer", "largest violation"),
     ],
 )
-def test_a_gap_has_the_name_of_what_it_is(formulation, name):
+def test_gap_is_named_by_its_kind(formulation, name):
     lines = dict(certificate_lines(certificate(), formulation=formulation))
     gaps = {"KKT gap", "gap of the ball", "largest violation"} & lines.keys()
     assert gaps == {name}

@@ -95,7 +95,7 @@ def test_samples_of_all_rows_end_within_the_tolerance(problem, solver, form):
         assert outside.max() <= goal + 1e-7
 
 
-def test_samples_miss_what_sweeps_find(problem, optimum):
+def test_sweeps_find_violators_that_samples_miss(problem, optimum):
     """One row a sample: it ends at the first that is not outside."""
     X, y = problem
     ball = Ball(X, y, sampling=1)

@@ -191,7 +191,7 @@ def test_the_faster_layout_is_kept_and_the_slow_take_part_once(monkeypatch, tmp_
     assert found.runs[0].answer["peak_rss"] == 7
 
 
-def test_who_is_stopped_is_not_asked_again_for_the_case(monkeypatch, tmp_path):
+def test_stopped_contestant_is_not_run_again_for_the_case(monkeypatch, tmp_path):
     suite = Suite(cases=lambda _: CASES, contestants=("memory", "sklearn"), repeats=2, give_up=3.0)
     speed = {("memory", "dense"): 1.0}
     asked, found = measure(monkeypatch, tmp_path, suite, speed)
@@ -201,7 +201,7 @@ def test_who_is_stopped_is_not_asked_again_for_the_case(monkeypatch, tmp_path):
     assert stopped.values("seconds") == [3.0]
 
 
-def test_who_is_stopped_is_not_asked_for_larger_cases_where_they_grow(monkeypatch, tmp_path):
+def test_stopped_contestant_is_not_run_for_larger_cases(monkeypatch, tmp_path):
     suite = Suite(
         cases=lambda _: CASES, contestants=("memory", "sklearn"), repeats=1, give_up=3.0,
         growing=True,
@@ -259,7 +259,7 @@ def test_without_data_a_case_is_skipped(monkeypatch, tmp_path, capsys):
         ("parity", ["--folder", "/tmp"]), ("parity", ["--tol", "nan"]),
     ],
 )  # fmt: skip
-def test_options_that_mean_nothing_are_refused(suite, wrong, capsys):
+def test_invalid_options_are_refused(suite, wrong, capsys):
     with pytest.raises(SystemExit):
         command.parse(suite, wrong)
     assert wrong[0] in capsys.readouterr().err
@@ -317,7 +317,7 @@ def test_a_part_of_a_suite_has_options_of_its_own(capsys):
 
 
 @pytest.mark.parametrize("goes_its_own_way", [False, True])
-def test_what_is_printed_goes_to_a_file_too(goes_its_own_way, monkeypatch, tmp_path, capsys):
+def test_output_is_appended_to_a_file(goes_its_own_way, monkeypatch, tmp_path, capsys):
     def program(options):
         print("a table")
         return 1

@@ -104,7 +104,7 @@ def test_a_tenth_of_the_targets_of_smooth_is_outside_the_tube():
     assert (abs(rows).max(axis=1) > 6).mean() == pytest.approx(0.01, abs=0.01)
 
 
-def test_what_is_made_has_no_zeros():
+def test_made_rows_have_no_zeros():
     x, _ = synthetic.make("many", 100, 10)
     assert sp.csr_matrix(x).nnz == 1000
     assert data_sets.made("many", 100).layouts == ("dense",)

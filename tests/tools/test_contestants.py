@@ -70,7 +70,7 @@ def job(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
-def test_everybody_finds_the_same_model(job, capsys):
+def test_all_contestants_find_the_same_model(job, capsys):
     asked = [
         ("memory", "csr", "memory"), ("this", "dense", "memory"), ("this", "csr", "streamed"),
         ("sklearn", "dense", ""), ("sklearn", "csr", ""), ("libsvm", "csr", ""),
@@ -139,7 +139,7 @@ def where(job):
     return {"where": bigsvm.WHERE, "at": str(children.REPOSITORY)}
 
 
-def test_who_is_not_installed_is_left_out(monkeypatch, capsys):
+def test_contestants_that_are_not_installed_are_left_out(monkeypatch, capsys):
     monkeypatch.setattr(contestants.importlib.util, "find_spec", lambda name: None)
     assert not contestants.is_installed("sklearnex")
     assert "skipped sklearnex: sklearnex is not installed" in capsys.readouterr().err

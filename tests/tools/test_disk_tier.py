@@ -102,6 +102,6 @@ def test_tier_is_used_as_decided(keep, monkeypatch, tmp_path, table_of, capsys, 
 
 
 @pytest.mark.parametrize("wrong", [["--rows", "1"], ["--share", "0"], ["--repeats", "0"]])
-def test_options_that_mean_nothing_are_refused(wrong):
+def test_invalid_options_are_refused(wrong):
     with pytest.raises(SystemExit):
         parse("disk_tier", wrong)

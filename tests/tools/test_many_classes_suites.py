@@ -110,7 +110,7 @@ def test_labels_may_be_as_little_worse_as_promised(accuracy, holds):
     assert limit.holds == (holds,)
 
 
-def test_who_did_not_take_part_is_not_held_against_anybody():
+def test_absent_contestants_are_not_compared():
     found = many_classes.limits(results([answers(ovo=1.0, ovr=1.0)]))
     assert [limit.name for limit in found] == ["ovo converged", "ovr converged"]
 

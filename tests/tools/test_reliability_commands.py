@@ -74,7 +74,7 @@ def test_how_a_line_ends_is_judged(tmp_path, changes, words):
 @pytest.mark.parametrize(
     "name", [".out.zarr.partial-12-ab", "bigsvm-text-x", ".out.abc.part", "s3:"]
 )
-def test_what_is_left_is_a_fault(tmp_path, name):
+def test_leftover_files_are_a_fault(tmp_path, name):
     (tmp_path / "folder" / name).mkdir(parents=True)
     assert name in attack.fault_of(ended(), tmp_path)
 

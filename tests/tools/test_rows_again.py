@@ -28,7 +28,7 @@ def test_rows_are_counted_as_what_they_are():
     assert counted.ever == {1, 5, 7}
 
 
-def test_what_a_disk_saves_is_what_computing_costs_more():
+def test_saving_of_a_disk_is_the_extra_cost_of_computing():
     disk = {"writing": 1e-4, "reading": 4e-4}
     cell = {
         "n_rows": 100, "again_active": 20, "again_in_run": 40, "distinct": 10, "length": 50.0,

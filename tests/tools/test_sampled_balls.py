@@ -85,7 +85,7 @@ def test_another_solver_that_was_stopped_makes_the_gain_an_upper_bound():
     assert [cell.strip() for cell in line.split("|")][3:6:2] == ["< 0.05", "0.50"]
 
 
-def test_nothing_is_tested_on_several_c_of_one_set():
+def test_no_statistical_test_over_several_C_of_one_set():
     names = ("w1a", "w3a", "w4a")
     assert suite.tests(results(*as_the_paper(*names)))
     assert not suite.tests(results(*as_the_paper(*names), run("fw", "w1a", 1.0, 97.0, C=1.0)))

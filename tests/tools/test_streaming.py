@@ -67,7 +67,7 @@ def test_the_report_has_every_kind_and_what_it_cost():
     assert "a cold sequential read got 1.00 [1.00-1.00] GB/s" in text
 
 
-def test_what_the_system_does_not_say_is_left_out():
+def test_missing_system_counters_are_left_out():
     text = bench.report(streaming.SUITE, measured(cpu_idle=None, from_disk=None))
     line = next(line for line in text.splitlines() if line.startswith("| streamed"))
     assert [cell.strip() for cell in line.split("|")[6:8]] == ["-", "-"]
@@ -128,7 +128,7 @@ def test_pages_are_dropped_only_while_rows_are_streamed(tmp_path):
 @pytest.mark.parametrize(
     "wrong", [["--repeats", "0"], ["--share", "0.1"], ["--memory", "much"], ["--data", "few"]]
 )
-def test_options_that_mean_nothing_are_refused(wrong, capsys):
+def test_invalid_options_are_refused(wrong, capsys):
     with pytest.raises(SystemExit):
         command.parse("streaming", wrong)
     assert wrong[0].strip("-") in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_a_run_that_is_resumed_has_the_same_bits(tmp_path):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_confirm_replaces_what_is_far_off_and_measures_the_rest(k):
+def test_confirm_replaces_wrong_outputs_and_measures_the_rest(k):
     rng = np.random.default_rng(0)
     beta = rng.standard_normal((600, k)) * (rng.random((600, 1)) < 0.2)
     exact = gram(X) @ beta

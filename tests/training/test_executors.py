@@ -141,7 +141,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
 
 
 @pytest.mark.parametrize("skip", [None, np.arange(300)])
-def test_a_partial_has_what_its_block_cost(skip):
+def test_partial_has_the_costs_of_its_block(skip):
     X, _ = blobs(600)
     source = Watched(X)
     with KernelTiles(RBF(gamma=0.5)) as tiles:

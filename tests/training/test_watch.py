@@ -101,7 +101,7 @@ def test_phases_add_up_over_a_resume_and_after_an_error(clock):
     assert count.seconds_by_phase() == pytest.approx(expected)
 
 
-def test_a_run_tells_what_its_time_was_for():
+def test_run_reports_seconds_by_phase():
     X, y = blobs(1200)
     certificate = decomposition(X, y, working_set=300).run().certificate
     phases = certificate.seconds_by_phase
