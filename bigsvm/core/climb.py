@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     F8: TypeAlias = NDArray[np.float64]
 
 LEAST_CURVATURE = 1e-7
-"""Of a direction, per unit of its squared length and of the largest K_ii, below which rounding to
-float32 has made it."""
+"""Least curvature of a direction, relative to its squared length and the largest K_ii. A smaller
+one is due to rounding to float32."""
 ENOUGH = 0.25
 """A search ends when it gains less than this share of the most that it has gained."""
 DEEPER = 0.1
@@ -37,7 +37,7 @@ DEEPER = 0.1
 DEEPEST = 1e-6
 """The least such share."""
 NEAR_BOUND = 1e-12
-"""Of the distance between two bounds: closer variables are put there."""
+"""Share of the distance between two bounds: a variable closer to a bound is put there."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -76,7 +76,7 @@ PADDING = 1024
 """Kernel rows are padded to a multiple; see `bigsvm.core.smo.row_width`."""
 
 FIRST_LEVEL = 0.999
-"""Of violations, which start at 1 (section 6)."""
+"""First level of violations, which start at 1 (section 6)."""
 TINY_CURVATURE = 1e-12
 """Least A: a row may be 0, and an indefinite kernel may have less."""
 CLOSE = 1e-13
@@ -297,7 +297,7 @@ def _choose(s: RowProblem) -> float:
 
 @njit(cache=True, nogil=True)
 def _worst(w: Watched, active: int) -> int:
-    """Find the first row of largest ψ among those with a coefficient, or without; −1 for nobody."""
+    """Find the first row of largest ψ among those with a coefficient, or without; −1 if none."""
     best, where = np.int32(0), -1
     for b in range(w.best.shape[1]):
         if w.best[active, b] > best:
@@ -554,21 +554,21 @@ def run(
     ----------
     s : RowProblem
     rows : (n_slots, ≥ m') float32
-        Kernel rows among the working set; columns of padding are 0.
+        Kernel rows among the working set; values of padding are 0.
     slots : (≥ m,) int32
         Slot of each row, or −1.
     used : (n_slots,) int64
-        Stamp of the last use of each slot; written here, read by whoever evicts.
+        Stamp of the last use of each slot; written here, read by the row cache.
     method : int
     tol : float
-        Stop when max ψ ≤ tol; of rows in turn, at the end of a pass.
+        Stop when max ψ ≤ tol; for rows in turn, at the end of a pass.
     max_steps : int
-        Of this call. Where not all rows are watched, its last step is followed by a look at all,
-        and so calls of other lengths lead to other bits.
+        Most steps of this call. If not all rows are watched, all are checked after the last step,
+        so calls of other lengths give other bits.
     order : int
-        That of `make_state`. Rows in turn are all of `s.turn` before any comes again.
+        As for `make_state`. In turn, all rows of `s.turn` come before one comes again.
     cooling : int
-        Of the order ``active``.
+        Cooling of the order ``active``.
 
     Returns
     -------

@@ -58,7 +58,7 @@ def most_wanted(score: F4, slots: I4, row: int, least: float, at_least: int, wan
     at_least : int
         So many rows are listed, whatever their scores, where there are as many above NEVER.
     wanted : (q,) int64
-        Room for the list.
+        Memory for the list.
 
     Returns
     -------

@@ -336,7 +336,7 @@ def run(
 
     Notes
     -----
-    Of rows equally far, the one of the lowest number in the training set is taken.
+    If several rows are equally far, the one with the lowest number in the training set is taken.
     """
     share, largest = scale
     away, steps_follow = solver

@@ -30,7 +30,7 @@ TINY_CURVATURE = 1e-12
 RESOLUTION = 1e-11
 """Gap, relative to the largest gradient, at which a problem is solved."""
 DAMPING = 1e-13
-"""As a share of the largest diagonal entry: about what float64 loses in solving a system."""
+"""Share of the largest diagonal entry: about the rounding error of solving a system in float64."""
 ROUNDS_PER_ROW = 8
 MOST_POLISHED = 512
 """Variables near the threshold that are solved for together; more are left at the tolerance."""
@@ -38,7 +38,7 @@ MOST_POLISHED = 512
 LINEAR, LOWER, UPPER = 0, 1, 2
 
 OBJECTIVE, GAP, DUALITY_GAP, THRESHOLD = 0, 1, 2, 3
-"""Of what is found; the threshold of a second group follows."""
+"""Places in the results of a pair; the threshold of a second group follows."""
 FOUND = 5
 
 

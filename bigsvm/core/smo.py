@@ -60,20 +60,21 @@ BLOCK = 64
 """Variables of one reduction and of one prefetch: four cache lines."""
 
 PADDING = 1024
-"""Arrays are padded to a multiple, as plans of memory reckon; passes end at the last variable's
-block."""
+"""Arrays are padded to a multiple, as the memory plan counts them; a pass ends with the block of
+the last variable."""
 
 AHEAD = 1024
-"""How many variables ahead of a pass its kernel rows are prefetched."""
+"""Kernel rows are prefetched this many variables ahead of a pass."""
 
 REFRESH = 2048
 """Steps between rebuilds of the float32 copies; a run may stop and resume only at these."""
 
 MOST_STEPS = 100_000
-"""Of one of many small problems, after which it is left to others: some tenths of a second."""
+"""Most steps of `run_each` for one small problem, some tenths of a second."""
 
 HUGE, NOBODY = np.float32(1.5e38), np.float32(1e38)
-"""What marks a variable that may not move, and where marks begin: they drift as gradients do."""
+"""Value that marks a variable that may not move, and the least such value: marks change with
+gradients."""
 TINY_CURVATURE = 1e-12
 """Least η: duplicates have none, an indefinite kernel may have less."""
 BOUND_MARGIN = 1e-8
@@ -169,7 +170,7 @@ def make_state(
 
 
 def row_width(n_rows: int) -> int:
-    """Values of a kernel row of so many rows, padding included."""
+    """Count the values of a kernel row of `n_rows` rows, padding included."""
     return max(1, -(-n_rows // PADDING)) * PADDING
 
 
@@ -330,7 +331,7 @@ def _extremes_of(s: PairState, group: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def _extremes(s: PairState) -> tuple[int, int]:
-    """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 for nobody."""
+    """Find (argmax_up g, argmin_low g) by the search copies, the first of equals; −1 if none."""
     i, j, widest = -1, -1, -HUGE
     for group in range(s.layout[1]):
         a, b = _extremes_of(s, group)
@@ -391,7 +392,7 @@ def settle(s: PairState, settled: NDArray[np.bool_]) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _second_order_partner(s: PairState, rows: F4, slot: int, i: int) -> int:
-    """Find j of largest (g_i − g_j)² / η, the first of equals; −1 where nobody in low is below."""
+    """Find j of largest (g_i − g_j)² / η, the first of equals; −1 if there is none."""
     low, curvature, row = s.low, s.curvature, np.uint64(slot)
     g_i, k_ii, zero, two = s.up[i], curvature[i], np.float32(0.0), np.float32(2.0)
     most, where = np.int32(0), np.uint64(0)
@@ -611,22 +612,22 @@ def run(
     s : PairState
         Refreshed, or as the last call left it.
     rows : (n_slots, m') float32
-        Kernel rows among the working set; columns of padding are 0.
+        Kernel rows among the working set; values of padding are 0.
     slots : (≥ m,) int32
         Slot of each row, or −1.
     used : (n_slots,) int64
-        Stamp of the last use of each slot; written here, read by whoever evicts.
+        Stamp of the last use of each slot; written here, read by the row cache.
     rule, tol : int, float
         Stop when max_up g − min_low g ≤ tol.
     max_steps : int
-        Steps this call may take. Calls of multiples of REFRESH change nothing: any other number
-        refreshes once more, at its end.
+        Most steps of this call. Multiples of REFRESH do not change results; after any other number
+        of steps the copies are rebuilt once more.
 
     Returns
     -------
     status, row : int
         CONVERGED, STEPS_SPENT, NEED_ROW or STALLED; the row that is missing, or −1.
-        NEED_ROW has changed nothing since the last step that calling again would not repeat.
+        After NEED_ROW, the next call repeats what this one did since its last step.
     """
     return _ADVANCE[rule](s, rows, slots, used, tol, max_steps)
 
@@ -657,7 +658,7 @@ def _laid_out(
     alpha: F8,
     row: F4,
 ) -> PairState:
-    """Lay the problem of a pair out, as `make_state` does, refreshed; `row` is overwritten."""
+    """Make the refreshed state of a pair's problem, as `make_state` does; `row` is overwritten."""
     m = span[1] - span[0]
     size = m + span[3] - span[2]
     blocks = -(-size // BLOCK)
@@ -703,29 +704,29 @@ def run_each(
     steps: I8,
     reached: NDArray[np.bool_],
 ) -> None:
-    """Solve one small problem after the other, by the second-order rule.
+    """Solve small problems, one after the other, by the second-order rule.
 
     Parameters
     ----------
     grams : (q, q), (q, r) and (r, r) float64
-        Kernel values among a first group of rows, of these with a second one, and among that.
+        Kernel values among a first group of rows, between both groups, and among the second group.
     spans : (p, 4) int64
-        Problem by problem, the first of its rows in the first group and the one after the last,
-        and the same of the second group.
+        For each problem, where its rows in the first group begin and end, then the same for the
+        second group.
     box : (p, 3, ≥ m) float64
         Linear term, lower and upper bound of the rows of the first group and then of the second.
     n_groups : int
-        1, or 2 where the sum of the variables of either group of rows stays what it is.
+        1, or 2 if the sum of the variables of each group of rows is constant.
     tol : float
         As for `run`.
     max_steps : int
-        Of all problems; the one that would take more, and those after it, are not begun.
+        Most steps of all problems together; a problem that would exceed it is not begun.
     memory : (≥ values_of(m),) float32
         For kernel rows.
     alpha : (p, ≥ m) float64
-        Where to begin, and where it has got to.
+        Start, replaced by the result.
     steps : (p,) int64
-        Steps taken; −1 where not begun.
+        Steps taken; −1 if not begun.
     reached : (p,) bool
         Whether the tolerance is reached.
     """
@@ -765,5 +766,5 @@ def run_each(
 
 
 def values_of(n_rows: int) -> int:
-    """Count the values of memory that `run_each` needs for a problem of so many rows."""
+    """Count the values of memory that `run_each` needs for a problem of `n_rows` rows."""
     return n_rows * -(-n_rows // BLOCK) * BLOCK
