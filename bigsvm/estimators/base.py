@@ -357,30 +357,30 @@ def _tell(event: events.Event) -> None:
         logger.info("%s", event.sentence)
 
 
-def _seed(given: Any) -> Any:
-    """Give a number to seed with: drawn from a generator of NumPy's; others as they are."""
-    if isinstance(given, np.random.RandomState):
-        return int(given.randint(np.iinfo(np.int32).max))
-    return 0 if given is None else given
+def _seed(random_state: Any) -> Any:
+    """Return a seed: a number drawn from a generator of NumPy's; others as they are, None as 0."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(np.iinfo(np.int32).max))
+    return 0 if random_state is None else random_state
 
 
-def _memory(given: Any) -> int:
-    """Give a size in bytes."""
-    is_size = isinstance(given, str | Real)
+def _memory(memory: Any) -> int:
+    """Return a size in bytes."""
+    is_size = isinstance(memory, str | Real)
     if not is_size:
         raise ParameterError(
-            f"memory is {given!r}; it must be a number of bytes, or a size like '4GB'"
+            f"memory is {memory!r}; it must be a number of bytes, or a size like '4GB'"
         )
-    return parse_bytes(given)
+    return parse_bytes(memory)
 
 
-def _path(name: str, given: Any) -> str | None:
-    """Give a path as a word, for what is written down."""
-    if given is None:
+def _path(name: str, path: Any) -> str | None:
+    """Return a path as a str."""
+    if path is None:
         return None
-    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
-        raise ParameterError(f"{name} is {given!r}; it must be a path or None")
-    return str(os.fspath(given))
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ParameterError(f"{name} is {path!r}; it must be a path or None")
+    return str(os.fspath(path))
 
 
 def _types_for(X: Any) -> list[type[np.floating[Any]]]:

@@ -113,8 +113,8 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
         if model.rule is None:
             return super().coef_
         self._check_linear()
-        found: Any = self._sign_of(model) * (model.coefficients.T @ model.support_vectors)
-        return found.toarray() if sp.issparse(found) else np.asarray(found)
+        weights: Any = self._sign_of(model) * (model.coefficients.T @ model.support_vectors)
+        return weights.toarray() if sp.issparse(weights) else np.asarray(weights)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         if model.rule is None:

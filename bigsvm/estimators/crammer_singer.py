@@ -123,8 +123,8 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     def coef_(self) -> NDArray[np.float64]:
         """Coefficients of the columns, (k, n_features); of the linear kernel only."""
         self._check_linear()
-        found: Any = self.model_.coefficients.T @ self.model_.support_vectors
-        return found.toarray() if sp.issparse(found) else np.asarray(found)
+        weights: Any = self.model_.coefficients.T @ self.model_.support_vectors
+        return weights.toarray() if sp.issparse(weights) else np.asarray(weights)
 
     @property
     def label_distribution_(self) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Rows held out of training, and the calibration that is fitted on them.
 
-One model is trained, on nine tenths of the rows: refitting it, as LIBSVM does five times for its
-probabilities, is what data of this size have no time for. Rows held out have weight 0, which is to
-have no part in the problem.
+One model is trained, on nine tenths of the rows. LIBSVM trains five more for its probabilities,
+which takes too long for data of this size. Rows held out have weight 0, so they have no part in the
+problem.
 """
 
 from __future__ import annotations
@@ -91,18 +91,19 @@ def hold_out(
     n_rows = source.n_rows
     if labels is None:
         raise DataError("a calibration needs a label for each row")
-    given = check_weights(sample_weight, n_rows)
+    all_weights = check_weights(sample_weight, n_rows)
     classes, codes = encode_labels(labels, n_rows)
-    has_weight = np.ones(n_rows, np.bool_) if given is None else given > 0
+    has_weight = np.ones(n_rows, np.bool_) if all_weights is None else all_weights > 0
     by_class = [has_weight & (codes == code) for code in (0, 1)]
     rng = np.random.default_rng(SEED)
     held = _blocks(source, rng) & has_weight
     if not all((held & rows).any() and (~held & rows).any() for rows in by_class):
         held = _of_each_class(by_class, classes, rng)
     rows = np.flatnonzero(held)
-    weights = np.ones(n_rows) if given is None else given.copy()
+    weights = np.ones(n_rows) if all_weights is None else all_weights.copy()
     weights[rows] = 0.0
-    return HeldOut(rows, codes[rows] == 1, None if given is None else given[rows]), weights
+    held_weights = None if all_weights is None else all_weights[rows]
+    return HeldOut(rows, codes[rows] == 1, held_weights), weights
 
 
 def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:

@@ -143,7 +143,7 @@ def _at_bounds(formulation: Classification, alpha: NDArray[np.float64]) -> NDArr
             size = np.abs(bound)
             near = np.isfinite(bound) & (np.abs(part - bound) <= AT_BOUND * size)
             part = np.where(near, bound, part)
-        room = box.upper - box.lower
-        part = np.where(np.isfinite(room) & (np.abs(part) <= AT_BOUND * room), 0.0, part)
+        width = box.upper - box.lower
+        part = np.where(np.isfinite(width) & (np.abs(part) <= AT_BOUND * width), 0.0, part)
         parts.append(part)
     return formulation.join(parts)

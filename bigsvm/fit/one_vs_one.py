@@ -134,7 +134,7 @@ class OneVsOneReduction:
                 rows,
                 PairLanes(trainer, problem, budget, parameters, log, hooks.listener),
                 log,
-                room=budget.room,
+                room=budget.most_held_rows,
                 limits=limits_of(parameters, hooks),
                 listener=hooks.listener,
                 small=small,
@@ -181,17 +181,17 @@ class PairLanes:
         self.share_out = trainer.share_out
 
     def count(self, n_rows: int, row_alignment: int) -> int:
-        """Count the lanes for pairs of so many rows, and sources of such an alignment."""
+        """Count the lanes for pairs of `n_rows` rows."""
         return self._budget.lanes(n_rows, row_alignment)
 
     def open(self, count: int) -> list[PairLane]:
-        """Make so many lanes."""
+        """Make `count` lanes."""
         threads = self._parameters.n_threads // count
         return [self._lane(i == 0, threads, copies=count > 1) for i in range(count)]
 
     def _lane(self, speaks: bool, threads: int, *, copies: bool) -> PairLane:
         slot = self._log.slot(copies=copies)
-        # Of a pair that is finished the log has the result.
+        # The log has the result of a finished pair.
         saver = Saver(
             slot if self._parameters.checkpoint is not None else None,
             every=self._parameters.checkpoint_every,
@@ -233,8 +233,8 @@ class PairTrainer:
     ) -> Solved:
         """Train a pair, or go on with what the saver has of it."""
         formulation, n_rows = self._problem.of_pair(pair, rows), rows.source.n_rows
-        # To be compared, rows are copied: only as many as might be held.
-        compare = n_rows <= self._budget.room
+        # Rows are copied to be compared, so there must be memory to hold them.
+        compare = n_rows <= self._budget.most_held_rows
         variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
         plan = self._budget.plan(n_rows, rows.source.row_alignment)
         result = self._trainer.train(variables, plan, saver=saver, limits=limits, listener=listener)
@@ -249,7 +249,7 @@ class PairTrainer:
 
 
 def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:
-    """Find the pair whose gap is largest beside its rho, where there are such: of nu-svc."""
+    """Find the pair whose gap is largest relative to its rho; nothing if no pair has a rho."""
     known = np.flatnonzero(np.isfinite(functions.rho) & np.isfinite(functions.gaps))
     if not len(known):
         return {}

@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 class OneVsRestReduction:
     """One problem for each class, in one run; the arguments are those of `train_model`, checked.
 
-    The L2-SVM is not searched for with samples of the rows: its `solver` and `sampling` mean
-    nothing.
+    The L2-SVM is trained without a search among samples, so `solver` and `sampling` are not used.
 
     Raises
     ------
@@ -215,7 +214,7 @@ def make_functions(parameters: TrainingParameters, classes: Classes) -> OneVsRes
 
 
 def _least_sure(rho: F8, gap: float | None) -> dict[str, Any]:
-    """Find the class of the smallest rho, where there are such; the gap is that of all classes."""
+    """Find the class of the smallest rho; nothing if a class has none. The gap is the worst."""
     if gap is None or not np.isfinite(rho).all():
         return {}
     worst = int(np.argmin(np.abs(rho)))

@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from bigsvm.parameters import TrainingParameters
 
 HELD_SHARE = 0.25
-"""Of the memory, for rows of classes that are held together. Bringing sparse ones takes three times
-as much for a while, in which nothing else does."""
+"""Share of the memory for rows of classes that are held together. Reading sparse rows takes three
+times as much for a while, in which nothing else takes memory."""
 COEFFICIENTS_SHARE = 0.4
-"""Of the memory, for the coefficients of all pairs at most."""
+"""Largest share of the memory for the coefficients of all pairs."""
 SMALL_SHARE = 0.5
-"""Of what is left for a pair that is trained: so much for the small ones, which come before."""
+"""Share of the memory left for a pair that pairs of small classes take, which are solved before."""
 PAIR_ROW_BYTES = 20
-"""Of a row that is trained on: its number among all and among those held, and its weight."""
+"""Bytes of a row that is trained on: its number among all rows and among held rows, its weight."""
 SAVED_ROW_BYTES = 64
-"""Of a row of a pair that is trained beside others, what was saved of it last: alpha 8, output 8;
-number, alpha and output of an active row 24, and of one in the working set 24."""
+"""Bytes of the last save of a row of a pair that is trained beside others: alpha 8, output 8; an
+active row's number, alpha and output 24, and as many of a row in the working set."""
 CHOICE_BYTES = 32
-"""Of each two classes, while the pairs are divided into batches."""
+"""Bytes of each two classes while the pairs are divided into batches."""
 
 
 class ClassPairs:
@@ -130,20 +130,20 @@ class ClassPairs:
     @property
     def are_small_solved_together(self) -> bool:
         """Whether pairs of small classes need no runs: with bounds, by the usual steps."""
-        given = self._parameters
-        usual = given.working_set != "all" and given.selection in ("auto", "second-order")
+        parameters = self._parameters
+        usual = parameters.working_set != "all" and parameters.selection in ("auto", "second-order")
         bounded = self.name in (CSVC.name, NuClassification.name)
-        return bounded and usual and not given.takes_kernel_matrix
+        return bounded and usual and not parameters.takes_kernel_matrix
 
     @property
     def nu(self) -> float | None:
         """Of ν-SVC; None in others."""
         return self._parameters.nu if self.name == NuClassification.name else None
 
-    def bounds_of_class(self, one: int, rows: Indices) -> NDArray[np.float64]:
+    def bounds_of_class(self, number: int, rows: Indices) -> NDArray[np.float64]:
         """C of rows of a class, (m,), which is 1 in ν-SVC."""
         C = self._parameters.C if self.nu is None else 1.0
-        bound = np.full(len(rows), C * float(self.class_weight[one]))
+        bound = np.full(len(rows), C * float(self.class_weight[number]))
         return bound if self.weights is None else bound * self.weights[rows]
 
     def of_pair(self, pair: tuple[int, int], rows: PairRows) -> Classification:
@@ -168,10 +168,10 @@ class Budget:
 
     Attributes
     ----------
-    room : float
-        Rows that may be held.
+    most_held_rows : float
+        Rows that may be held in memory.
     coefficients : float
-        Bytes that these may take.
+        Bytes that the coefficients of all pairs may take.
     largest : TrainingPlan
         Of the pair with the most rows.
     small_bytes : float
@@ -187,7 +187,7 @@ class Budget:
     ) -> None:
         self._parameters, self._source = parameters, rows.source
         memory = parse_bytes(parameters.memory)
-        self.room = HELD_SHARE * memory / self._source.bytes_per_row
+        self.most_held_rows = HELD_SHARE * memory / self._source.bytes_per_row
         self.coefficients = COEFFICIENTS_SHARE * memory
         most = BYTES_PER_COEFFICIENT * float(rows.sizes.sum()) * (len(rows) - 1)
         self._resident = (
@@ -197,17 +197,17 @@ class Budget:
             + CHOICE_BYTES * len(rows) ** 2
             + min(self.coefficients, most)
         )
-        self._held = min(self.room, float(rows.sizes.sum())) * self._source.bytes_per_row
+        self._held = min(self.most_held_rows, float(rows.sizes.sum())) * self._source.bytes_per_row
         size = int(np.sort(rows.sizes)[-2:].sum())
-        self.largest = self._plan(min(size, int(self.room)), 1, 1)
-        if size > self.room:
+        self.largest = self._plan(min(size, int(self.most_held_rows)), 1, 1)
+        if size > self.most_held_rows:
             self.largest = self._plan(size, self._source.row_alignment, 1)
         others = ("state of the rows", "scratch of threads and reader")
         left = memory - sum(self.largest.projected[name] for name in others)
         self.small_bytes = min(MOST_BYTES, SMALL_SHARE * left)
 
     def plan(self, n_rows: int, row_alignment: int) -> TrainingPlan:
-        """Divide what is left for a pair of so many rows, which may be one of several.
+        """Divide the memory left for a pair of `n_rows` rows, one of `lanes` pairs at once.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class Budget:
         return self._plan(n_rows, row_alignment, self.lanes(n_rows, row_alignment))
 
     def lanes(self, n_rows: int, row_alignment: int) -> int:
-        """Count the pairs of so many rows that can be trained at once.
+        """Count the pairs of `n_rows` rows that can be trained at once.
 
         Each holds all its rows, and the kernel rows of a set of all of them or of `LARGEST_SET`:
         as it would alone, but where more than that are free.
@@ -233,18 +233,18 @@ class Budget:
         return 1
 
     def _plan(self, n_rows: int, row_alignment: int, lanes: int) -> TrainingPlan:
-        """Divide what is left for a pair among so many."""
+        """Divide the memory left for one of `lanes` pairs."""
         held = self._held if row_alignment < self._source.row_alignment else 0.0
         resident, parameters = self._resident + held, self._parameters
-        own = PAIR_ROW_BYTES * n_rows
+        pair_bytes = PAIR_ROW_BYTES * n_rows
         if lanes > 1:
-            own += SAVED_ROW_BYTES * n_rows
+            pair_bytes += SAVED_ROW_BYTES * n_rows
             resident += (1 - 1 / lanes) * (parse_bytes(parameters.memory) - resident)
             parameters = replace(parameters, threads=parameters.n_threads // lanes)
         return make_plan(
             parameters,
             self._source,
-            resident_bytes=resident + own,
+            resident_bytes=resident + pair_bytes,
             n_rows=n_rows,
             row_alignment=row_alignment,
         )

@@ -1,9 +1,9 @@
 """From rows to the variables that are trained, and back: random order, equal rows merged.
 
-The first rows in training stand for all, so the order has to be random. Equal rows of one class are
-one variable with the sum of their bounds: the same dual, with fewer kernel values (a9a has 23 % of
-such rows, w8a 30 %). Afterwards its alpha is dealt out to the rows again, each up to its own bound.
-Rows without weight have no variable. For a regression, equal rows stay apart.
+The first rows in training are a sample of all, so the order has to be random. Equal rows of one
+class become one variable with the sum of their bounds: the same dual, with fewer kernel values.
+After training its alpha is divided among the rows, each up to its own bound. Rows without weight
+have no variable. For a regression, equal rows stay apart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bigsvm.training.result import Certificate, TrainingResult
 
 ORDER_SEED = 0
-"""Of the order rows are trained in: not `seed`, so that a run may be resumed under another one."""
+"""Seed of the order of training: not `seed`, so that a run can be resumed with another one."""
 
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
@@ -94,8 +94,8 @@ class Variables(NamedTuple, Generic[AnyProblem_co]):
         segments = formulation.segments(rows)
         amount = _dealt(np.abs(alpha)[variable], segments, variable, offset == 0)
         amount[sizes[variable] == 1] = np.abs(alpha)[sizes == 1]
-        given = np.flatnonzero(amount)
-        order = given[np.argsort(rows[given])]
+        nonzero = np.flatnonzero(amount)
+        order = nonzero[np.argsort(rows[nonzero])]
         return rows[order], np.copysign(amount, alpha[variable])[order]
 
 
@@ -105,20 +105,20 @@ def _dealt(
     variable: NDArray[np.int64],
     is_first: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """Amount of each row of a variable of so much in all: to its bound, the first rows first.
+    """Divide the total of each variable among its rows: each up to its bound, the first rows first.
 
-    Where there is a ridge, by weights: the inverse of the ridge is the sum of the rows' inverses.
+    With a ridge, rows share by weight: the inverse of the ridge is the sum of the rows' inverses.
     """
     first = np.flatnonzero(is_first)
     if np.any(segments[0].ridge):
         weight = 1.0 / np.broadcast_to(segments[0].ridge, len(variable))
         shared: NDArray[np.float64] = total * weight / np.add.reduceat(weight, first)[variable]
         return shared
-    room = sum((box.upper - box.lower for box, _, _ in segments), np.zeros(len(variable)))
-    filled = np.cumsum(room)
-    # What the rows before, of the same variable, have room for.
-    earlier = filled - room - (filled - room)[first][variable]
-    return np.clip(total - earlier, 0.0, room)
+    width = sum((box.upper - box.lower for box, _, _ in segments), np.zeros(len(variable)))
+    filled = np.cumsum(width)
+    # The widths of the boxes of earlier rows of the same variable.
+    earlier = filled - width - (filled - width)[first][variable]
+    return np.clip(total - earlier, 0.0, width)
 
 
 def make_variables(

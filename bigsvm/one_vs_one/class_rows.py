@@ -1,8 +1,8 @@
 """ClassRows: where the rows of each class are, and which classes are held in memory together.
 
-In a shuffled store the rows of a class are everywhere, so to bring those of one class costs as much
-as to bring those of many: a pass. Pairs of classes are therefore trained in batches, each with the
-classes that fit in memory together, brought in one pass.
+In a shuffled store the rows of a class are everywhere, so reading one class costs as much as
+reading many: a pass. Pairs of classes are therefore trained in batches. A batch has the classes
+that fit in memory together, which are read in one pass.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Pairs that are trained one after the other on what is in memory then.
+    """Pairs that are trained one after the other while their rows are in memory.
 
     Attributes
     ----------
     pairs : (m, 2) int64
         First and second class of each, in LIBSVM's order.
     held : (q,) int64
-        Classes whose rows are brought to memory together; none where rows stay where they are.
+        Classes whose rows are held in memory together; empty if rows stay where they are.
     """
 
     pairs: NDArray[np.int64]
@@ -105,8 +105,8 @@ class ClassRows:
     def batches(self, room: float) -> Iterator[Batch]:
         """Divide all pairs, k (k − 1) / 2, into batches.
 
-        Of c times as many rows as there is room for, some 2 c² batches are made, whatever the
-        number of classes; one where all fit, or are in memory anyway.
+        About 2 c² batches if there are c times as many rows as fit in memory, for any number of
+        classes; one if all fit or are in memory already.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class ClassRows:
             yield Batch(pair[None, :], np.empty(0, np.int64))
 
     def _held_next(self, left: NDArray[np.bool_], room: float) -> NDArray[np.bool_]:
-        """Choose classes to hold, (k,): the first pair's, and always the one of most pairs more.
+        """Choose classes to hold, (k,): the first pair's, then always that which adds most pairs.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class ClassRows:
 
 
 class HeldClasses(NamedTuple):
-    """Rows of some classes where they are in memory, or of all where those stay where they are.
+    """Rows of some classes in memory, or of all classes where they are.
 
     Attributes
     ----------

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
 
 TOLD_AFTER = 10.0
-"""Seconds that a pair must have taken before anybody hears of its sweeps and steps."""
+"""Seconds after which the sweeps and steps of a pair are reported."""
 UNFINISHED = (StopReason.MAX_ITER, StopReason.TIME_LIMIT, StopReason.INTERRUPTED)
-"""Why a run ends in the middle of a pair; the others are the end of one pair only."""
+"""Reasons that end the run; other reasons end one pair only."""
 
 
 class Train(Protocol):
@@ -65,7 +65,7 @@ class PairLane(NamedTuple):
     saver : Saver
         Saves to that slot.
     speaks : bool
-        Whether anybody hears of its sweeps and steps: of two at once nobody would know which.
+        Whether its sweeps and steps are reported: reports of two lanes could not be told apart.
     """
 
     train: Train
@@ -78,10 +78,10 @@ class Lanes(Protocol):
     """Says in how many lanes pairs are trained, and opens them."""
 
     def count(self, n_rows: int, row_alignment: int) -> int:
-        """Count the lanes for pairs of so many rows, and sources of such an alignment."""
+        """Count the lanes for pairs of `n_rows` rows of a source with this alignment."""
 
     def open(self, count: int) -> Sequence[PairLane]:
-        """Make so many lanes."""
+        """Make `count` lanes."""
 
     def share_out(
         self,
@@ -101,7 +101,7 @@ class PairTraining:
     classes : ClassRows
     lanes : Lanes
     log : PairLog
-        What is finished already, and where results go.
+        Has the finished pairs, and takes the results.
     room : float
         Rows that may be held at once.
     limits : Limits
@@ -151,12 +151,12 @@ class PairTraining:
         return join(self._log, len(self._classes), self._classes.source.n_rows, reason)
 
     def _batch(self, batch: Batch) -> None:
-        """Train what is left of a batch; at the end what it has held is let go of."""
+        """Train the pairs of a batch that are not finished; its rows are released at the end."""
         numbers = pair_number(batch.pairs[:, 0], batch.pairs[:, 1], len(self._classes))
         left = np.flatnonzero(self._log.records["reason"][numbers] < 0)
         if not len(left):
             return
-        # The batch before, and all that its pairs have freed.
+        # Return the memory of the batch before.
         give_back_freed_memory()
         rows = self._classes.hold(batch, self._look)
         if self._small is not None:
@@ -166,14 +166,13 @@ class PairTraining:
             self._train_all(count, batch.pairs[left[places]], numbers[left[places]], rows)
 
     def _in_lanes(self, pairs: I8, numbers: I8, rows: HeldClasses) -> Iterator[tuple[int, I8]]:
-        """Yield in how many lanes which pairs are trained; places in `pairs`.
+        """Yield numbers of lanes, and the places in `pairs` of what is trained in them.
 
-        Those that an earlier process has begun come first, for their state is in memory, then the
-        longest, so that no lane has much left to do when the others are done.
+        Pairs that an earlier process began come first: their state is in memory. The longest come
+        next, so that all lanes end at about the same time.
         """
         if self._limits.max_iter >= 0:
-            # How far each lane has got hangs on time, and what there is when steps are spent must
-            # not.
+            # With a step limit one lane is used: otherwise the result would depend on timing.
             yield 1, np.arange(len(pairs))
             return
         n_rows = self._classes.sizes[pairs].sum(axis=1)
@@ -188,7 +187,7 @@ class PairTraining:
                 yield 1, places
                 continue
             places = places[np.lexsort((-work[places], ~begun[places]))]
-            # A lane that has a long pair to do when the others are done leaves their threads idle.
+            # A long pair is trained alone: in a lane it would leave the other threads idle.
             total, alone = float(work[places].sum()), 0
             while alone < len(places) and count * work[places[alone]] > total:
                 total -= float(work[places[alone]])
@@ -197,7 +196,7 @@ class PairTraining:
             yield count, places[alone:]
 
     def _train_all(self, count: int, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
-        """Train pairs in so many lanes."""
+        """Train pairs in `count` lanes."""
         # One by one: half a million pairs as Python's lists would take 100 MB.
         waiting = iter(range(len(pairs)))
 
@@ -242,7 +241,7 @@ class PairTraining:
 
         def listener(event: events.Event) -> None:
             long = lane.speaks and time.monotonic() - began >= TOLD_AFTER
-            # That each pair has a plan of its own would be a line for each.
+            # Plans are not reported: that would be a line for each pair.
             if isinstance(event, events.Checkpointed) or (
                 long and not isinstance(event, events.Planned)
             ):
