@@ -328,34 +328,34 @@ def kernel_from(description: Mapping[str, Any]) -> Kernel:
     """
     if not isinstance(description, Mapping) or not isinstance(description.get("name"), str):
         raise ParameterError("the description of a kernel has no name")
-    given = dict(description)
-    name = given.pop("name")
+    parameters = dict(description)
+    name = parameters.pop("name")
     kind = KERNELS.get(name)
     if kind is None:
         raise ParameterError(
             f"there is no kernel {name!r}; if it is one of your own, import the module that "
             "defines it first"
         )
-    for parameter, value in given.items():
+    for parameter, value in parameters.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ParameterError(f"kernel {name}: {parameter} is {value}; it must be finite")
     if kind.code is KernelCode.FORMULA:
         try:
-            return kind(**given)
+            return kind(**parameters)
         except TypeError as error:
             raise ParameterError(f"kernel {name}: {error}") from None
     wanted = {field.name for field in fields(kind)}
-    if set(given) != wanted:
+    if set(parameters) != wanted:
         raise ParameterError(
             f"kernel {name} has the parameters {', '.join(sorted(wanted)) or 'none'}, not "
-            f"{', '.join(sorted(given)) or 'none'}"
+            f"{', '.join(sorted(parameters)) or 'none'}"
         )
-    for parameter, value in given.items():
+    for parameter, value in parameters.items():
         if type(value) not in (int, float) or abs(value) > LARGEST:
             raise ParameterError(
                 f"kernel {name}: {parameter} is {repr(value)[:40]}; it must be a number of float32"
             )
-    return make_kernel(name, **given)
+    return make_kernel(name, **parameters)
 
 
 def resolve_gamma(
@@ -393,9 +393,9 @@ def resolve_gamma(
         if gamma == "mean-distance":
             if mean_distance == 0:
                 return 1.0
-            found = 0.5 / mean_distance
-            _check_float32(found, f"gamma='mean-distance' is {found:.3g}")
-            return found
+            inverse = 0.5 / mean_distance
+            _check_float32(inverse, f"gamma='mean-distance' is {inverse:.3g}")
+            return inverse
     if isinstance(gamma, str) or not (math.isfinite(gamma) and gamma >= 0):
         raise ParameterError(
             f"gamma is {gamma!r}; it must be 'scale', 'auto', 'mean-distance' or a number >= 0"

@@ -42,7 +42,7 @@ def default_threads() -> int:
     """
     if _is_worker():
         return 1
-    limits = (_limit_of("OMP_NUM_THREADS"), *(one.num_threads for one in _openmp()))
+    limits = (_limit_of("OMP_NUM_THREADS"), *(library.num_threads for library in _openmp()))
     return int(max(1, min(available_processors(), *limits)))
 
 
@@ -117,11 +117,11 @@ def _quota() -> float:
     Read only once, as reading is slow compared with a small prediction.
     """
     try:
-        own = OWN_CONTROL_GROUPS.read_text().splitlines()
+        lines = OWN_CONTROL_GROUPS.read_text().splitlines()
     except OSError:
         return math.inf
     least = math.inf
-    for line in own:
+    for line in lines:
         _, controllers, path = line.split(":", 2)
         # Version 2 lists no controllers here; version 1 has a hierarchy for the cpu controller.
         root = CONTROL_GROUPS / "cpu" if controllers else CONTROL_GROUPS
