@@ -122,7 +122,7 @@ class OneVsOneReduction:
                 )  # fmt: skip
                 projected["kernel rows"] = max(projected["kernel rows"], small.n_bytes)
             log = PairLog(
-                checkpoint, problem.n_pairs, source, room=budget.coefficients,
+                checkpoint, problem.n_pairs, source, most_bytes=budget.coefficients,
                 check=LogCheck(problem, rows, trainer, plan),
             )  # fmt: skip
             hooks.listener(
@@ -134,7 +134,7 @@ class OneVsOneReduction:
                 rows,
                 PairLanes(trainer, problem, budget, parameters, log, hooks.listener),
                 log,
-                room=budget.most_held_rows,
+                most_held_rows=budget.most_held_rows,
                 limits=limits_of(parameters, hooks),
                 listener=hooks.listener,
                 small=small,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bigsvm.training.saving import Saver
     from bigsvm.training.watch import Watch
 
-Part = TypeVar("Part")
+Task = TypeVar("Task")
 
 
 class Trainer:
@@ -85,10 +85,10 @@ class Trainer:
         return some
 
     def share_out(
-        self, one: Callable[[Part], None], parts: Sequence[Part], *, abandon: Callable[[], None]
+        self, work: Callable[[Task], None], tasks: Sequence[Task], *, abandon: Callable[[], None]
     ) -> None:
-        """Do all parts of some work on the threads, the caller's among them: `Team.share_out`."""
-        self._tiles.share_out(one, parts, abandon=abandon)
+        """Do all tasks on the threads, the caller's among them; see `Team.share_out`."""
+        self._tiles.share_out(work, tasks, abandon=abandon)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(one_blas_thread())

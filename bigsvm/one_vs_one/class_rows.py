@@ -102,7 +102,7 @@ class ClassRows:
         """Rows of a class, ascending."""
         return self._rows[self._starts[one] : self._starts[one + 1]]
 
-    def batches(self, room: float) -> Iterator[Batch]:
+    def batches(self, most_rows: float) -> Iterator[Batch]:
         """Divide all pairs, k (k − 1) / 2, into batches.
 
         About 2 c² batches if there are c times as many rows as fit in memory, for any number of
@@ -110,7 +110,7 @@ class ClassRows:
 
         Parameters
         ----------
-        room : float
+        most_rows : float
             Rows that may be held. Pairs that are larger come last, and are not held.
         """
         k, sizes = len(self), self.sizes
@@ -118,10 +118,10 @@ class ClassRows:
         if self.source.row_alignment <= 1:
             yield Batch(np.argwhere(left), np.empty(0, np.int64))
             return
-        fits = sizes[:, None] + sizes <= room
+        fits = sizes[:, None] + sizes <= most_rows
         too_large, left = left & ~fits, left & fits
         while left.any():
-            chosen = self._held_next(left, room)
+            chosen = self._held_next(left, most_rows)
             among = np.zeros_like(left)
             among[np.ix_(chosen, chosen)] = True
             yield Batch(np.argwhere(left & among), np.flatnonzero(chosen))
@@ -129,18 +129,18 @@ class ClassRows:
         for pair in np.argwhere(too_large):
             yield Batch(pair[None, :], np.empty(0, np.int64))
 
-    def _held_next(self, left: NDArray[np.bool_], room: float) -> NDArray[np.bool_]:
+    def _held_next(self, left: NDArray[np.bool_], most_rows: float) -> NDArray[np.bool_]:
         """Choose classes to hold, (k,): the first pair's, then always that which adds most pairs.
 
         Parameters
         ----------
         left : (k, k) bool
             Pairs still to be trained.
-        room : float
+        most_rows : float
         """
         between = left | left.T
         chosen = np.zeros(len(self), np.bool_)
-        free, more = room, np.zeros(len(self), np.int64)
+        free, more = most_rows, np.zeros(len(self), np.int64)
         following: int | None = int(np.argmax(left.any(axis=1)))
         while following is not None:
             chosen[following] = True

@@ -1,12 +1,12 @@
-"""PairLog: what has become of each pair of classes, in memory and in a file that only grows.
+"""PairLog: the state of each pair of classes, in memory and in a file that only grows.
 
     DIR/pairs.log            the finished pairs, one entry after the other: bytes of the body, its
                              xxh3 with the seed of the run, the body: a record, rows, coefficients
     DIR/generation-00000007  the pairs in progress, and sums over all
 
-A kill can leave half an entry at the end, which its hash gives away; whatever is before it is
-whole. So does it give away the log of another run: no entry of that is taken. A generation is
-written after the entries of all pairs that finished before it.
+A kill can leave half an entry at the end, which its hash tells; all entries before it are whole.
+The hash also tells entries of another run, of which none is read. A generation is written after
+the entries of all pairs that finished before it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ NAME = "pairs.log"
 NONE = -1
 """Number of a slot's pair where it has none."""
 UNKNOWN = ("objective", "gap", "duality_gap", "drift", "rho")
-"""Of a pair that was never begun."""
+"""Values that a pair does not have before it is begun."""
 BYTES_PER_COEFFICIENT = 32
-"""In memory: row and value, 16 and an eighth as they come, and 12 more while they are joined."""
+"""Bytes in memory: 18 for row and value in arrays that grow, and 12 while pairs are joined."""
 
 
 class Solved(NamedTuple):
@@ -89,20 +89,20 @@ class EntryCheck(Protocol):
     Attributes
     ----------
     recomputed : set of int
-        Pairs whose outputs are computed anew, as `choose` has decided.
+        Pairs whose outputs are computed again, as `choose` has decided.
     """
 
     recomputed: set[int]
 
     def choose(self, pairs: I8, n_support: I8) -> None:
-        """Decide whose outputs are computed anew, among pairs with so many support vectors."""
+        """Choose the pairs whose outputs are computed again; (m,) support vectors each."""
 
     def fault_of(self, entry: LogEntry) -> str:
-        """Return what is wrong with an entry as a solution of its pair; empty if nothing is."""
+        """Return what is wrong with an entry; an empty string if it solves its pair."""
 
 
 class PairLog:
-    """What has become of the pairs so far.
+    """The results of the pairs so far.
 
     Parameters
     ----------
@@ -110,24 +110,24 @@ class PairLog:
         Where finished pairs are kept, and those in progress; what it holds already is read.
     n_pairs : int
     source : RowSource
-        Of all rows.
-    room : float
-        Bytes that coefficients may take.
+        All rows.
+    most_bytes : float
+        Most bytes of coefficients.
     check : EntryCheck, optional
-        Without one, entries are only checked for what each must be by itself.
+        Without one, entries are checked by themselves only, not against their problems.
 
     Attributes
     ----------
     records : (n_pairs,) RECORD
     n_not_recomputed : int
-        Pairs that an earlier process finished, and whose outputs were not computed anew.
+        Pairs that an earlier process finished, and whose outputs were not computed again.
 
     Raises
     ------
     CheckpointError
         It belongs to another problem, or cannot be read or written.
     MemoryBudgetError
-        From any method: the coefficients take more than there is room for.
+        From any method: the coefficients take more than `most_bytes`.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class PairLog:
         n_pairs: int,
         source: RowSource,
         *,
-        room: float,
+        most_bytes: float,
         check: EntryCheck | None = None,
     ) -> None:
         self.records = np.zeros(n_pairs, RECORD)
         self.records["pair"], self.records["reason"] = np.arange(n_pairs), -1
         for name in UNKNOWN:
             self.records[name] = np.nan
-        self._n_finished, self.n_not_recomputed, self._room = 0, 0, room
+        self._n_finished, self.n_not_recomputed, self._most_bytes = 0, 0, most_bytes
         self._totals = dict.fromkeys(COUNTS, 0)
         self._phases = dict.fromkeys(PHASES, 0.0)
         # Arrays that grow: two of NumPy's for each of half a million pairs would take more.
@@ -167,12 +167,12 @@ class PairLog:
 
     @property
     def n_finished(self) -> int:
-        """Pairs that are not to be trained any more."""
+        """Number of pairs that are finished."""
         return self._n_finished
 
     @property
     def seconds(self) -> float:
-        """Of training so far, earlier processes included."""
+        """Seconds of training so far, with those of earlier processes."""
         return float(self._before["seconds"]) + time.monotonic() - self._began
 
     @property
@@ -187,7 +187,7 @@ class PairLog:
 
     @property
     def in_progress(self) -> tuple[int, ...]:
-        """Pairs that an earlier process or a lane has left a state of, to go on from."""
+        """Pairs with a saved state, from which their training continues."""
         return tuple(self._open)
 
     def total(self, name: str) -> int:
@@ -201,8 +201,8 @@ class PairLog:
 
     def reasons(self) -> dict[StopReason, int]:
         """Count the pairs by why they stopped; those never begun are in none."""
-        found = self.records["reason"]
-        counts = np.bincount(found[found >= 0], minlength=len(REASONS)).tolist()
+        reasons = self.records["reason"]
+        counts = np.bincount(reasons[reasons >= 0], minlength=len(REASONS)).tolist()
         return {reason: n for reason, n in zip(REASONS, counts, strict=True) if n}
 
     def coefficients(self, n_rows: int) -> tuple[I8, sp.csr_array]:
@@ -218,22 +218,22 @@ class PairLog:
         indptr = np.append(joined.indptr[support], joined.indptr[-1])
         columns = order[joined.indices].astype(joined.indices.dtype)
         shape = (len(support), len(self.records))
-        found = sp.csr_array((joined.data, columns, indptr), shape=shape)
-        found.sort_indices()
-        return support, found
+        coefficients = sp.csr_array((joined.data, columns, indptr), shape=shape)
+        coefficients.sort_indices()
+        return support, coefficients
 
     # -- what happens ----------------------------------------------------------------------------
 
     def slot(self, *, copies: bool = False) -> Slot:
-        """Make what saves pairs that are trained one after the other.
+        """Make a slot, which saves pairs that are trained one after the other.
 
-        Of several slots at work at once each has to save copies: the state of a pair is written
-        again with those of the others, while it is being worked on.
+        If several slots are used at once, each has to save copies: the state of a pair is written
+        again with the states of the others, while it changes.
         """
         return Slot(self, copies=copies)
 
     def latest(self, number: int) -> Generation | None:
-        """Read what a pair goes on from; None where it begins anew."""
+        """Return the saved state of a pair; None if it has none."""
         return self._open.get(number)
 
     def forget(self, number: int) -> None:
@@ -242,7 +242,7 @@ class PairLog:
             self._open.pop(number, None)
 
     def finish(self, number: int, solved: Solved) -> None:
-        """Take in a pair that is not to be trained any more."""
+        """Add the result of a pair that is finished."""
         with self._lock:
             body = self._take_in(number, solved)
             if self._checkpoint:
@@ -252,7 +252,7 @@ class PairLog:
             self._is_saved = False
 
     def leave(self, number: int, solved: Solved) -> None:
-        """Take in a pair as far as it got; its state has been saved."""
+        """Add the result of an unfinished pair, whose state has been saved."""
         with self._lock:
             self._take_in(number, solved)
 
@@ -264,11 +264,11 @@ class PairLog:
         Parameters
         ----------
         number : int
-            Pair that has got on, if any has.
+            Pair whose state is given, if any is.
         state : Generation, optional
-            Its state now; of the others, what was saved last, by earlier processes too.
+            Its state now; the other pairs keep the state that was saved last.
         keeps : bool
-            Whether it is to be written again with the others', until it is saved anew.
+            Whether later calls write it again, until the pair is saved again.
 
         Raises
         ------
@@ -295,7 +295,7 @@ class PairLog:
     # -- in between ------------------------------------------------------------------------------
 
     def _generation(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Put the pairs in progress together: arrays and values of all."""
+        """Join the states of all pairs in progress: their arrays and values."""
         in_progress = [dict(state.values) for state in self._open.values()]
         counts = {
             name: self.total(name) + sum(int(values.get(name, 0)) for values in in_progress)
@@ -322,7 +322,7 @@ class PairLog:
         return arrays, about
 
     def _take_in(self, number: int, solved: Solved) -> bytes:
-        """Keep a pair in memory; its bytes are as the file has them."""
+        """Keep a result in memory; return its bytes for the file."""
         certificate = solved.certificate
         record = self.records[number : number + 1]
         record["reason"] = REASONS.index(certificate.stop_reason)
@@ -347,15 +347,15 @@ class PairLog:
             self._phases[name] += float(self.records[number][name])
         self._rows.frombytes(rows)
         self._values.frombytes(values)
-        if BYTES_PER_COEFFICIENT * len(self._values) > self._room:
+        if BYTES_PER_COEFFICIENT * len(self._values) > self._most_bytes:
             raise MemoryBudgetError(
                 f"the {len(self._values)} coefficients of {len(self._order)} of "
-                f"{len(self.records)} pairs take {show_bytes(self._room)}, which is their share of "
-                "the memory; give more, and a saved run goes on with it"
+                f"{len(self.records)} pairs take {show_bytes(self._most_bytes)}, which is their "
+                "share of the memory; give more, and a saved run goes on with it"
             )
 
     def _read(self, check: EntryCheck | None, *, is_new: bool) -> None:
-        """Take in what the file has, up to half an entry that a kill has left."""
+        """Read the entries of the file, up to half an entry that a kill has left."""
         if is_new:
             self._path.unlink(missing_ok=True)  # of a run that was killed before its first save
         if not os.path.lexists(self._path):
@@ -397,7 +397,7 @@ class PairLog:
         is_new = not os.path.lexists(self._path)
         descriptor = open_own(self._path, os.O_WRONLY | os.O_CREAT)
         with os.fdopen(descriptor, "wb") as file:
-            # What a kill or a full disk has left of an entry.
+            # Remove the part of an entry that a kill or a full disk has left.
             file.truncate(self._length)
             file.seek(self._length)
             file.write(self._pending)
@@ -410,7 +410,7 @@ class PairLog:
 
 
 class Slot:
-    """Where pairs are saved that are trained one after the other: of one at a time.
+    """Saves pairs that are trained one after the other, one pair at a time.
 
     Parameters
     ----------
@@ -424,16 +424,16 @@ class Slot:
         self._number = NONE
 
     def begin(self, number: int) -> None:
-        """Be the checkpoint of a pair from now on."""
+        """Save this pair from now on."""
         self._number = number
 
     def finish(self, solved: Solved) -> None:
-        """Take in the pair that was begun last, which is not to be trained any more."""
+        """Add the result of the pair that was begun last; it is finished."""
         self._log.finish(self._number, solved)
         self._number = NONE
 
     def leave(self, solved: Solved) -> None:
-        """Take in the pair that was begun last as far as it got; its state has been saved."""
+        """Add the result of the pair that was begun last; it is unfinished, and its state saved."""
         self._log.leave(self._number, solved)
 
     def latest(self, content: Content | None = None) -> Generation | None:
@@ -455,10 +455,10 @@ class Slot:
             )  # fmt: skip
             self._log.forget(self._number)
             return None
-        return self._own(saved)
+        return self._copied(saved)
 
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
-        """Write the state of the pair in progress; without values there is none in this slot.
+        """Write the state of the pair in progress; without values, of the other slots alone.
 
         Raises
         ------
@@ -466,11 +466,11 @@ class Slot:
         """
         if not values:
             return self._log.save()
-        state = self._own(Generation(0, dict(arrays), dict(values)))
+        state = self._copied(Generation(0, dict(arrays), dict(values)))
         return self._log.save(self._number, state, keeps=self._copies)
 
-    def _own(self, state: Generation) -> Generation:
-        """Keep what is being worked on apart from what is written."""
+    def _copied(self, state: Generation) -> Generation:
+        """Copy a state that changes while it is being written."""
         if not self._copies:
             return state
         return state._replace(arrays={name: array.copy() for name, array in state.arrays.items()})

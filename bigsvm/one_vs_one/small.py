@@ -1,8 +1,8 @@
 """SmallPairs: pairs of small classes, each solved in one compiled call, several at once.
 
-To begin and end a run takes milliseconds, and so does each batch of kernel rows that it asks for:
-all that a pair of a thousand rows should take, and more than one of forty. Here the float64 kernel
-values of two groups of classes are computed at once, for all pairs of these.
+A run of its own takes milliseconds to begin and to end, and for each batch of kernel rows. That is
+as long as a pair of a thousand rows takes to be solved, and longer than a pair of forty. Here the
+float64 kernel values of two groups of classes are computed at once, for all pairs of their classes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 MOST_ROWS = 1200
 """Most rows of a small class; pairs of larger classes are worth runs of their own."""
 MOST_BYTES = 128_000_000
-"""For kernel values and what else solving takes: as much as classes of so many rows need."""
+"""Most bytes for kernel values and for solving; classes of `MOST_ROWS` rows need them."""
 GROUP_ROWS = 256
 """Rows of small classes that are taken together; the last of them may have more."""
 CELLS = 8
-"""Of two groups each, whose kernel values are in memory together."""
+"""Most cells, of two groups each, whose kernel values are in memory together."""
 SHARE = 0.5
-"""Of the tolerance, to which pairs are solved on float32 kernel values: float64 may find more."""
+"""Share of the tolerance to which pairs are solved in float32: float64 may find a larger gap."""
 SLICES = 4
 """Parts of the work for each thread."""
 UNLIMITED = int(np.iinfo(np.int64).max)
@@ -60,7 +60,7 @@ class Group(NamedTuple):
     rows : (q,) int64
         Class by class.
     bound : (q,) float64
-        Of each.
+        Upper bound of each row.
     """
 
     rows: I8
@@ -75,7 +75,7 @@ class Cell(NamedTuple):
     groups : (int, int)
         May be the same.
     places : (p,) int64
-        Of the pairs, among those asked for.
+        Places of the pairs among those asked for.
     """
 
     groups: tuple[int, int]
@@ -83,10 +83,10 @@ class Cell(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What compiled calls are given and fill for the pairs of a cell.
+    """Arrays that compiled calls read and fill for the pairs of a cell.
 
     Attributes are as `bigsvm.core.smo.run_each` and `bigsvm.core.small_pairs.certify` have them.
-    `seconds`, (p, 2), are those of each pair's steps and of its certificate.
+    `seconds`, (p, 2), are the seconds of each pair's steps and of its certificate.
     """
 
     grams: tuple[F8, F8, F8]
@@ -109,26 +109,26 @@ class Work(NamedTuple):
 class SmallPairs:
     """Solves C-SVC or ν-SVC for pairs of small classes; use it as a context manager.
 
-    Which pairs it takes depends on the sizes of the classes and on the memory alone, and what it
-    finds of a pair on this pair alone: a resumed run has the same bits.
+    The pairs that it takes depend only on the sizes of the classes and the memory, and the result
+    of a pair only on this pair: a resumed run has the same bits.
 
     Parameters
     ----------
     classes : ClassRows
     tiles : KernelTiles
-        float64, of one thread: those here do not share a product but have one each.
+        float64, of one thread: each thread here computes products of its own.
     bounds : Bounds
     tol : float
     threads : int
     n_bytes : float
-        That it may take, while pairs are being solved here.
+        Most bytes while pairs are being solved here.
     nu : float, optional
         Of ν-SVC.
 
     Attributes
     ----------
     n_bytes : int
-        That it takes then at most.
+        Bytes that it will take at most.
     """
 
     def __init__(
@@ -163,11 +163,11 @@ class SmallPairs:
         n_blocks = int((n_bytes - for_threads) / (8 * max(self._of_block, 1)))
         n_blocks = min(n_blocks, len(first) + CELLS)
         self._n_cross = min(CELLS, n_blocks // 3)
-        self._n_own = n_blocks - self._n_cross
+        self._n_within = n_blocks - self._n_cross
         self.n_bytes = int(for_threads + 8 * n_blocks * self._of_block) if largest else 0
         self._memory: list[F4] = []
         self._free: list[F8] = []
-        self._own: dict[int, F8] = {}
+        self._within: dict[int, F8] = {}
         self._team = Team(threads, "bigsvm-pair")
 
     def __enter__(self) -> Self:
@@ -177,9 +177,9 @@ class SmallPairs:
         self._team.close()
 
     def parts(self, pairs: I8, held: HeldClasses) -> Iterator[I8]:
-        """Divide those of `pairs`, (m, 2), that it takes into parts to `solve`: places in it.
+        """Divide the small ones of `pairs`, (m, 2), into parts to `solve`: yield their places.
 
-        Memory is taken while they are being asked for.
+        Memory is held until the last part has been yielded.
         """
         chosen = np.flatnonzero(self._small[pairs].all(axis=1))
         if held.source.row_alignment > 1 or not len(chosen):
@@ -189,18 +189,18 @@ class SmallPairs:
             part: list[Cell] = []
             for cell in self._cells(pairs, chosen):
                 if part and not self._fit([*part, cell]):
-                    yield np.concatenate([one.places for one in part])
+                    yield np.concatenate([taken.places for taken in part])
                     part = []
                 part.append(cell)
-            yield np.concatenate([one.places for one in part])
+            yield np.concatenate([taken.places for taken in part])
         finally:
-            self._memory, self._free, self._own = [], [], {}
+            self._memory, self._free, self._within = [], [], {}
 
     def solve(self, pairs: I8, held: HeldClasses, *, max_steps: int = -1) -> list[Solved | None]:
-        """Solve pairs (p, 2) of one part; None for those that are better trained by themselves.
+        """Solve pairs (p, 2) of one part; None for pairs that need a run of their own.
 
-        Of a limit of steps, −1 being none, the first pairs take as many as they need; those that
-        would need more are not begun.
+        With a limit of steps (−1 is none) pairs are solved in turn until the steps are spent; the
+        remaining pairs are not begun.
         """
         cells = list(self._cells(pairs, np.arange(len(pairs))))
         before, seconds_before = self._n_evaluations, self._row_seconds
@@ -238,21 +238,22 @@ class SmallPairs:
 
     def _fit(self, cells: list[Cell]) -> bool:
         """Whether the kernel values of these cells are in memory together."""
-        groups = {one for cell in cells for one in cell.groups}
-        return len(cells) <= self._n_cross and len(groups) <= self._n_own
+        groups = {group for cell in cells for group in cell.groups}
+        return len(cells) <= self._n_cross and len(groups) <= self._n_within
 
     # -- kernel values ---------------------------------------------------------------------------
 
     def _works(self, cells: list[Cell], pairs: I8, held: HeldClasses) -> list[Work]:
-        """Compute the kernel values that the cells need, and make room for what will be found."""
-        wanted = sorted({one for cell in cells for one in cell.groups})
-        groups = {one: self._group(one) for one in wanted}
-        places = {one: held.places(groups[one].rows).astype(np.int64) for one in wanted}
-        rows = {one: held.source.lend(places[one]) for one in wanted}
-        self._let_go(wanted)
-        blocks = [(one, one) for one in wanted if one not in self._own]
+        """Compute the kernel values that the cells need, and allocate the results."""
+        wanted = sorted({group for cell in cells for group in cell.groups})
+        groups = {number: self._group(number) for number in wanted}
+        places = {g: held.places(group.rows).astype(np.int64) for g, group in groups.items()}
+        rows = {g: held.source.lend(places[g]) for g in wanted}
+        self._free_blocks(wanted)
+        blocks = [(g, g) for g in wanted if g not in self._within]
         blocks += [cell.groups for cell in cells if cell.groups[0] != cell.groups[1]]
-        grams = {(a, b): self._room(len(groups[a].rows), len(groups[b].rows)) for a, b in blocks}
+        sizes = {g: len(group.rows) for g, group in groups.items()}
+        grams = {(a, b): self._block_of(sizes[a], sizes[b]) for a, b in blocks}
 
         def evaluate(block: tuple[int, int]) -> None:
             (a, b), began = block, time.perf_counter()
@@ -264,10 +265,10 @@ class SmallPairs:
         self._team.share_out(evaluate, blocks, min(self._threads, len(blocks)) - 1)
         self._n_evaluations += sum(gram.size for gram in grams.values())
         self._row_seconds += sum(taken)
-        self._own |= {a: gram for (a, b), gram in grams.items() if a == b}
+        self._within |= {a: gram for (a, b), gram in grams.items() if a == b}
         works = []
         for (first, second), chosen in cells:
-            values = self._own[first] if first == second else grams[first, second]
+            values = self._within[first] if first == second else grams[first, second]
             p = len(chosen)
             spans = np.empty((p, 4), np.int64)
             spans[:, ::2] = self._starts[pairs[chosen]]
@@ -275,7 +276,7 @@ class SmallPairs:
             m = int((spans[:, 1] - spans[:, 0] + spans[:, 3] - spans[:, 2]).max())
             works.append(
                 Work(
-                    (self._own[first], values, self._own[second]),
+                    (self._within[first], values, self._within[second]),
                     (groups[first].bound, groups[second].bound),
                     spans, np.zeros((p, m)), np.zeros((p, small_pairs.FOUND)),
                     np.zeros(p, np.int64), np.zeros(p, np.bool_), np.zeros((p, 2)),
@@ -285,34 +286,34 @@ class SmallPairs:
 
     def _group(self, number: int) -> Group:
         classes = np.flatnonzero((self._group_of == number) & self._small).tolist()
-        rows = [self._classes.of(one) for one in classes]
-        bounds = [self._bounds(one, own) for one, own in zip(classes, rows, strict=True)]
+        rows = [self._classes.of(number) for number in classes]
+        bounds = [self._bounds(number, some) for number, some in zip(classes, rows, strict=True)]
         return Group(np.concatenate(rows).astype(np.int64), np.concatenate(bounds))
 
-    def _let_go(self, wanted: list[int]) -> None:
-        """Let go of values among a group: of groups before those wanted, and of what does not fit.
+    def _free_blocks(self, wanted: list[int]) -> None:
+        """Free blocks within groups: of groups before those wanted, and of those that do not fit.
 
-        Later groups are wanted again with each that comes before them.
+        A later group is used again with each group before it.
         """
-        room = self._n_own - len(wanted)
-        later = [one for one in self._own if one > wanted[0] and one not in wanted][:room]
-        for one in list(self._own):
-            if one not in wanted and one not in later:
-                self._give_back(self._own.pop(one))
+        n_free = self._n_within - len(wanted)
+        later = [g for g in self._within if g > wanted[0] and g not in wanted][:n_free]
+        for group in list(self._within):
+            if group not in wanted and group not in later:
+                self._give_back(self._within.pop(group))
 
-    def _room(self, m: int, p: int) -> F8:
-        """Give memory for (m, p) kernel values: such as was used before, if there is any."""
+    def _block_of(self, m: int, p: int) -> F8:
+        """Return memory for (m, p) kernel values; used again where some was given back."""
         flat = self._free.pop() if self._free else np.empty(self._of_block)
         return flat[: m * p].reshape(m, p)
 
     def _give_back(self, gram: F8) -> None:
-        """Keep memory to be used again; these are views of all of it."""
+        """Keep the memory of a block to be used again; a block is a view of all of it."""
         self._free.append(cast("F8", gram.base))
 
     # -- the work --------------------------------------------------------------------------------
 
     def _solve_all(self, works: list[Work]) -> None:
-        """Share out the pairs over the threads, each of which has memory of its own."""
+        """Divide the pairs among the threads, each of which has memory of its own."""
         threads = self._threads
         step = max(1, sum(len(work.spans) for work in works) // (SLICES * threads))
         parts = [
@@ -350,7 +351,7 @@ class SmallPairs:
         seconds /= len(alpha)
 
     def _solve_in_turn(self, works: list[Work], max_steps: int) -> None:
-        """Solve one after the other, as far as the steps suffice."""
+        """Solve one after the other until the steps are spent."""
         for work in works:
             self._solve_part(work, max_steps)
             max_steps -= int(work.steps.clip(0).sum())
@@ -360,8 +361,8 @@ class SmallPairs:
     def _solved(
         self, pair: list[int], work: Work, i: int, evaluated: int, row_seconds: float
     ) -> Solved:
-        """Bring what was found of a pair into the order of all rows."""
-        both = np.concatenate([self._classes.of(one) for one in pair]).astype(np.int64)
+        """Make the result of a pair, with its support vectors in the order of all rows."""
+        both = np.concatenate([self._classes.of(number) for number in pair]).astype(np.int64)
         (a, b, c, d), m = work.spans[i].tolist(), len(both)
         bound = np.concatenate([work.bounds[0][a:b], work.bounds[1][c:d]])
         support = np.flatnonzero(work.alpha[i, :m])
@@ -380,19 +381,19 @@ class SmallPairs:
         )  # fmt: skip
         scale, intercept, rho = 1.0, thresholds[0], np.nan
         if self._nu is not None:
-            scale, intercept, found = finish_nu_svc(
+            scale, intercept, margin = finish_nu_svc(
                 tuple(thresholds), float(alpha[alpha > 0].sum())
             )
-            rho = found["rho"]
+            rho = margin["rho"]
         coefficients = scale * alpha
         shift = self._tiles.offset * float(coefficients.sum())
         return Solved(both[support], coefficients, intercept + shift, rho, certificate)
 
 
 def _most_rows(n_bytes: float, values_per_row: float, threads: int) -> int:
-    """Most rows of a class of which two groups fit: their kernel values, and memory to solve in.
+    """Most rows of a class so that the blocks of two groups and the memory of the solvers fit.
 
-    A group may have nearly `GROUP_ROWS` more, and a kernel row a block more than a pair.
+    A group may have nearly `GROUP_ROWS` rows more.
     """
 
     def needed(size: int) -> float:

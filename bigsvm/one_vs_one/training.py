@@ -1,8 +1,8 @@
 """One against one: a problem for each pair of classes, several trained at once, and joined.
 
 ``k (k − 1) / 2`` problems of two classes each (libsvm-2.2.txt, section 7), over the rows of these
-two alone. They share all that is opened once, and one checkpoint: a pair that is finished is never
-trained again, and those in progress go on inside, to the same bits.
+two alone. They share what is opened once, and one checkpoint: a finished pair is never trained
+again, and pairs in progress continue from their saved state, to the same bits.
 
 Pair steps are one after the other, so a pair alone leaves threads idle. Where there is memory for
 it pairs are therefore trained in lanes, each with its share of the threads.
@@ -51,17 +51,17 @@ class Train(Protocol):
         limits: Limits,
         listener: events.Listener,
     ) -> Solved:
-        """Train, or go on with what the saver has of this pair."""
+        """Train a pair, from its saved state if the saver has one."""
 
 
 class PairLane(NamedTuple):
-    """One pair after the other, beside other lanes.
+    """Trains one pair after the other, beside other lanes.
 
     Attributes
     ----------
     train : Train
     slot : Slot
-        Of the log: where its pair is saved.
+        Where its pair is saved in the log.
     saver : Saver
         Saves to that slot.
     speaks : bool
@@ -85,7 +85,7 @@ class Lanes(Protocol):
 
     def share_out(
         self,
-        one: Callable[[PairLane], None],
+        work: Callable[[PairLane], None],
         lanes: Sequence[PairLane],
         *,
         abandon: Callable[[], None],
@@ -102,8 +102,8 @@ class PairTraining:
     lanes : Lanes
     log : PairLog
         Has the finished pairs, and takes the results.
-    room : float
-        Rows that may be held at once.
+    most_held_rows : float
+        Most rows that are held at once.
     limits : Limits
         Of the whole run.
     listener : callable
@@ -117,17 +117,18 @@ class PairTraining:
         lanes: Lanes,
         log: PairLog,
         *,
-        room: float,
+        most_held_rows: float,
         limits: Limits,
         listener: events.Listener,
         small: SmallPairs | None = None,
     ) -> None:
         self._small = small
-        self._classes, self._room, self._lanes, self._log = classes, room, lanes, log
+        self._classes, self._lanes, self._log = classes, lanes, log
+        self._most_held_rows = most_held_rows
         self._opened: dict[int, Sequence[PairLane]] = {1: lanes.open(1)}
         self._saver = self._opened[1][0].saver
         self._limits, self._listener = limits, listener
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._ended: list[StopReason] = []
         self._began = time.monotonic()
         sizes = classes.sizes.astype(np.float64)
@@ -140,9 +141,9 @@ class PairTraining:
     def run(self) -> OneVsOne:
         """Train all pairs that are not finished, or until a limit is reached."""
         reason = StopReason.CONVERGED
-        self._tell()
+        self._report()
         try:
-            for batch in self._classes.batches(self._room):
+            for batch in self._classes.batches(self._most_held_rows):
                 self._batch(batch)
         except Stopped as stopped:
             reason = stopped.reason
@@ -204,7 +205,9 @@ class PairTraining:
             try:
                 while (place := next(waiting, None)) is not None:
                     first, second = pairs[place].tolist()
-                    self._one(lane, int(numbers[place]), (first, second), rows.pair(first, second))
+                    self._train(
+                        lane, int(numbers[place]), (first, second), rows.pair(first, second)
+                    )
             except Stopped as stopped:
                 self._ended.append(stopped.reason)
             except BaseException:
@@ -225,16 +228,16 @@ class PairTraining:
         for part in small.parts(pairs, rows):
             self._look()
             solved = small.solve(pairs[part], rows, max_steps=self._limits_left().max_iter)
-            for place, one in zip(part.tolist(), solved, strict=True):
-                if one is not None:
-                    self._log.finish(int(numbers[place]), one)
+            for place, result in zip(part.tolist(), solved, strict=True):
+                if result is not None:
+                    self._log.finish(int(numbers[place]), result)
                     self._work_done += float(sizes[pairs[place]].sum()) ** 2
-            self._tell()
+            self._report()
             if self._saver.is_due():
                 self._saver.write({}, {})
 
-    def _one(self, lane: PairLane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
-        """Train a pair, or go on with it."""
+    def _train(self, lane: PairLane, number: int, pair: tuple[int, int], rows: PairRows) -> None:
+        """Train a pair, from its saved state if it has one."""
         self._look()
         lane.slot.begin(number)
         began = time.monotonic()
@@ -245,7 +248,7 @@ class PairTraining:
             if isinstance(event, events.Checkpointed) or (
                 long and not isinstance(event, events.Planned)
             ):
-                with self._telling:
+                with self._reporting:
                     self._listener(event)
 
         solved = lane.train(
@@ -256,9 +259,9 @@ class PairTraining:
             lane.slot.leave(solved)
             raise Stopped(reason)
         lane.slot.finish(solved)
-        with self._telling:
+        with self._reporting:
             self._work_done += float(len(rows.rows)) ** 2
-            self._tell()
+            self._report()
         if lane.saver.is_due():
             lane.saver.write({}, {})
 
@@ -284,7 +287,7 @@ class PairTraining:
         """Whether the run is to end, or a lane has."""
         return bool(self._ended) or self._limits.interrupted()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         log = self._log
         self._listener(
             events.PairsUnderWay(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 REPACKED = 0.25
 """Share of new points from which all are packed again for products; below it, only the new ones."""
-SPARED = 0.25
-"""Share of points that have no weight any more, from which they are let go."""
+WORTH_DROPPING = 0.25
+"""Share of points without weight from which these are removed."""
 
 
 class CoreSet:
@@ -58,7 +58,7 @@ class CoreSet:
         self._rows: list[Rows] = []
         self._packed: list[Partners] = []
         self._n_packed = 0
-        # Memory that is not written to yet is none.
+        # The system gives memory only once it is written to.
         self._gram = np.zeros((capacity, smo.row_width(capacity)), np.float32)
 
     def __len__(self) -> int:
@@ -109,8 +109,8 @@ class CoreSet:
         block *= self._signs[p:, None].astype(np.float32)
         block *= self._signs[: p + q].astype(np.float32)
         # Each pair by the newer point's row, so that the matrix is the same when made at once.
-        own = block[:, p:]
-        own[:] = np.tril(own) + np.tril(own, -1).T
+        among_new = block[:, p:]
+        among_new[:] = np.tril(among_new) + np.tril(among_new, -1).T
         self._gram[p : p + q, : p + q] = block
         self._gram[:p, p : p + q] = block[:, :p].T
         self.gradient = np.append(self.gradient, -(block[:, :p].astype(np.float64) @ self.weights))
@@ -164,18 +164,18 @@ class CoreSet:
             exact[first : first + 1024] = part.astype(np.float64) @ self.weights
         exact = -(exact + self._ridge * self.weights)
         drift = float(np.abs(exact - self.gradient).max(initial=0.0))
-        # What steps add up to 1 only but for rounding.
+        # After many steps the weights add up to 1 up to rounding.
         total = self.weights.sum()
         self.weights, self.gradient = self.weights / total, exact / total
         return drift / max(abs(self.energy), np.finfo(np.float64).tiny)
 
     @property
     def parts(self) -> I8:
-        """Points that are packed together, of each part: sums depend on it in their last bit."""
+        """Points of each part that is packed together; the last bit of sums depends on it."""
         return np.array([partners.n for partners in self._packed], np.int64)
 
     def restore(self, source: RowSource, saved: SearchState) -> None:
-        """Become what another core set was, to the same bits."""
+        """Restore a saved core set, to the same bits."""
         indices, weights, gradient, parts = saved
         edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(parts)])
         for first, stop in itertools.pairwise(edges):
@@ -190,11 +190,11 @@ class CoreSet:
         self._n_packed = int(edges[1])
         self.weights, self.gradient = weights, gradient
 
-    def spare(self) -> None:
-        """Let points without weight go, where they are many."""
+    def drop_weightless(self) -> None:
+        """Remove the points without weight if they are many."""
         kept = np.flatnonzero(self.weights)
         p = len(self)
-        if p - len(kept) <= SPARED * p:
+        if p - len(kept) <= WORTH_DROPPING * p:
             return
         rows = self.rows()[kept]
         for name in ("indices", "weights", "gradient", "_signs", "_ridge", "_diagonal"):

@@ -46,7 +46,7 @@ def random_rows(
     position: int,
     *,
     sample: int,
-    room: int = 0,
+    most_held: int = 0,
     weights: NDArray[np.float64] | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> RandomRows:
@@ -63,8 +63,8 @@ def random_rows(
     sample : int
         Number of rows that are used together, in any order. If it is the number of all rows, the
         rows come in their own order.
-    room : int
-        Rows that may be held between two passes over rows in no random order.
+    most_held : int
+        Most rows that are held between two passes over rows in no random order.
     weights : (n,) float64, optional
         0 or more; a row of weight 2 counts as two rows, one of weight 0 is never drawn. Ignored
         if all rows come in order.
@@ -78,7 +78,14 @@ def random_rows(
         weights = None if in_order else weights
         return _ByBlocks(source, block_bytes, seed, position, in_order=in_order, weights=weights)
     return _ByPasses(
-        source, block_bytes, seed, position, sample=sample, room=room, weights=weights, look=look
+        source,
+        block_bytes,
+        seed,
+        position,
+        sample=sample,
+        most_held=most_held,
+        weights=weights,
+        look=look,
     )
 
 
@@ -250,20 +257,20 @@ class _ByPasses(_Streamed):
         position: int,
         *,
         sample: int,
-        room: int,
+        most_held: int,
         weights: NDArray[np.float64] | None,
         look: Callable[[], None],
     ) -> None:
         super().__init__(source, block_bytes, seed, position)
-        self._room, self._size = room, max(sample, room)
+        self._most_held, self._size = most_held, max(sample, most_held)
         self._shares, self._look = _shares(weights), look
 
     def _read(self) -> Generator[Part, None, None]:
         n, rows = self._source.n_rows, None
-        if self._room >= n:
+        if self._most_held >= n:
             rows = self._brought(np.arange(n))
         number, given = divmod(self._position, self._size)
-        as_read = self._size > self._room
+        as_read = self._size > self._most_held
         if as_read and given:  # a part of a sample in reading order is not a random sample
             number, given = number + 1, 0
         while True:
@@ -304,13 +311,12 @@ class _ByPasses(_Streamed):
                 np.take(rows.rows, rows.places, axis=0, out=part, mode="clip")
             done += len(held)
             del rows
-        found: Rows = out
         if source.is_sparse:
-            found = stack_rows(pieces, source.n_columns, source.dtype, sparse=True)
-        return found
+            return stack_rows(pieces, source.n_columns, source.dtype, sparse=True)
+        return out
 
 
-def room_for(source: RowSource, n_bytes: float) -> int:
+def most_rows_in(source: RowSource, n_bytes: float) -> int:
     """Count the rows that `n_bytes` can hold between two passes."""
     # Sparse rows are in memory twice while they are joined.
     copies = 2 if source.is_sparse else 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bigsvm.search.random_rows import RandomRows
 
 AT_ONCE = 8
-"""A round looks at one sample for so many points of the core set."""
+"""Points of the core set for each sample of a round."""
 FEWEST_SAMPLES = 16
 """Least samples of a round: with fewer a search may end as soon as it has begun."""
 MOST_SAMPLES = 64
@@ -38,48 +38,48 @@ POINTS_OF_A_SAMPLE = 4
 """Farthest rows of each sample that join the core set, but at most half of the sample."""
 STEPS_PER_POINT = 4
 """Most steps of a round for each point that joined, and for each sample with a point of the core
-set outside, each a thousandth of what looking for it took."""
+set outside; a step takes a thousandth of the time of the search for the point."""
 EMPTY = 0.25
 """The search ends when this share of a round's samples have no point outside, if sweeps follow.
 With samples of 60 rows, about 2 % of all rows may be outside then."""
 EMPTY_ALONE = 0.5
 """The same if no sweeps follow; about 1 % of all rows may be outside then."""
 SHOWING = 256
-"""Points of a core set that show how many rows are outside."""
+"""Least points of a core set from which the share of rows outside is taken."""
 MOST_ROWS = 1 << 14
 """Rows of one product with the core set."""
 MOST_STEPS = 10**6
-"""Of an exact solution, which pair steps may not reach in float32."""
+"""Most steps to an exact solution, which pair steps may not reach in float32."""
 RECOMPUTED_EVERY = 2.0
 """Growth of the core set after which its gradient is computed from scratch."""
 
 
 class Farthest(NamedTuple):
-    """Of each sample the rows farthest from the centre.
+    """The rows of each sample that are farthest from the centre.
 
     Attributes
     ----------
     indices : (n_samples, k) int64
     products : (n_samples, k) float64
-        ``(K̃a)_i``, of which the least are the farthest.
+        ``(K̃a)_i``; the least are the farthest.
     of_core : (n_samples,) float64
-        The least of those rows of a sample that are in the core set already.
-    found : list
+        Least product of the rows of a sample that are in the core set already.
+    blocks : list
         Pairs of indices and rows, which include all rows in `indices`.
     share_outside : float
-        Of the rows that were looked at.
+        Share of the rows of all samples that are outside the ball.
     """
 
     indices: I8
     products: F8
     of_core: F8
-    found: list[tuple[I8, Rows]]
+    blocks: list[tuple[I8, Rows]]
     share_outside: float
 
     def rows(self, indices: I8, like: RowSource) -> Rows:
         """Rows at ascending `indices`, in the form of a source's rows."""
-        names = np.concatenate([names for names, _ in self.found])
-        parts = [rows for _, rows in self.found]
+        names = np.concatenate([names for names, _ in self.blocks])
+        parts = [rows for _, rows in self.blocks]
         joined = stack_rows(parts, like.n_columns, like.dtype, sparse=like.is_sparse)
         order = np.argsort(names, kind="stable")
         chosen: Rows = joined[order[np.searchsorted(names, indices, sorter=order)]]
@@ -119,31 +119,31 @@ class SampledSearch(Search):
         n_rows = n_samples * self._sample
         energy, goal = self.core.energy, self._goal()
         with self.watch.timing("sweep"):
-            found = self._farthest(rows, n_samples, take, limit=energy - goal)
-        outside = energy - found.products > goal
-        farthest = min(found.products.min(), found.of_core.min())
+            candidates = self._farthest(rows, n_samples, take, limit=energy - goal)
+        outside = energy - candidates.products > goal
+        farthest = min(candidates.products.min(), candidates.of_core.min())
         self._gap = max(float(energy - farthest), 0.0)
-        unsolved = energy - found.of_core > goal
+        unsolved = energy - candidates.of_core > goal
         n_empty = np.count_nonzero(~(outside.any(axis=1) | unsolved))
-        # Where nothing can join, steps on the core set are all that is left: of fw without end.
+        # If no row can join, only steps on the core set would follow; fw would take them for ever.
         if n_empty > self._enough * n_samples or not outside.any():
             self.count.rows_drawn += n_rows
-            self._tell()
+            self._report()
             return StopReason.SAMPLED
-        if self._is_for_sweeps(found.share_outside):
+        if self._is_for_sweeps(candidates.share_outside):
             return StopReason.CORE_FULL
-        joined = np.unique(found.indices[outside])
-        room = self.core.capacity - len(self.core)
-        fresh = joined[:room]
+        joined = np.unique(candidates.indices[outside])
+        n_free = self.core.capacity - len(self.core)
+        fresh = joined[:n_free]
         if len(fresh):
             with self.watch.timing("row"):
-                self.core.add(fresh, found.rows(fresh, self._source))
+                self.core.add(fresh, candidates.rows(fresh, self._source))
             with self.watch.timing("step"):
                 self._step(len(fresh) + int(np.count_nonzero(unsolved)), goal)
         # Count the rows last: a round that was interrupted is repeated.
         self.count.rows_drawn += n_rows
-        self._tell()
-        if len(joined) > room:
+        self._report()
+        if len(joined) > n_free:
             return StopReason.CORE_FULL
         return StopReason.MAX_ITER if self.watch.steps_left() == 0 else None
 
@@ -154,10 +154,10 @@ class SampledSearch(Search):
         if len(core) >= RECOMPUTED_EVERY * self.count.core_exact:
             self.count.drift = max(self.count.drift, core.recompute())
             self.count.core_exact = len(core)
-        core.spare()
+        core.drop_weightless()
 
     def _is_for_sweeps(self, share_outside: float) -> bool:
-        """Whether so many rows are outside that they had better step together."""
+        """Whether so many rows are outside that steps of all of them together are faster."""
         many = share_outside * self._source.n_rows > MANY_TOGETHER
         return self._certify and len(self.core) >= SHOWING and many and self._dual.model_rank > 0
 

@@ -11,7 +11,7 @@ import numpy as np
 from bigsvm.core.smo import row_width
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
-from bigsvm.search.random_rows import random_rows, room_for
+from bigsvm.search.random_rows import most_rows_in, random_rows
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.saved import RunContent
@@ -84,7 +84,7 @@ class Core(Protocol):
         """Compute g from scratch; returns by how much it was off, at most, relative to R."""
 
     def restore(self, source: RowSource, saved: SearchState) -> None:
-        """Become what another core set was, to the same bits."""
+        """Restore a saved core set, to the same bits."""
 
 
 class Search(ABC):
@@ -145,10 +145,10 @@ class Search(ABC):
         self._seed, self._certify = seed, certify
         self._empty_samples, self._first_points = empty_samples, first_points
         of_core = self._plan_of_core(plan)
-        capacity, self._room = self._most_points(of_core, tiles), 0
+        capacity, self._most_drawn = self._most_points(of_core, tiles), 0
         in_order = self._sample >= source.n_rows
         if source.row_alignment > 1 and not (source.is_shuffled or in_order):
-            capacity, self._room = share_with_drawn(capacity, of_core, source)
+            capacity, self._most_drawn = share_with_drawn(capacity, of_core, source)
         if certify:
             enough = max(FEW_POINTS, int(WORTH_CERTIFYING * source.n_rows))
             capacity = min(capacity, enough)
@@ -169,7 +169,7 @@ class Search(ABC):
         self._gap = np.inf
 
     def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
-        """Give what of a plan is left to the core set and the rows drawn for it."""
+        """Return the part of the plan for the core set and the rows drawn for it."""
         return plan
 
     @abstractmethod
@@ -190,7 +190,7 @@ class Search(ABC):
 
     @staticmethod
     def is_next(saver: Saver, dual: Dual[Any], n_rows: int) -> bool:
-        """Whether a run has still to search: a new one, or one saved in its search."""
+        """Whether a run has to search: it is new, or was saved during its search."""
         saved = saver.latest(RunContent(dual, n_rows))
         return saved is None or saved.values["phase"] == Phase.SEARCH
 
@@ -206,8 +206,8 @@ class Search(ABC):
             self._seed,
             self.count.rows_drawn,
             sample=self._sample,
-            room=self._room,
-            # Equal rows are one with the weight of all: a tenth of w8a, unseen, would be wrong.
+            most_held=self._most_drawn,
+            # Equal rows are one row with the weight of all, so it is drawn as often as all of them.
             weights=self._dual.formulation.sample_weight,
             look=self.watch.look,
         )
@@ -235,7 +235,7 @@ class Search(ABC):
         self._saver.save(*self._state())
 
     def _state(self) -> tuple[SearchState, Counters]:
-        """Give the state that a run goes on from."""
+        """Return the state that a resumed run continues from."""
         core = self.core
         return SearchState(core.indices, core.weights, core.gradient, core.parts), self.count
 
@@ -246,15 +246,15 @@ class Search(ABC):
         return alpha
 
     def result(self, reason: StopReason) -> TrainingResult:
-        """Give the model of the search alone, of whose rows nothing is known but the core set."""
+        """Make the model of the search alone; other rows than the core set are not certified."""
         core, count = self.core, self.count
         energy = self._dual.energy(core.energy) if len(core) else None
-        found = None if energy is None else 0.5 / energy
+        objective = None if energy is None else 0.5 / energy
         support = np.flatnonzero(core.weights)
         order = support[np.argsort(core.indices[support])]
         alpha = core.beta[order] if energy is None else core.beta[order] / energy
         certificate = Certificate(
-            converged=False, stop_reason=reason, tol=self._tol, objective=found,
+            converged=False, stop_reason=reason, tol=self._tol, objective=objective,
             gap=None, duality_gap=None, n_support=len(support), n_bounded=0, n_sweeps=0,
             n_iter=count.n_iter, n_kernel_evaluations=count.n_kernel_evaluations, row_misses=0,
             row_reads=0, n_working_sets=0, rows_swept=0, bytes_read=count.bytes_read,
@@ -290,12 +290,12 @@ class Search(ABC):
         partners = Partners(self._tiles.values, first, for_sparse_rows=source.is_sparse)
         sign, best, farthest = formulation.signs(a), a, -np.inf
         for indices, part in rows.draw(self._sample):
-            own = Partners(self._tiles.values, part, for_sparse_rows=source.is_sparse)
+            sample = Partners(self._tiles.values, part, for_sparse_rows=source.is_sparse)
             (segment,) = formulation.segments(indices)
             values = np.zeros(len(indices))
             self._tiles.multiply(part, partners, sign, values)
             apart = (
-                self._tiles.values.diagonal(own.norms)
+                self._tiles.values.diagonal(sample.norms)
                 + segment.ridge
                 - 2 * segment.box.linear * values
             )
@@ -307,7 +307,7 @@ class Search(ABC):
         pair = np.unique(np.concatenate([a, best]))
         return pair, source.take(pair, look=self.watch.look)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         squared = self._dual.squared_radius(self.core.energy)
         self._listener(
             events.Searching(
@@ -321,7 +321,7 @@ class Search(ABC):
 
 
 def largest_core(plan: TrainingPlan) -> int:
-    """Most points whose rows and whose whole Gram matrix a plan has room for."""
+    """Most points for whose rows and Gram matrix a plan has memory."""
     size = int(np.sqrt(plan.gram_bytes / 4))
     while size > 1 and 4 * size * row_width(size) > plan.gram_bytes:
         size -= 1
@@ -332,7 +332,7 @@ def share_with_drawn(capacity: int, plan: TrainingPlan, source: RowSource) -> tu
     """Most points of a core set if drawn rows are held too, and most drawn rows."""
     capacity = min(capacity, max(1, int((1 - SHARE_OF_DRAWN) * plan.active_rows)))
     left = plan.active_rows - capacity
-    return capacity, max(left, room_for(source, left * plan.active_row_bytes))
+    return capacity, max(left, most_rows_in(source, left * plan.active_row_bytes))
 
 
 def sample_size(sampling: float | str, n_rows: int) -> int:

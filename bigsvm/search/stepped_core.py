@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from bigsvm.gram import KernelTiles
     from bigsvm.training.state import SearchState
 
-SPARED = 0.25
-"""Share of points without weight from which these are removed, which takes as long as to evaluate
-a block of samples."""
+WORTH_DROPPING = 0.25
+"""Share of points without weight from which these are removed: removing them takes as long as to
+evaluate a block of samples."""
 FEWEST_ROWS = 4
 """Kernel rows that a solver cannot do without."""
 ROWS_AT_ONCE = 256
@@ -63,9 +63,9 @@ class SteppedCore:
         self.counters = np.zeros(steps.N_COUNTERS, np.int64)
         self.counters[steps.FARTHEST] = -1
         self._rows: list[Rows] = []
-        # Of many rows that are fetched one by one, all would be packed for each.
+        # Kept packed: otherwise all rows would be packed for each row that is fetched.
         self._packed: tuple[Rows, Partners] | None = None
-        # Memory that is not written to yet is none.
+        # The system gives memory only once it is written to.
         self._values = np.zeros(n_values, tiles.dtype)
         self._lay_out(smo.row_width(1))
         size = min(self.width, capacity)
@@ -82,7 +82,7 @@ class SteppedCore:
 
     @staticmethod
     def most_points(n_values: int) -> int:
-        """Most points of which so many kernel values hold the fewest rows."""
+        """Most points for which `n_values` kernel values hold the fewest rows."""
         return n_values // FEWEST_ROWS // smo.row_width(1) * smo.row_width(1)
 
     def _lay_out(self, width: int) -> None:
@@ -172,9 +172,9 @@ class SteppedCore:
         old, p = self.kept, len(self)
         self._lay_out(min(2 * self.width, smo.row_width(self.capacity)))
         size = min(self.width, self.capacity)
-        parts: list[Any] = [part[:p] for part in self.points]
+        arrays: list[Any] = [array[:p] for array in self.points]
         self.points = steps.Points(
-            *(np.concatenate([part, np.zeros(size - p, part.dtype)]) for part in parts)
+            *(np.concatenate([array, np.zeros(size - p, array.dtype)]) for array in arrays)
         )
         self.points.slots[:] = -1
         held = np.flatnonzero(old.owner >= 0)
@@ -216,9 +216,9 @@ class SteppedCore:
     def fetch_missing(self) -> None:
         """Compute the kernel rows that there is room for without giving up others."""
         missing = np.flatnonzero(self.points.slots[: len(self)] < 0)
-        room = len(self.kept.owner) - int(self.counters[steps.FILLED])
-        for first in range(0, min(room, len(missing)), ROWS_AT_ONCE):
-            self.fetch(missing[first : min(first + ROWS_AT_ONCE, room)])
+        n_free = len(self.kept.owner) - int(self.counters[steps.FILLED])
+        for first in range(0, min(n_free, len(missing)), ROWS_AT_ONCE):
+            self.fetch(missing[first : min(first + ROWS_AT_ONCE, n_free)])
 
     def solve(self, *, tol: float, max_steps: int) -> int:
         """Take pair steps until the ball of the points is within tol; returns how many."""
@@ -261,14 +261,14 @@ class SteppedCore:
             exact[some] = out.astype(np.float64) @ beta
         exact = -(signs * exact + self.points.ridge[:p] * self.weights)
         drift = float(np.abs(exact - self.gradient).max(initial=0.0))
-        # What steps add up to 1 only but for rounding.
+        # After many steps the weights add up to 1 up to rounding.
         total = self.weights.sum()
         self.points.weights[:p] /= total
         self.points.gradient[:p] = exact / total
         return drift / max(abs(self.energy), np.finfo(np.float64).tiny)
 
     def restore(self, source: RowSource, saved: SearchState) -> None:
-        """Become what another core set was, to the same bits."""
+        """Restore a saved core set, to the same bits."""
         if not len(saved.core):
             return
         self.add(saved.core, source.take(saved.core))
@@ -276,17 +276,17 @@ class SteppedCore:
         self.points.gradient[: len(self)] = saved.gradient
         self.fetch_missing()
 
-    def spare(self) -> bool:
-        """Remove points without weight if they are many; returns whether they were."""
+    def drop_weightless(self) -> bool:
+        """Remove the points without weight if they are many; returns whether they were."""
         kept = np.flatnonzero(self.weights)
         p, q = len(self), len(kept)
-        if p - q <= SPARED * p:
+        if p - q <= WORTH_DROPPING * p:
             return False
         self._rows = [self.rows()[kept]]
         number = np.full(p, -1, np.int32)
         number[kept] = np.arange(q)
-        for part in self.points:
-            part[:q] = part[kept]
+        for array in self.points:
+            array[:q] = array[kept]
         self.points.slots[q:p] = -1
         for slot in np.flatnonzero(self.kept.owner >= 0):
             self.kept.owner[slot] = number[self.kept.owner[slot]]

@@ -39,27 +39,28 @@ FEWEST_SAMPLES = 8
 MOST_SAMPLES = 64
 """Most samples of a block: what is computed for samples after the end of a search is wasted."""
 SHARE_OF_STEPS = 0.25
-"""Samples of a block, of the steps so far."""
+"""Samples of a block, as a share of the steps so far."""
 BLOCK_SHARE = 0.25
 """Share of the active rows' memory, and of the kernel rows', that a block of samples takes."""
 MOST_STEPS = 10**6
-"""Of an exact solution, which pair steps may not reach in float32."""
+"""Most steps to an exact solution, which pair steps may not reach in float32."""
 RECOMPUTED_EVERY = 2.0
 """Growth of the core set after which its gradient is computed from scratch."""
-AHEAD, FRESH = 8, 4
-"""Rows whose kernel values with a block are computed together when one is needed, and all of them
-in a block, for each sample; at most so many rows are needed as there are samples."""
+AHEAD = 8
+"""Rows whose kernel values with a block are computed together when those of one are needed."""
+FRESH = 4
+"""Most rows of a block, for each of its samples, whose kernel values with it are computed."""
 OF_A_BLOCK = ("n_iter", "rows_drawn", "empty_samples")
-"""Counters that the iterations of a block change."""
+"""Counters that change during a block."""
 STEPS_OF_A_POINT = 4
 """Frank-Wolfe steps for each point that end a search if sweeps follow: at a fine tolerance it may
 need millions, and sweeps are faster."""
 STEPS_OF_A_SOLVED_POINT = 256
-"""The same of a core set that is solved exactly."""
+"""The same for a core set that is solved exactly."""
 
 
 class SampleBlock(NamedTuple):
-    """Some samples as the core knows them, their rows, and these as partners."""
+    """The samples of a block: as compiled code takes them, their rows, and the rows as partners."""
 
     samples: steps.Samples
     rows: RowsAt
@@ -70,7 +71,7 @@ class StepwiseSearch(Search):
     """One search that takes a step for each sample; see the module's docstring."""
 
     core: SteppedCore
-    _begun: tuple[SearchState, dict[str, Any]] | None = None
+    _at_beginning: tuple[SearchState, dict[str, Any]] | None = None
     _packed: Partners | None = None
 
     def _plan_of_core(self, plan: TrainingPlan) -> TrainingPlan:
@@ -106,20 +107,20 @@ class StepwiseSearch(Search):
             tol=self._goal(), max_steps=min(MOST_STEPS, self.watch.steps_left())
         )
         if self.watch.steps_left():
-            core.spare()
-            self._begun = None
+            core.drop_weightless()
+            self._at_beginning = None
 
     def _mark(self) -> None:
-        """Remember where the first ball or a block begins."""
+        """Save the state at the beginning of the first ball or of a block."""
         state, count = super()._state()
-        self._begun = _copy_of(state), {name: getattr(count, name) for name in OF_A_BLOCK}
+        self._at_beginning = _copy_of(state), {name: getattr(count, name) for name in OF_A_BLOCK}
 
     def _state(self) -> tuple[SearchState, Counters]:
-        if self._begun is None:
+        if self._at_beginning is None:
             return super()._state()
-        # In the middle of the first ball or of a block: a run that goes on from here repeats it.
-        state, counted = self._begun
-        return state, replace(self.count, **counted)
+        # In the middle of the first ball or of a block, which a resumed run repeats.
+        state, counters = self._at_beginning
+        return state, replace(self.count, **counters)
 
     def _round(self, rows: RandomRows) -> StopReason | None:
         """Iterate for a block of samples."""
@@ -138,11 +139,11 @@ class StepwiseSearch(Search):
         count.rows_drawn = drawn + n_done * self._sample
         count.empty_samples = int(core.counters[steps.EMPTY_SAMPLES])
         self._absorb(block)
-        self._tell()
+        self._report()
         if reason is not None:
             return reason
-        self._begun = None
-        if not self._is_exact and core.spare():
+        self._at_beginning = None
+        if not self._is_exact and core.drop_weightless():
             self._packed = None
         if len(core) >= RECOMPUTED_EVERY * count.core_exact:
             count.drift = max(count.drift, core.recompute())
@@ -251,8 +252,8 @@ class StepwiseSearch(Search):
         """Compute the kernel values of the next rows of the block with all of them."""
         samples, core = block.samples, self.core
         left = len(samples.row) // size - int(core.counters[steps.SAMPLE])
-        room = len(samples.fresh) - self._n_fresh - left  # one of each sample may be needed
-        wanted = np.empty(min(max(room, 1), AHEAD), np.int64)
+        n_free = len(samples.fresh) - self._n_fresh - left  # one of each sample may be needed
+        wanted = np.empty(min(max(n_free, 1), AHEAD), np.int64)
         wanted = wanted[: steps.next_farthest(core.points, samples, core.counters, size, wanted)]
         where = np.arange(self._n_fresh, self._n_fresh + len(wanted))
         base, places = block.rows
@@ -287,8 +288,8 @@ class StepwiseSearch(Search):
             self._tiles.multiply(part, self._packed, beta, outputs)
             products = formulation.signs(indices) * outputs
             point = self._point_of(indices)
-            own = np.inf if self._is_exact else -core.gradient[point]
-            products = np.where(point >= 0, own, products)
+            of_point = np.inf if self._is_exact else -core.gradient[point]
+            products = np.where(point >= 0, of_point, products)
             products[~formulation.has_variable(indices)] = np.inf
             k = int(np.lexsort((indices, products))[0])
             if row is None or (products[k], indices[k]) < (least, best):
@@ -299,5 +300,5 @@ class StepwiseSearch(Search):
 
 
 def _copy_of(state: SearchState) -> SearchState:
-    parts: list[Any] = [part.copy() for part in state]
-    return SearchState(*parts)
+    arrays: list[Any] = [array.copy() for array in state]
+    return SearchState(*arrays)

@@ -59,7 +59,7 @@ def begun(log, number, **options):
     order=st.randoms(use_true_random=False),
 )
 def test_joined_pairs_agree_with_a_dense_table(columns, order):
-    log = PairLog(None, len(columns), SOURCE, room=1e9)
+    log = PairLog(None, len(columns), SOURCE, most_bytes=1e9)
     table = np.zeros((50, len(columns)))
     numbers = list(range(len(columns)))
     order.shuffle(numbers)
@@ -89,14 +89,14 @@ def test_pairs_are_numbered_as_in_libsvm(k):
 
 def test_finished_pairs_are_read_back(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         finish(log, 2, [3, 7], [1.5, -2.5])
         assert not log.is_saved
         log.save()
         assert log.is_saved
         finish(log, 0, [7], [4.0], intercept=-1.0, objective=None)
         log.slot().save({}, {})
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
     assert again.records.tobytes() == log.records.tobytes()
     assert again.n_finished == 2
     for found, expected in zip(again.coefficients(50), log.coefficients(50), strict=True):
@@ -108,11 +108,11 @@ def test_seconds_by_phase_are_summed_and_read_back(tmp_path):
     """The pairs together may take longer than the run, as they may be trained at once."""
     once = CERTIFICATE.seconds_by_phase
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         finish(log, 2, [3, 7], [1.5, -2.5])
         finish(log, 0, [7], [4.0])
         log.save()
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
     assert log.seconds < 1 <= sum(once.values()) * 2
     expected = {name: 2 * seconds for name, seconds in once.items()}
     assert log.seconds_by_phase() == again.seconds_by_phase() == expected
@@ -120,11 +120,11 @@ def test_seconds_by_phase_are_summed_and_read_back(tmp_path):
 
 def test_time_outside_the_pairs_is_in_the_rest(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         finish(log, 2, [3, 7], [1.5, -2.5])
         log._before["seconds"] = 100.0
         log.save()
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
     phases = again.seconds_by_phase()
     assert sum(phases.values()) == pytest.approx(again.seconds, abs=0.1)
     once = CERTIFICATE.seconds_by_phase
@@ -148,13 +148,13 @@ def test_entries_are_counted_before_they_are_read(tmp_path, cut):
     """The last entry has no support vectors; if bytes of it are cut off, it is not there."""
     check = Recorder()
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         for number, rows in ((2, [3, 7]), (0, [1]), (3, [])):
             finish(log, number, rows, np.ones(len(rows)))
         log.save()
         data = (tmp_path / NAME).read_bytes()
         (tmp_path / NAME).write_bytes(data[: len(data) - cut])
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9, check=check)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9, check=check)
     assert check.asked == [(2, 2), (0, 1), (3, 0)][: 2 if cut else 3]
     assert again.n_finished == len(check.asked)
     assert again.n_not_recomputed == again.n_finished - 1
@@ -164,13 +164,13 @@ def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
     """In another order, as with another memory."""
     state, values = arrays(alpha=4.0), counters(n_iter=7)
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         begun(log, 3).save(state, values)
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         finish(again, 0, [1], [1.0])
         again.save()
         assert checkpoint.latest().values["n_iter"] == 17
-        third = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        third = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         assert third.in_progress == (3,)
         slot = begun(third, 1)
         assert slot.latest() is None
@@ -180,13 +180,13 @@ def test_a_pair_in_progress_stays_while_others_are_trained(tmp_path):
         slot.finish(solved([2], [1.0]))
         slot.save({}, {})
         assert checkpoint.latest().values["pairs"] == []
-        assert PairLog(checkpoint, 4, SOURCE, room=1e9).in_progress == ()
+        assert PairLog(checkpoint, 4, SOURCE, most_bytes=1e9).in_progress == ()
 
 
 def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(tmp_path):
     states = {number: arrays(alpha=float(number)) for number in (1, 2)}
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         slots = {number: begun(log, number, copies=True) for number in states}
         for number, slot in slots.items():
             slot.save(states[number], counters(n_iter=number, gap=number / 10))
@@ -195,7 +195,7 @@ def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(t
         slots[2].save(states[2], counters(n_iter=20, gap=0.1))
         saved = checkpoint.latest().values
         assert (saved["n_iter"], saved["gap"], saved["n_finished"]) == (31, 0.1, 1)
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         assert set(again.in_progress) == {1, 2}
         slot = begun(again, 1, copies=True)
         slot.latest().arrays["alpha"][:] = 8.0  # by the run that goes on from there
@@ -209,21 +209,21 @@ def test_pairs_that_are_trained_at_once_are_saved_apart_from_what_is_worked_on(t
 def test_log_newer_than_the_generation_is_used(tmp_path):
     """Killed after the one was written and before the other."""
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         slot = begun(log, 1)
         slot.save(arrays(), counters(n_iter=3))
         slot.finish(solved([4], [1.0]))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checkpoint, "save", lambda arrays, values: 0)
             log.save()
-        again = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        again = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         assert again.n_finished == 1
         assert begun(again, 1).latest() is None
 
 
 def test_unfinished_pairs_are_in_the_result_and_not_in_the_log(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
-        log = PairLog(checkpoint, 4, SOURCE, room=1e9)
+        log = PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
         slot = begun(log, 1)
         slot.save(arrays(), counters(n_iter=3))
         slot.leave(solved([4], [1.0], converged=False, stop_reason=StopReason.MAX_ITER))
@@ -233,18 +233,18 @@ def test_unfinished_pairs_are_in_the_result_and_not_in_the_log(tmp_path):
         assert log.reasons() == {StopReason.MAX_ITER: 1}
         assert log.coefficients(50)[0].tolist() == [4]
         assert not (tmp_path / NAME).exists()
-        assert PairLog(checkpoint, 4, SOURCE, room=1e9).n_finished == 0
+        assert PairLog(checkpoint, 4, SOURCE, most_bytes=1e9).n_finished == 0
 
 
 def test_a_checkpoint_of_one_pair_at_a_time_is_refused(tmp_path):
     with Checkpoint(tmp_path, {}) as checkpoint:
         checkpoint.save({"alpha": np.zeros(1)}, {"pair": 1, "of_pair": {}})
         with pytest.raises(CheckpointError, match=r"earlier bigsvm.*start in an empty directory"):
-            PairLog(checkpoint, 4, SOURCE, room=1e9)
+            PairLog(checkpoint, 4, SOURCE, most_bytes=1e9)
 
 
 def test_coefficients_beyond_the_room_are_refused():
-    log = PairLog(None, 2, SOURCE, room=3 * BYTES_PER_COEFFICIENT)
+    log = PairLog(None, 2, SOURCE, most_bytes=3 * BYTES_PER_COEFFICIENT)
     finish(log, 0, [1, 2, 3], [1.0, 1.0, 1.0])
     with pytest.raises(MemoryBudgetError, match="the 4 coefficients of 2 of 2 pairs take 96 bytes"):
         finish(log, 1, [1], [1.0])

@@ -121,7 +121,7 @@ def test_points_without_weight_are_let_go_and_the_rest_is_kept():
     indices, weights, gradient = core.indices[kept], core.weights[kept], core.gradient[kept]
     rows = grown.ball.source.read(0, 40)
     outputs, energy = core.outputs(rows), core.energy
-    core.spare()
+    core.drop_weightless()
     np.testing.assert_array_equal(core.indices, indices)
     np.testing.assert_array_equal(core.weights, weights)
     np.testing.assert_array_equal(core.gradient, gradient)
@@ -139,10 +139,10 @@ def test_few_points_without_weight_are_kept():
     grown = Grown()
     core = grown.core
     core.advance(tol=1e-7, max_steps=10**5)
-    core.spare()
+    core.drop_weightless()
     n = len(core)
     core.add(np.setdiff1d(np.arange(300), core.indices)[:2], grown.X[:2])
-    core.spare()
+    core.drop_weightless()
     assert len(core) == n + 2
 
 
@@ -154,7 +154,7 @@ def test_restored_it_goes_on_to_the_same_bits(kernel, sparse, spared):
     core = grown.core
     if spared:
         core.advance(tol=1e-7, max_steps=10**5)
-        core.spare()
+        core.drop_weightless()
         assert len(core) < 70
     other.core = other.make()
     now = (core.indices, core.weights, core.gradient, core.parts)
@@ -168,7 +168,7 @@ def test_restored_it_goes_on_to_the_same_bits(kernel, sparse, spared):
         np.testing.assert_array_equal(core.outputs(rows), other.core.outputs(rows))
         for one in (grown, other):
             one.add(fresh[start : start + 4], steps=30)
-            one.core.spare()
+            one.core.drop_weightless()
     assert core.recompute() == other.core.recompute()
     np.testing.assert_array_equal(core.gradient, other.core.gradient)
 

@@ -15,7 +15,7 @@ from bigsvm.data.from_arrays import write_store
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import HeldRows, ScaledRows
-from bigsvm.search.random_rows import ROWS_AT_ONCE, random_rows, room_for
+from bigsvm.search.random_rows import ROWS_AT_ONCE, most_rows_in, random_rows
 
 N_ROWS = 1000
 BLOCK_BYTES = 1 << 14
@@ -70,7 +70,7 @@ def make(sources):
     made = []
 
     def make(kind, position=0, *, seed=0, block_bytes=BLOCK_BYTES, **options):
-        given = {"sample": SAMPLE, "room": ROOM} | options
+        given = {"sample": SAMPLE, "most_held": ROOM} | options
         made.append(random_rows(sources[kind], block_bytes, seed, position, **given))
         return made[-1]
 
@@ -122,7 +122,7 @@ def test_every_row_is_as_likely_in_a_sample_as_any_other(kind, make):
 @pytest.mark.parametrize(("sample", "room"), [(SAMPLE, ROOM), (SAMPLE, 0), (SAMPLE, 10**6)])
 def test_a_sample_of_rows_in_any_order_is_from_everywhere(kind, sample, room, make):
     """Within one sample the parts of the source have their shares, at any place in the sequence."""
-    indices, _ = drawn(make(kind, sample=sample, room=room), *[sample] * 100)
+    indices, _ = drawn(make(kind, sample=sample, most_held=room), *[sample] * 100)
     for part in indices.reshape(-1, 10 * sample):
         assert_shares(np.bincount(part * 20 // N_ROWS, minlength=20), np.ones(20))
     parts = indices.reshape(-1, sample) * 20 // N_ROWS
@@ -184,7 +184,7 @@ def test_all_of_few_rows_are_drawn(kind, tmp_path):
         "dask": lambda: as_row_source(da.from_array(X, chunks=(2, -1))),
         "store": lambda: write_store(tmp_path / "s", X, np.ones(3)).rows,
     }[kind]()
-    rows = random_rows(source, 1, 0, 0, sample=2, room=1)
+    rows = random_rows(source, 1, 0, 0, sample=2, most_held=1)
     indices, values = drawn(rows, *[2] * 300)
     rows.close()
     assert_shares(np.bincount(indices, minlength=3), np.ones(3))
@@ -197,7 +197,7 @@ def test_all_of_few_rows_are_drawn(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("room", [0, ROOM, 10**6])
 def test_rows_are_those_of_their_indices(kind, room, make, sources):
-    indices, values = drawn(make(kind, room=room), 60, 60, 720, 60, 900)
+    indices, values = drawn(make(kind, most_held=room), 60, 60, 720, 60, 900)
     np.testing.assert_array_equal(values, dense(sources[kind].read(0, N_ROWS))[indices])
 
 
@@ -206,10 +206,10 @@ def test_rows_are_those_of_their_indices(kind, room, make, sources):
 def test_position_decides_what_is_drawn(kind, room, make):
     """One that has got there agrees with one that begins there; in memory, draw by draw."""
     draws = (60, 60, 120, 480, 60, 480, 480)
-    whole, _ = drawn(make(kind, room=room), *draws)
+    whole, _ = drawn(make(kind, most_held=room), *draws)
     for k in (1, 3, 5):
         position = sum(draws[:k])
-        rest, _ = drawn(make(kind, position, room=room), *draws[k:])
+        rest, _ = drawn(make(kind, position, most_held=room), *draws[k:])
         np.testing.assert_array_equal(rest, whole[position:])
 
 
@@ -315,7 +315,7 @@ def test_a_block_is_read_once_by_a_thread_of_its_own(kind, make, sources, read):
 
 
 @pytest.mark.parametrize("kind", BY_PASSES)
-def test_a_pass_brings_as_many_rows_as_there_is_room_for(kind, make, read):
+def test_a_pass_brings_as_many_rows_as_there_is_most_rows_in(kind, make, read):
     spans = read(kind)
     rows = make(kind, block_bytes=1)
     drawn(rows, *[20] * (ROOM // 20))
@@ -330,17 +330,17 @@ def test_a_pass_brings_as_many_rows_as_there_is_room_for(kind, make, read):
 @pytest.mark.parametrize("kind", BY_PASSES)
 def test_all_rows_are_read_once_where_they_fit(kind, make, read):
     spans = read(kind)
-    drawn(make(kind, room=N_ROWS), *[60] * 100)
+    drawn(make(kind, most_held=N_ROWS), *[60] * 100)
     assert sum(stop - start for start, stop, _ in spans) == N_ROWS
 
 
 @pytest.mark.parametrize("kind", BY_PASSES)
-def test_no_more_rows_are_held_than_there_is_room_for(kind, make):
+def test_no_more_rows_are_held_than_there_is_most_rows_in(kind, make):
     """A sample for which there is no room comes as it is read."""
-    rows = make(kind, sample=500, room=ROOM, block_bytes=1)
+    rows = make(kind, sample=500, most_held=ROOM, block_bytes=1)
     for _, lent in rows.draw(1500):
         assert lent.rows.shape[0] < ROOM
-    rows = make(kind, sample=SAMPLE, room=ROOM, block_bytes=1)
+    rows = make(kind, sample=SAMPLE, most_held=ROOM, block_bytes=1)
     for _, lent in rows.draw(1500):
         assert lent.rows.shape[0] == ROOM
 
@@ -359,7 +359,7 @@ def test_only_blocks_with_rows_that_were_drawn_are_read(kind, make, sources, rea
 def test_room_is_computed_from_bytes(sources):
     for kind in ("unshuffled store", "unshuffled sparse store"):
         source = sources[kind]
-        room = room_for(source, 10**6)
+        room = most_rows_in(source, 10**6)
         copies = 2 if source.is_sparse else 1
         assert 0.9e6 < room * (copies * source.bytes_per_row + 40) <= 1e6
 

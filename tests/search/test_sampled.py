@@ -361,7 +361,7 @@ def test_a_search_in_sorted_rows_ends_where_one_in_shuffled_rows_does(problem, o
     shuffled = Ball(X, y, sampling=60, ball_tol=1e-4).train(certify=False).certificate.objective
     for room in (400, 4000):  # a pass for some samples, or one for all
         search = ball.search()
-        search._room = room
+        search._most_drawn = room
         assert search.run() is StopReason.SAMPLED
         found = search.result(StopReason.SAMPLED).certificate.objective
         assert found == pytest.approx(shuffled, rel=0.02)
@@ -380,13 +380,13 @@ def test_rows_drawn_in_a_pass_take_memory_from_the_core_set(problem, kind):
     ball.plan = plan = replace(plan, active_rows=500)
     search = ball.search()
     if kind != "dask":
-        assert (search.core.capacity, search._room) == (largest_core(plan), 0)
+        assert (search.core.capacity, search._most_drawn) == (largest_core(plan), 0)
         return
     core = search.core.capacity
     assert core <= 250
-    drawn = search._room * (source.bytes_per_row + 40)
+    drawn = search._most_drawn * (source.bytes_per_row + 40)
     assert drawn <= (500 - core) * plan.active_row_bytes
-    assert search._room >= 500 - core
+    assert search._most_drawn >= 500 - core
 
 
 def test_a_core_set_beyond_memory_is_not_resumed(problem, tmp_path):

@@ -251,7 +251,7 @@ def test_points_without_weight_are_removed_and_the_rest_is_as_it_was():
     core.recompute()
     core.fetch_missing()
     gradient = core.gradient.copy()
-    assert core.spare()
+    assert core.drop_weightless()
     assert core.indices.tolist() == list(range(1, 60, 2))
     np.testing.assert_array_equal(core.gradient, gradient[1::2])
     K = (gram(X) + 1) * np.outer(y, y)
