@@ -37,8 +37,8 @@ def command(
     """Write a model in the format of another library.
 
     A sigmoid calibration goes with it; an isotonic one has no place in these formats.
-    Of a model trained on scaled rows, an ONNX graph scales rows itself; beside LIBSVM's text there
-    will be OUTPUT.range, by which `svm-scale -r` scales rows for svm-predict.
+    If the model was trained on scaled rows, the ONNX graph scales rows itself. For LIBSVM's text,
+    OUTPUT.range is written too: `svm-scale -r` scales rows with it for svm-predict.
 
     \b
     Examples:

@@ -89,7 +89,7 @@ def command(
             "--range",
             callback=local,
             metavar="FILE",
-            help="Of a model of LIBSVM's: scale rows by what `svm-scale -s` wrote into this file.",
+            help="For a model file of LIBSVM: file of `svm-scale -s` to scale rows with.",
         ),
     ] = None,
     memory: Memory = "1GB",
@@ -99,19 +99,21 @@ def command(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Predict, and tell how good it is where there are labels to compare with.
+    """Predict, and compare with the labels of the rows where there are any.
 
-    Labels of a classifier, values of a regression, 1 or -1 for a row like the others or not of one
-    class. How good: the accuracy, of a regression the mean squared error and R².
+    A classifier predicts labels, a regression values. A one-class model predicts 1 for a row like
+    the training rows and -1 for others. Classifiers are compared by their accuracy, regressions by
+    the mean squared error and R².
 
-    Of two classes, a label is the sign of the decision value, with --probability too: close to the
-    threshold it may be the one of the smaller probability. The functions of many classes are those
-    of pairs, (1, 2), (1, 3), …, (2, 3), …, positive for the second of them, or of one class each.
+    With two classes the label is the sign of the decision value, with --probability too: close to
+    the threshold it may have the smaller probability. With more classes there is a decision value
+    for each pair of classes, (1, 2), (1, 3), …, (2, 3), …, positive for the second class of the
+    pair, or one for each class.
 
     A model that `bigsvm export` wrote in LIBSVM's format scales rows by the .range file beside it.
 
-    Rows are streamed: in memory are the model, some blocks of rows, and 32 bytes for each row;
-    where that is more than --memory, it is refused. A conversion of LIBSVM text takes 32 MiB.
+    Rows are streamed. The model, some blocks of rows and 32 bytes for each row are in memory; if
+    they take more than --memory, the command is refused. A conversion of LIBSVM text takes 32 MiB.
 
     \b
     Examples:

@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Train a model on a store of any size, within a memory budget.
 
-    Of more than two classes, a function is trained for each pair of them, on its rows alone.
+    With more than two classes, a function is trained for each pair of classes, on their rows alone.
 
     Training ends when a sweep over all rows certifies the tolerance. Ctrl-C and SIGTERM end it
     within about a second: the run is saved to the checkpoint, and the model so far is written,

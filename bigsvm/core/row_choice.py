@@ -119,7 +119,7 @@ def count_quiet(used: I8, owner: I8, quiet: B, n_recent: int) -> int:
 def give_up(used: I8, owner: I8, quiet: B, n_recent: int, slots: I8) -> None:
     """Choose slots whose rows give way: quiet ones, then the least recently used.
 
-    Of equals the first ones are chosen.
+    Among equal slots the first ones are chosen.
 
     Parameters
     ----------

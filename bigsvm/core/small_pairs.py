@@ -166,7 +166,7 @@ def _stands(
 ) -> tuple[float, float, float]:
     """Compute the gap of a point and the thresholds of both groups; the second begins at `split`.
 
-    Of one group, which `split` ends, they are the same.
+    If there is one group, which ends at `split`, both thresholds are the same.
     """
     gap, threshold = _stands_in(alpha[:split], gradient[:split], lower[:split], upper[:split])
     if split == alpha.shape[0]:

@@ -286,7 +286,7 @@ def _exact_extremes_of(s: PairState, group: int) -> tuple[int, int]:
 def exact_extremes(s: PairState) -> tuple[int, int]:
     """Find (argmax_up g, argmin_low g) by a float64 scan; −1 where the set is empty.
 
-    Of two groups, in the one where they are farther apart.
+    With two groups, both are of the group where they are farther apart.
     """
     i = j = -1
     # Not with 0 and 1 themselves: for each of them Numba would compile it again.

@@ -227,7 +227,7 @@ class Dual(ABC, Generic[StandingT]):
         Parameters
         ----------
         alpha, outputs
-            Of the rows that are scored.
+            Values of the rows that are scored.
         standing : Standing
             Standing of this point.
         tol : float

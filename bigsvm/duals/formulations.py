@@ -29,8 +29,8 @@ NO_MARGIN = 1e-12
 
 
 SMALLEST_PENALTY = 8.0 / float(np.finfo(np.float32).max)
-"""Of a row with squared losses: its ridge, 1 / this, still is a number of float32, as which SMO
-has it, and so is its sum with kernel values."""
+"""Least penalty of a row with squared losses: SMO keeps its ridge, 1 / penalty, in float32, where
+it must not overflow, nor its sum with kernel values."""
 
 
 class Signs(Protocol):

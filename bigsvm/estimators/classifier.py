@@ -88,11 +88,12 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
 
     @property
     def dual_coef_(self) -> NDArray[np.float64]:
-        """Coefficients, (1, n_support), or of more than two classes (k - 1, n_support).
+        """Coefficients, (1, n_support), or with more than two classes (k - 1, n_support).
 
-        Of the latter, each support vector has one for every other class, in their order, positive
-        where it pulls towards the first of the two. With ``multiclass="ovr"`` (k, n_support), those
-        of the function of each class. Made anew each time.
+        With more than two classes a support vector has a coefficient for every other class, in the
+        order of the classes, positive where it pulls towards the first of the two. With
+        ``multiclass="ovr"`` they are those of the function of each class, (k, n_support). The array
+        is made at each access.
         """
         model = self.model_
         if model.rule is None:
@@ -106,8 +107,9 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
     def coef_(self) -> NDArray[np.float64]:
         """Coefficients of the columns, (1, n_features) or (k (k - 1) / 2, n_features).
 
-        Of the linear kernel only; of more than two classes positive for the first of a pair. With
-        ``multiclass="ovr"`` (k, n_features). Made anew each time.
+        For the linear kernel only. With more than two classes they are positive for the first class
+        of a pair; with ``multiclass="ovr"`` there are (k, n_features). The array is made at each
+        access.
         """
         model = self.model_
         if model.rule is None:
@@ -139,12 +141,13 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
     # -- prediction ------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
-        """Signed distances, (n,), of two classes: positive is ``classes_[1]``.
+        """Values of the decision function, (n,) for two classes: positive is ``classes_[1]``.
 
-        Of k classes, with ``decision_function_shape="ovr"``, votes and less than half a vote for
-        what the pairs are sure of, (n, k); with ``"ovo"`` the values of the pairs (0, 1), (0, 2),
-        …, (1, 2), …, (n, k (k - 1) / 2), positive for the first of a pair: scikit-learn's. With
-        ``multiclass="ovr"`` the value of each class, (n, k), in either case.
+        For k classes the values are scikit-learn's. With ``decision_function_shape="ovr"`` they are
+        votes, (n, k), to which the values of the pairs add less than half a vote. With ``"ovo"``
+        they are the values of the pairs (0, 1), (0, 2), …, (1, 2), …, (n, k (k - 1) / 2), positive
+        for the first class of a pair. With ``multiclass="ovr"`` they are the values of the classes,
+        (n, k), in either case.
 
         A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
         """
@@ -160,9 +163,9 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
     def predict(self, X: Any) -> NDArray[Any] | da.Array:
         """Labels, (n,), lazy where `decision_function` is.
 
-        Of two classes by the sign of the decision function, and a calibration changes none of them:
-        near the threshold a label may have the smaller probability of the two. Of many as
-        `multiclass` and `break_ties` say.
+        With two classes the sign of the decision function decides. A calibration does not change
+        labels: near the threshold a label may have the smaller probability. With more classes
+        `multiclass` and `break_ties` decide.
         """
         check_is_fitted(self)
         classes, model = self.classes_, self.model_

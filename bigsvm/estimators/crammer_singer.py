@@ -45,10 +45,11 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     n_support_ : (k,) int32
         Support vectors of each class.
     dual_coef_ : (k, n_support) float64
-        Of each function; a support vector has one above 0, for its own class, and they add up to 0.
+        Coefficients of each function. Those of a support vector add up to 0, and only that of its
+        class is positive.
     intercept_ : (k,) float64
     coef_ : (k, n_features) float64
-        Of the linear kernel only.
+        For the linear kernel only.
     label_distribution_ : (n_support, k) float64
         η: which classes each support vector could be taken for, in shares that add up to 1. All of
         it is on the label of a row that is no support vector.
@@ -84,7 +85,7 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Values of the classes' functions, (n, k); the largest decides.
 
-        Of two classes what the second has more than the first, (n,), as scikit-learn has it.
+        With two classes, the value of the second minus that of the first, (n,), as in scikit-learn.
 
         A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
         """

@@ -37,14 +37,14 @@ class L2SVC(BallParameters, Classifier):
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
         The sum of the coefficients, as the kernel of the bias is 1.
-    coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
-        Of the linear kernel only.
+    coef_ : (1, n_features) float64, with more than two classes (k (k - 1) / 2, n_features)
+        For the linear kernel only.
     converged_ : bool
         Whether a full sweep has certified `ball_tol`.
     gap_ : float or None
-        Of the ball, in units of the margin: how far the farthest point is outside, or ten times
-        the share that the duality gap is of the objective (`bigsvm.duals.ball`), whichever is less;
-        None where nothing is certified. What it has to be is ``certificate_["tol"]``.
+        Gap of the ball, in units of the margin: the distance of the farthest point outside, or ten
+        times the duality gap relative to the objective (`bigsvm.duals.ball`), whichever is less.
+        None if the ball is not certified. Training ends at ``certificate_["tol"]``.
     stop_reason_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int

@@ -67,7 +67,7 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
     dual_coef_ : (1, n_support) float64
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
-        Of the linear kernel only.
+        For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int
@@ -113,7 +113,7 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
     dual_coef_ : (1, n_support) float64
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
-        Of the linear kernel only.
+        For the linear kernel only.
     converged_, gap_
         As `L2SVC` has them; the gap is in units of ρ.
     stop_reason_, duality_gap_, objective_, n_iter_, certificate_, model_

@@ -33,7 +33,7 @@ class SVC(Classifier, IgnoredClassArguments):
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
     coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
-        Of the linear kernel only.
+        For the linear kernel only.
     converged_ : bool
     stop_reason_ : str
     gap_, duality_gap_, objective_ : float or None
@@ -83,7 +83,7 @@ class NuSVC(Classifier, IgnoredClassArguments):
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
     coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
-        Of the linear kernel only.
+        For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int

@@ -59,7 +59,7 @@ class SVR(Regressor):
     dual_coef_ : (1, n_support) float64
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
-        Of the linear kernel only.
+        For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int
@@ -100,7 +100,7 @@ class NuSVR(Regressor):
     dual_coef_ : (1, n_support) float64
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
-        Of the linear kernel only.
+        For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
         As `SVC` has them.
     n_features_in_ : int

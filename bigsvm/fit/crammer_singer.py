@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bigsvm.training.result import TrainingResult
 
 ROW_BYTES = 12
-"""Of a row, beside what any run has: its class, and its place in the order of training."""
+"""Bytes of a row besides those of any run: its class and its place in the order of training."""
 ORDER_BYTES = 32
 """Bytes of a row in one of the paper's orders: its place in a pass, and the permutation of it."""
 

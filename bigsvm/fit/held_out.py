@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 HELD_OUT = 0.1
 """Share of the rows with a weight."""
 FEWEST_BLOCKS = 20
-"""Of a source from which whole blocks are held out, two at least; of fewer, rows."""
+"""Least blocks of a source from which whole blocks, two at least, are held out."""
 SEED = 0
-"""Of their choice: not that of a run, which may be resumed under another one."""
+"""Seed of the choice. It is not the seed of the run, which a resumed run may change."""
 
 
 class HeldOut(NamedTuple):
@@ -64,25 +64,25 @@ class HeldOut(NamedTuple):
 def hold_out(
     source: RowSource, labels: NDArray[Any] | None, sample_weight: NDArray[np.float64] | None
 ) -> tuple[HeldOut, NDArray[np.float64]]:
-    """Choose rows, always the same of the same data.
+    """Choose rows; the choice depends on the data alone.
 
-    Of rows in random order that are read in blocks, whole blocks, so that nothing else is read for
-    the calibration. Of others, a random choice of each class: a run of rows is no random sample of
-    them. So too where a class is so rare that the blocks hold all or none of it.
+    Where rows in random order are read in blocks, whole blocks are held out, so that the
+    calibration reads nothing else. Otherwise rows of each class are chosen at random, also if the
+    blocks would hold all rows of a class or none.
 
     Parameters
     ----------
     source : RowSource
         (n, d).
     labels : (n,) array
-        Of two classes.
+        Labels of two classes.
     sample_weight : (n,) float64 or None
 
     Returns
     -------
     held_out : HeldOut
     weights : (n,) float64
-        Of the rows to train on, 0 for those held out.
+        Weights for training: 0 for the rows held out.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def calibrate(
     ----------
     model : KernelExpansion
     source : RowSource
-        Of all rows.
+        All rows.
     held_out : HeldOut
     method : {"sigmoid", "isotonic"}
     threads : int

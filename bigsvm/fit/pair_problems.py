@@ -67,7 +67,7 @@ class ClassPairs:
     class_weight : (k,) float64
     name : str
     offset : float
-        Of the formulation; known once the classes are checked.
+        Offset of the formulation; known once the classes are checked.
     chosen : dict
         Its parameters, by name; known by then too.
 
@@ -137,7 +137,7 @@ class ClassPairs:
 
     @property
     def nu(self) -> float | None:
-        """Of ν-SVC; None in others."""
+        """Nu of ν-SVC; None for others."""
         return self._parameters.nu if self.name == NuClassification.name else None
 
     def bounds_of_class(self, number: int, rows: Indices) -> NDArray[np.float64]:
@@ -173,7 +173,7 @@ class Budget:
     coefficients : float
         Bytes that the coefficients of all pairs may take.
     largest : TrainingPlan
-        Of the pair with the most rows.
+        Plan of the pair with the most rows.
     small_bytes : float
         For pairs of small classes that are solved together, before others are trained.
 

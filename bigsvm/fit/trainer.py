@@ -56,7 +56,7 @@ class Trainer:
     centre : (d,) float64 or None
         Subtracted from the rows, see `KernelTiles`.
     offset : float
-        Of the formulation.
+        Offset of the formulation.
     """
 
     def __init__(
@@ -186,13 +186,13 @@ class Trainer:
         source : RowSource
             In the order to train in.
         dual : Dual
-            Of these rows.
+            Dual of these rows.
         plan, saver, limits, listener
             As for `train`.
         start : (n,) or (n, …) float64, optional
             A feasible point to start from.
         watch : Watch, optional
-            Of a search that has led there.
+            Watch of the search that led there.
         """
         parameters = self._parameters
         whole = parameters.working_set == "all"

@@ -42,7 +42,7 @@ class Variables(NamedTuple, Generic[AnyProblem_co]):
     ----------
     source : RowSource
     formulation : Problem
-        Of the rows of this source.
+        Problem of the rows of this source.
     groups : Groups or None
         The original rows of each; None where there is one variable for each row, in their order.
     """
@@ -71,7 +71,7 @@ class Variables(NamedTuple, Generic[AnyProblem_co]):
         Parameters
         ----------
         formulation : Formulation
-            Of the original rows.
+            Formulation of the original rows.
         support : (p,) int64
             Variables.
         alpha : (p,) or (p, faces) float64

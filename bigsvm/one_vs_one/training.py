@@ -105,7 +105,7 @@ class PairTraining:
     most_held_rows : float
         Most rows that are held at once.
     limits : Limits
-        Of the whole run.
+        Limits of the whole run.
     listener : callable
     small : SmallPairs, optional
         Solves those that it takes, before the others of their batch are trained.

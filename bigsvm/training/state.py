@@ -153,7 +153,7 @@ class Counters:
     scope : int
         The rows before this one take part.
     rows_done, columns_done, columns_end : int
-        Of a pass in progress: rows that are done. If the support vectors are too many at once, all
+        Rows that a pass in progress has done. If the support vectors are too many at once, all
         rows are done with the first `columns_done` of them, and these rows with those before
         `columns_end`.
     active_tol, together
