@@ -1,10 +1,10 @@
 """The command line: ``bigsvm convert | scale | info | train | predict | inspect | export | demo``.
 
-In come words and files, out come files, results on standard output and an exit code: 0 done, an
-unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 130 and 143
-stopped by SIGINT (Ctrl-C) and SIGTERM. A command is a module with a function `command`, which is
-listed here; options of ``train`` are made in `options` from `bigsvm.parameters`. What takes long
-to import is imported by the command that needs it, when it runs.
+The input is words and files; the output is files, results on standard output and an exit code: 0
+done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 130
+and 143 stopped by SIGINT (Ctrl-C) and SIGTERM. A command is a module with a function `command`,
+which is listed here; options of ``train`` are made in `options` from `bigsvm.parameters`. What
+takes long to import is imported by the command that needs it, when it runs.
 """
 
 from typing import Annotated, Any

@@ -10,14 +10,14 @@ group where most is missing.
 Variables are laid out in one segment, or in two over the same rows, so that the second one reads
 the same columns of a kernel row; with two groups, each has a segment.
 
-Selection (`Rule`):
+Selection (`bigsvm.duals.box.SelectionRule`):
 
 * 0 ``mvp``: i = argmax_up g, j = argmin_low g.
 * 1 ``second_order``: the same i; j maximises (g_i − g_j)² / η_ij over low with g_j < g_i
   (Fan, Chen & Lin 2005; hmg.txt section 1.3).
 * 2 ``hmg``: hybrid maximum gain (hmg.txt sections 2.3 and 2.4): among all pairs with one of the
   last two variables the largest box-clipped gain ½ η μ(2μ* − μ); ``mvp`` where both of the last
-  pair are within 1e-8 of the box from a bound. Needs one new kernel row a step at most.
+  pair are within 1e-8 box widths of a bound. Needs one new kernel row a step at most.
 * 3 ``gain``: maximum gain alone. It sticks on hmg.txt's Theorem 7; here for a test to show it.
 
 Speed comes from search copies of the gradient in float32, ∓huge where a variable may not go up or
@@ -67,7 +67,8 @@ AHEAD = 1024
 """Kernel rows are prefetched this many variables ahead of a pass."""
 
 REFRESH = 2048
-"""Steps between rebuilds of the float32 copies; a run may stop and resume only at these."""
+"""Steps between rebuilds of the float32 copies. Results do not change if a run stops and resumes at
+multiples of it; a stop elsewhere (max_iter) rebuilds the copies once more."""
 
 MOST_STEPS = 100_000
 """Most steps of `run_each` for one small problem, some tenths of a second."""
@@ -96,11 +97,11 @@ class PairState(NamedTuple):
     up, low : (m',) float32
         Search copies of the gradient minus `centre`: −huge where not in up, +huge where not in low.
     curvature, room_up, room_down : (m',) float32
-        ``diagonal``, and for HMG ``upper − alpha`` and ``alpha − lower``.
+        ``diagonal`` in float32; for HMG also ``upper − alpha`` and ``alpha − lower``.
     up_best, low_best : (k,) int32
         Largest and smallest sortable key of each block.
     layout : (2,) int64
-        Variables of a segment, padded to whole blocks; groups.
+        Number of variables of a segment, padded to whole blocks, and number of groups.
     pair : (2,) int64, the last pair, −1 before the first
     counters : (3,) int64
         Steps done; stamp of the last use of a row; 1 while the exact scan chooses the pair.

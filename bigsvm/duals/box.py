@@ -1,8 +1,8 @@
 """BoxDual: problems whose variables live in boxes, solved by pair steps.
 
-A row violates the optimality conditions by as much as a gradient ``g = linear − f − ridge α`` of it
-lies on the wrong side of its group's threshold b: above it where α may still rise, below it where α
-may still fall.
+A row violates the optimality conditions if one of its gradients ``g = linear − f − ridge α`` is on
+the wrong side of its group's threshold b, and by that distance: above b where α may still rise,
+below b where α may still fall.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class BoxDual(Dual[Optimality]):
         slack = sum(
             part.slack(by_group[part.group].threshold) for part in self._parts(alpha, outputs, rows)
         )
-        # With one group the term is 0 but for rounding; without it old runs keep their bits.
+        # The sum over groups. It is left out where all sums are 0, so that results keep their bits.
         sums_term = 0.0
         if self.formulation.sums(slice(0, 0)) is not None:
             sums_term = sum(e.threshold * total for e, total in zip(by_group, sums, strict=True))

@@ -62,7 +62,7 @@ class Formulation(Problem):
 
     n_groups: ClassVar[int] = 1
     n_faces: ClassVar[int] = 1
-    """Variables of a row: its alpha is (n,), or (n, 2)."""
+    """Variables of a row: 1, or 2 in regression. Alpha is (n,), or (n, 2)."""
     sums_are_bound: ClassVar[bool] = True
     """Whether variables of a group add up to a constant. If not, thresholds are 0."""
     is_ball: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class Formulation(Problem):
 
     @abstractmethod
     def segments(self, rows: Selection) -> tuple[Segment, ...]:
-        """Return the variables of `rows`, one of each row in a segment; two with two groups."""
+        """Return the variables of `rows` as `n_segments` segments with one variable of each row."""
 
     @property
     def n_segments(self) -> int:

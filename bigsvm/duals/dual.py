@@ -286,8 +286,8 @@ class Dual(ABC, Generic[StandingT]):
         """Rows whose outputs decide the gaps, if any output may be wrong by `error`; ascending.
 
         They include every row that may violate by more than `tol`, or as much as any, and where
-        there are thresholds, free rows and rows that may be on the wrong side of one. None where
-        the gap is at most `tol` in any case.
+        there are thresholds, free rows and rows that may be on the wrong side of one. For a ball
+        the array is empty if the gap is at most `tol` in any case.
 
         Parameters
         ----------

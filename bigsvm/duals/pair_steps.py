@@ -90,7 +90,7 @@ class PairSteps(Steps):
     ) -> None:
         self._formulation, self._advance = formulation, advance
         self._rows, self._size = rows, len(rows)
-        # A variable more, without a row: where no sum is bound, it takes up the rest.
+        # Without a constraint on the sum, one more variable without a row absorbs the rest.
         self.n_slack = int(not formulation.sums_are_bound)
         segments = formulation.segments(rows)
         self.state = smo.make_state(
@@ -212,6 +212,7 @@ class PairSteps(Steps):
         here = origin_gradient - outputs_here - ridge * (alpha - origin_alpha)
         there = origin_gradient - outputs - ridge * (target - origin_alpha)
         change = target - alpha
+        # Twice the rise of the objective, which is quadratic along the way.
         if float((change * (here + there)).sum()) > 0.0:
             alpha[:], here = target, there
             if self.n_slack:

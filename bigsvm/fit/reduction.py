@@ -79,7 +79,7 @@ class ModelFunctions(NamedTuple):
     Attributes
     ----------
     support : (p,) int64
-        Rows that any function has a coefficient of.
+        Rows with a coefficient in any function.
     coefficients : (p,) or (p, k) float64, or CSR (p, k)
     intercept : float or (k,) float64
     certificate : dict

@@ -61,6 +61,7 @@ class SingleReduction:
 
     def plan(self, source: RowSource) -> tuple[RowSource, TrainingPlan]:
         problem = self._problem
+        # The plan counts alpha of the first variable of each row.
         resident = 8 * (problem.n_faces - 1) * source.n_rows + problem.held_bytes
         resident += 0 if self.held_out is None else self.held_out.nbytes
         return hold_and_plan(self._parameters, source, resident_bytes=resident)

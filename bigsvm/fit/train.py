@@ -82,7 +82,7 @@ def train_model(
     if drawn is not None:
         source, labels, sample_weight = drawn, drawn.of(labels), drawn.of(sample_weight)
     reduction = reduction_of(parameters, labels)
-    # Handed over: 8 bytes a row that the budget does not count.
+    # Only `train_by` holds the labels from here on: 8 bytes a row that the budget does not count.
     last_reference = [labels]
     del labels
     model = train_by(

@@ -74,7 +74,7 @@ class Trainer:
 
     @property
     def _certifies(self) -> bool:
-        """Whether sweeps follow whatever the search finds: without classes no error is known."""
+        """Whether the run has to certify: by request, or because no test error can be estimated."""
         parameters = self._parameters
         return parameters.certify or parameters.formulation not in CLASSIFIERS
 
@@ -123,7 +123,7 @@ class Trainer:
         """
         parameters, source = self._parameters, variables.source
         dual, watch = self.dual(source, variables.formulation, plan), None
-        saved: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
+        control: dict[str, Any] = {"saver": saver, "limits": limits, "listener": listener}
         ball = dual.searched
         if ball and start is None and Search.is_next(saver, dual, source.n_rows):
             search = search_of(ball.solver)(
@@ -131,7 +131,7 @@ class Trainer:
                 ball_tol=parameters.ball_tol, sampling=parameters.sampling,
                 empty_samples=parameters.empty_samples,
                 first_points=FirstPoints(parameters.first_points),
-                certify=parameters.certify, seed=parameters.seed, **saved,
+                certify=parameters.certify, seed=parameters.seed, **control,
             )  # fmt: skip
             reason = search.run()
             # Far points fill a core set first, and do not make a model by themselves.
@@ -142,9 +142,10 @@ class Trainer:
             if self._certifies:
                 start = search.alpha()
             del search  # its core set takes the memory that kernel rows will have
-        result = self.decompose(source, dual, plan, start=start, watch=watch, **saved)
+        result = self.decompose(source, dual, plan, start=start, watch=watch, **control)
         objective = result.certificate.objective
         if ball and result.certificate.converged and objective:
+            # Refuses an energy that is impossible.
             ball.energy(0.5 / objective, is_exact=True)
         return result
 

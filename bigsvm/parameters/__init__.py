@@ -1,10 +1,11 @@
 """Every parameter, declared once: what the estimators and ``bigsvm train`` are made from.
 
-In come values from a caller; out come `TrainingParameters`, checked, and the fields that it and the
-estimators share. `declaration` says what is known of a parameter; `formulations`, `groups` and
-`training` declare them; `checks` refuses values that no run would use. A formulation is added to
-`formulations` with its own parameters, a parameter that several estimators inherit to `groups`,
-another one to `training`; an estimator without a group for a parameter names it with `again`.
+The input is values from a caller; the output is `TrainingParameters`, checked, and the fields that
+it and the estimators share. `declaration` says what is known of a parameter; `formulations`,
+`groups` and `training` declare them; `checks` refuses values that no run would use. A formulation
+is added to `formulations` with its own parameters, a parameter that several estimators inherit to
+`groups`, another one to `training`; an estimator without a group for a parameter names it with
+`again`.
 """
 
 from bigsvm.parameters.training import FIELDS, TrainingParameters

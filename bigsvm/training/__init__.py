@@ -1,6 +1,6 @@
 """Training: the one loop that solves a dual problem to a certified tolerance.
 
-In come a `RowSource`, a dual problem, kernel tiles and a plan of the memory; out goes a
+The input is a `RowSource`, a dual problem, kernel tiles and a plan of the memory; the output is a
 `TrainingResult`: alpha, thresholds and a certificate. `decomposition` is the loop, `solve` its
 solve phase, `sweep` its passes over the rows, `certify` the certificate. `run` has the state that
 the phases change, `checkpoint` and `saved` store and check it, `events` tells of it. A new field of

@@ -3,10 +3,11 @@
 A sample of the support rows shows by how much float32 got their outputs wrong. Rows that could
 violate, or decide the gap, if every output were wrong by several times that much are recomputed:
 those near the threshold, with a coefficient or without. They decide the KKT gap, and the duality
-gap too: a row at its bound that is farther away adds its error to the losses and takes it from the
-quadratic term. The other outputs enter the objective alone. They are recomputed as well (all
-support rows, n_SV² / 2 evaluations) unless the sample shows that their errors cancel, and where
-few support rows are settled. The slack of rows that are not recomputed keeps float32's rounding.
+gap too: the error of a row at its bound farther away cancels there, as it adds to the losses what
+it takes from the quadratic term. The other outputs enter the objective alone. They are recomputed
+as well (all support rows, n_SV² / 2 evaluations) unless the sample shows that their errors cancel,
+and where few support rows are settled. The slack of rows that are not recomputed keeps the rounding
+of float32.
 
 A point that is not feasible is not certified, whatever its gap.
 """
@@ -38,10 +39,10 @@ EXACT_EVALUATIONS = 2e6
 """If n · n_SV is at most this, all outputs are recomputed in float64: a hundredth of a second."""
 ROWS_AT_ONCE = 1 << 14
 """Most vectors whose products with the support rows are summed up together."""
-EVALUATIONS_AT_ONCE = 10**8
-"""Between two looks: of 200 columns a second in one thread."""
+EVALUATIONS_PER_LOOK = 10**8
+"""Kernel evaluations between two calls of `look`: a second in one thread, for 200 columns."""
 TRIED = 1024
-"""Support rows that show how much outputs are off, where that is nearly sure to be enough."""
+"""Support rows that are sampled to estimate the float32 error of outputs."""
 DOUBT = 4.0
 """An output may be off by this many times the largest error seen on recomputed rows."""
 FEWER = 3
@@ -64,7 +65,7 @@ class Exact:
         Most rows together.
     by_halves : bool
         Whether half of the kernel values among the support rows are computed, and used twice.
-        Otherwise all are computed, as by workers that hold some rows each; last bits differ.
+        Otherwise all are computed; the last bits differ.
     look : callable
         Called between two parts of the work; raises to end it.
     """
@@ -98,15 +99,15 @@ class Exact:
         One function after the other often asks for the same rows.
         """
         if not np.array_equal(rows, self._gram_rows):
-            values, gram = self.rows(rows), np.empty((len(rows), len(rows)))
-            self.tiles.evaluate(values, self.partners(values), gram)
+            gathered, gram = self.rows(rows), np.empty((len(rows), len(rows)))
+            self.tiles.evaluate(gathered, self.partners(gathered), gram)
             self._gram_rows, self._gram = rows, gram
         return self._gram
 
     def outputs(self, rows: I8, beta: F8) -> F8:
         """``K(rows, all) @ beta``; rows (m,) int64 ascending, beta (n,) or (n, k).
 
-        Bits do not depend on how many rows are in memory together, if it is a tile's at least.
+        Bits do not depend on `rows_at_once`, if it is at least a tile.
         """
         support = weighted_rows(beta)
         if self.by_halves and np.array_equal(rows, support):
@@ -115,7 +116,7 @@ class Exact:
         for low in range(0, len(support), self._step):
             chosen = support[low : low + self._step]
             partners = self.partners(self.rows(chosen))
-            step = max(1, min(self._step, EVALUATIONS_AT_ONCE // max(partners.n, 1)))
+            step = max(1, min(self._step, EVALUATIONS_PER_LOOK // max(partners.n, 1)))
             for first in range(0, len(rows), step):
                 self.look()
                 part = slice(first, first + step)
@@ -127,14 +128,14 @@ class Exact:
         along, down = np.zeros_like(weights), np.zeros_like(weights)
         for low in range(0, len(support), self._step):
             part = slice(low, low + self._step)
-            values = self.rows(support[part])
-            partners = self.partners(values)
+            gathered = self.rows(support[part])
+            partners = self.partners(gathered)
             # Rows to the end of the last column's block on the diagonal.
             stop = -(-(low + partners.n) // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
             for first in range(0, min(stop, len(support)), self._step):
                 some = slice(first, first + self._step)
                 self.tiles.multiply_half(
-                    values if first == low else self.rows(support[some]), partners,
+                    gathered if first == low else self.rows(support[some]), partners,
                     (weights[some], weights[part]), along[some], down[part],
                     corner=(first, low), look=self.look,
                 )  # fmt: skip
@@ -151,7 +152,7 @@ def certify(
     outputs: F8,
     *,
     tol: float,
-    off: Callable[[], float] = lambda: 0.0,
+    inherited_error: Callable[[], float] = lambda: 0.0,
     rows_at_once: int = ROWS_AT_ONCE,
     by_halves: bool = True,
     look: Callable[[], None] = lambda: None,
@@ -169,7 +170,7 @@ def certify(
         rows of a small problem.
     tol : float
         KKT gap to reach.
-    off : callable
+    inherited_error : callable
         Returns the largest error of outputs that this process has not computed; called only if not
         all outputs are recomputed.
     rows_at_once : int
@@ -200,8 +201,8 @@ def certify(
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:
-            # A function by itself has fewer support rows, and half of the values among them to do.
-            points, least_error = _points(dual, alpha, outputs), off()
+            # Each function separately: it has fewer support rows, and needs half of their values.
+            points, least_error = _points(dual, alpha, outputs), inherited_error()
             corrected = [_corrected(*part, exact, tol, least_error) for part in points]
             for (_, _, f), (rows, exact_f) in zip(points, corrected, strict=True):
                 f[rows] = exact_f
@@ -258,7 +259,7 @@ def _few_are_enough(
     if not are_few(TRIED + len(doubtful())):
         return False
     tried = np.sort(np.random.default_rng(0).choice(support, TRIED, replace=False))
-    added = done.beta[tried] * done.add(tried)
+    term_errors = done.beta[tried] * done.add(tried)
     while len(rows := done.missing(near := doubtful())):
         if not are_few(len(rows)):
             return False
@@ -268,14 +269,15 @@ def _few_are_enough(
     settled = ~np.isin(tried, near)
     n_left = len(done.missing(support))
     objective = dual.optimality(alpha, outputs).objective
-    return _cancel(added.reshape(TRIED, -1).sum(axis=1)[settled], n_left, objective)
+    return _cancel(term_errors.reshape(TRIED, -1).sum(axis=1)[settled], n_left, objective)
 
 
 def _cancel(tried: F8, n_left: int, objective: float) -> bool:
-    """Whether the errors of terms, some of which were tried, cancel beside the objective.
+    """Whether the errors of the terms of αᵀKα add up to next to nothing beside the objective.
 
-    They are twice as large as those of the objective. The standard error of their sum is added to
-    its expectation.
+    `tried` (t,) are the errors of sampled terms; `n_left` terms are not recomputed. The sum of
+    their errors is taken to be its expectation plus its standard error. The limit is twice that of
+    the objective, which has only half of αᵀKα.
     """
     if len(tried) < 2:
         return not n_left
@@ -349,7 +351,8 @@ def _solve_exactly(dual: Dual[Any], exact: Exact, alpha: F8, outputs: F8, tol: f
     if better is not None:
         f = exact.outputs(everything, dual.formulation.per_output(better))
         reached = dual.optimality(better, f)
-        # Far from the optimum, and with an indefinite kernel, more is gained where more is missing.
+        # Above tol a larger objective counts even if the gap grows, as it may far from the optimum
+        # and with an indefinite kernel.
         if reached.gap <= standing.gap or (
             standing.gap > tol and reached.objective > standing.objective
         ):

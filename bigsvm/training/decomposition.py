@@ -1,7 +1,8 @@
 """The outer loop: choose active rows, solve on them, sweep; until a full sweep certifies.
 
-The state is alpha and f = K beta, both row-sized and checkpointed; f is exact for the rows of the
-scope. The loop repeats::
+f is the outputs, ``f = K beta``, where beta_i is the sum of the signed variables of row i. The
+scope is the first rows, which take part so far (`bigsvm.working_sets.scopes`). The state is alpha
+and f, both row-sized and checkpointed; f is exact for the rows of the scope. The loop repeats::
 
     score    violation of every row of the scope, from f
     select   active rows: free rows, worst violators, next closest to violating
@@ -66,7 +67,7 @@ class Decomposition:
     tol : float
         KKT gap to reach.
     whole : bool
-        Whether all rows are one working set: the papers' own algorithm, kernel rows on demand.
+        Whether all rows are one working set: plain SMO, with kernel rows computed on demand.
     disk : DiskCache, optional
         Keeps kernel rows of that working set besides memory.
     certify : bool
@@ -86,7 +87,7 @@ class Decomposition:
         source, dual, tiles, plan = run.source, run.dual, run.tiles, run.plan
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._run, self.listener = run, run.listener
-        self._asked = self.tol = tol
+        self._asked_tol = self.tol = tol
         self._rows = WorkingRows(source)
         self._stop: StopReason | None = None
         self._standing: Standing | None = None
@@ -154,7 +155,7 @@ class Decomposition:
         count = self.count
         alpha, outputs = self._run.of_scope()
         standing = self._standing = self.dual.optimality(alpha, outputs)
-        self.tol = self.dual.goal(self._asked, standing)
+        self.tol = self.dual.goal(self._asked_tol, standing)
         if self._uncertified is not None:
             self._stop = self._uncertified.reason(standing)
         if self._stop is not None:
@@ -171,7 +172,7 @@ class Decomposition:
             return
         count.together = self._choice.steps_together(alpha, outputs, standing)
         active = self._choice.active_rows(
-            alpha, outputs, standing, swept=count.n_sweeps > 0, together=count.together
+            alpha, outputs, standing, after_full_sweep=count.n_sweeps > 0, together=count.together
         )
         self._run.state = self.state._replace(
             active=active, active_alpha=alpha[active], active_outputs=outputs[active]
@@ -323,14 +324,14 @@ class Decomposition:
                 self.state.alpha,
                 self.state.outputs,
                 tol=self.tol,
-                off=lambda: self._off(look),
+                inherited_error=lambda: self._inherited_error(look),
                 rows_at_once=self.plan.exact_rows,
                 look=look,
             )
         self._run.computed_outputs = True
         return standing
 
-    def _off(self, look: Callable[[], None]) -> float:
+    def _inherited_error(self, look: Callable[[], None]) -> float:
         """Largest error of outputs that were derived from files of earlier processes."""
         if self._run.computed_outputs:
             return 0.0

@@ -28,7 +28,7 @@ MANY_STEPS = 10**6
 """Pair steps of a working set after which the loop looks at it again: with very large boxes float32
 kernel values are too coarse for steps to end."""
 MANY_PER_ROW = 1000
-"""The same for each row of it."""
+"""The same for each row of the working set, if that is more."""
 LEAST_GAIN = 1e-4
 """Share of the objective by which it must rise for another step of all active rows together."""
 
@@ -75,17 +75,17 @@ class Solve:
         while self._next_set(active):
             run.give_back_memory()
             progress = self._work_on(active)
-            if active.swept:
+            if active.has_all_rows:
                 run.count.n_working_sets += 1
                 break
             working = run.state.working_set
-            whole = active.is_all(working)
+            had_all = active.is_all(working)
             with run.watch.timing("sweep"):
                 moved = active.absorb(working, look=run.watch.look)
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
             if (
-                whole
+                had_all
                 or self._choice.one_set_is_enough(run.count.n_sweeps)
                 or not moved
                 or progress is Progress.STALLED
@@ -151,15 +151,15 @@ class Solve:
         state = run.state
         rows, alpha, outputs = state.active, state.active_alpha, state.active_outputs
         kind = ActiveFunctions if run.dual.functions else ActiveRows
-        # A working set that was saved stays what it is.
-        swept = state.sets_among_all_rows or (self._choice.by_functions and not len(rows))
-        if swept:
+        # A saved working set keeps its kind, whatever would be chosen now.
+        has_all_rows = state.sets_among_all_rows or (self._choice.by_functions and not len(rows))
+        if has_all_rows:
             rows = np.arange(run.count.scope)
             alpha, outputs = run.of_scope()
             gathered = Gathered(run.source, rows, None)
         else:
             gathered = self._rows.gathered(rows, run.watch.look)
-        return kind(run.dual, run.tiles, gathered, rows, alpha, outputs, swept=swept)
+        return kind(run.dual, run.tiles, gathered, rows, alpha, outputs, has_all_rows=has_all_rows)
 
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""
@@ -175,7 +175,7 @@ class Solve:
         )  # fmt: skip
         try:
             progress = self._take_steps(problem)
-            # Steps may be spent while rows are left out; the other rows need their gradient.
+            # The slice may have ended with rows left out (shrinking): update their gradient.
             problem.bring_up_to_date(run.watch.look)
             self._note(problem)
         finally:

@@ -37,12 +37,12 @@ class RowState(NamedTuple):
     ----------
     alpha, outputs : (n,) float64
         The point of the last sweep, and f there for the rows of the scope; both are 0 beyond it. In
-        the middle of a sweep the rows done have their f of after it. This and every other alpha is
-        (…, 2) where rows have two variables, and so is the gradient. Of k functions that are
-        trained together all these arrays are (…, k).
+        the middle of a sweep, the first `rows_done` rows have their f after the sweep. Every alpha
+        and gradient is (…, 2) where rows have two variables, and all of these arrays are (…, k)
+        where k functions are trained together.
     sums : (scope,) float64, or (0,)
-        By how much f changes, as far as it has been added up: in a pass that may take several
-        pieces, and is added to f when it is complete.
+        Change of f that a pass has added up so far. A pass may take several pieces; at its end the
+        change is added to f.
     active : (b,) int64
         Ascending rows of the scope whose alpha has moved since, or may move.
     active_alpha, active_outputs : (b,) float64
@@ -153,12 +153,12 @@ class Counters:
     scope : int
         The rows before this one take part.
     rows_done, columns_done, columns_end : int
-        Rows that a pass in progress has done. If the support vectors are too many at once, all
-        rows are done with the first `columns_done` of them, and these rows with those before
-        `columns_end`.
+        How far a pass in progress has got. If memory cannot hold all its support vectors, it takes
+        them in pieces: every row has the first `columns_done` of them, and the first `rows_done`
+        rows have those before `columns_end` too.
     active_tol, together
-        The tolerance of the active rows, and whether they step together: not any more once they
-        have gained nothing by it.
+        The tolerance of the active rows, and whether they still step together, which
+        ends once it gains too little.
     rows_drawn, core_exact, empty_samples, drift
         For a sampled search: rows drawn; the size at which the core set's gradient was last
         computed from scratch; samples without a point outside since the last step; the largest
@@ -250,6 +250,7 @@ class Counters:
         """Count the sweeps since gap or objective last improved; each sweep counts once."""
         if self.judged == self.n_sweeps:
             return
+        # Better is a gap smaller by 1 %, or an objective larger by 1e-10 of its size.
         better_gap = standing.gap < 0.99 * self.best_gap
         scale = max(abs(self.best_objective), 1e-300)
         better_objective = standing.objective - self.best_objective >= 1e-10 * scale

@@ -58,7 +58,7 @@ class Passes:
     def add_by_pieces(
         self, weights: Weights, sums: F8, *, stop: int, start: int = 0, at_once: int = 0
     ) -> None:
-        """Add up the rows with a weight, in pieces of rows that fit in memory at once.
+        """Add the products with all rows that have a weight, in pieces that fit in memory at once.
 
         Rows ``start … stop - 1`` of sums, (n,) float64, are changed in place. They are 0 at first,
         and each piece adds to them, so that their bits do not depend on the size of pieces.
@@ -77,8 +77,8 @@ class Passes:
                 count.columns_end = min(count.columns_done + in_whole_tiles(size), len(rows))
             piece = rows[count.columns_done : count.columns_end]
             check_room(len(piece), size)
-            values = self._rows.gathered(piece, self._watch.look).everything()
-            self.add(values, weights[piece], sums, start=start, stop=stop, continues=True)
+            partners = self._rows.gathered(piece, self._watch.look).everything()
+            self.add(partners, weights[piece], sums, start=start, stop=stop, continues=True)
             count.columns_done, count.rows_done = count.columns_end, 0
         count.columns_done = count.columns_end = 0
 
@@ -93,7 +93,9 @@ class Passes:
         skip: I8 | None = None,
         continues: bool = False,
     ) -> None:
-        """Add up rows (p) by weights (p,) or (p, k), for all rows of the span but those to skip.
+        """Add ``K(row, rows) @ weights`` to `out` for each row of the span that is not skipped.
+
+        `rows` (p) are the partners, `weights` are (p,) or (p, k), the span is ``start … stop - 1``.
 
         Each row's sum starts from 0 and is then added to `out`: its bits depend neither on `out`
         nor on how rows are divided into blocks. If it `continues`, the sum starts from `out`, which

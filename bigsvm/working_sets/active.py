@@ -42,7 +42,7 @@ class ActiveRows:
         Rows of the problem, ascending.
     alpha, outputs : (b,) float64
         Changed in place by `absorb`.
-    swept : bool
+    has_all_rows : bool
         Whether these are all rows, whose outputs a sweep brings up to date instead.
     """
 
@@ -55,11 +55,11 @@ class ActiveRows:
         alpha: F8,
         outputs: F8,
         *,
-        swept: bool = False,
+        has_all_rows: bool = False,
     ) -> None:
         self.dual, self.tiles, self.rows, self.indices = dual, tiles, rows, indices
         self.alpha, self.outputs = alpha, outputs
-        self.swept = swept
+        self.has_all_rows = has_all_rows
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -67,7 +67,7 @@ class ActiveRows:
     @property
     def listed(self) -> I8 | None:
         """Their rows, (b,); None for all rows."""
-        return None if self.swept else self.indices
+        return None if self.has_all_rows else self.indices
 
     def places(self, rows: I8) -> I8:
         """Places of some of these rows, (m,)."""

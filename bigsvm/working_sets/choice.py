@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bigsvm.duals.dual import Dual, Standing
 
 SCOPE_TOL = 0.05
-"""A scope that is not all rows is solved to this KKT gap only, in units of the outputs that matter:
-larger scopes follow."""
+"""A scope that is not all rows is solved to this KKT gap only, in units of `Problem.scale` (1 for
+labels ±1): larger scopes follow."""
 SETTLED_TOL = 0.5
 """A row of an uncertified run matters if it violates by more than this, in the same units."""
 SETTLED_SHARE = 1e-3
@@ -31,7 +31,8 @@ NEAR = 2.0
 NEAR_TOL = 0.75
 """Share of the goal to which rows are solved then: few rows move, so their sweep costs little."""
 WORKING_TOL = 0.9
-"""A working set among more active rows, to this share of their tolerance, for the same reason."""
+"""Share of the tolerance of the active rows to which a working set of some of them is solved: the
+other rows add to their gap."""
 LOOSE = 0.01
 """A working set among other rows is solved to this share of the gap it was chosen at: the next set
 moves the same variables again."""
@@ -140,8 +141,8 @@ class Choice:
         """Rows that take part next; all of them unless the first rows are a random sample."""
         if not self._samples or self.by_functions:
             return self._n_rows
-        dear = self._dual.functions or not self._in_core
-        growth = GROWTH_OUT_OF_CORE if dear else GROWTH
+        costly = self._dual.functions or not self._in_core
+        growth = GROWTH_OUT_OF_CORE if costly else GROWTH
         return next_scope(scope, self._n_rows, growth=growth)
 
     def first_slots(self, size: int) -> int | None:
@@ -185,7 +186,7 @@ class Choice:
         return violating <= SETTLED_SHARE * len(alpha)
 
     def active_rows(
-        self, alpha: F8, outputs: F8, standing: Standing, *, swept: bool, together: bool
+        self, alpha: F8, outputs: F8, standing: Standing, *, after_full_sweep: bool, together: bool
     ) -> I8:
         """Choose the active rows, ascending; none if functions choose among all rows.
 
@@ -194,7 +195,7 @@ class Choice:
         alpha, outputs : (scope,) float64
         standing : Standing
             Standing of this point.
-        swept : bool
+        after_full_sweep : bool
             Whether there has been a sweep over all rows.
         together : bool
             Whether they step together.
@@ -205,19 +206,19 @@ class Choice:
         if self._whole:
             return np.arange(scope)
         band = (0, 0)
-        if swept and scope == self._n_rows:
+        if after_full_sweep and scope == self._n_rows:
             fewest, most = (int(share * scope) for share in BAND)
             band = (fewest, min(most, self._plan.active_rows))
         tol = self.active_tol(scope, standing)
         one_set = self._in_core and not self._dual.functions and not together
-        # Rows that violate by less than the first set leaves do not make a crowd; where another
-        # sweep reads all rows again they are taken along.
+        # In memory, only rows that violate by more than the tolerance of the first set count as a
+        # crowd. Elsewhere each sweep reads all rows again, so smaller violators are active too.
         wanted = Wanted(
             capacity=self._capacity(standing) if one_set else self._plan.active_rows,
             smallest=DIRECT_ROWS if self._n_rows <= DIRECT_ROWS else SMALLEST_SET,
             fill=TOGETHER_FILL if together else FILL,
             rng=self._rng,
-            tol=self.loosely(standing, tol) if one_set else tol,
+            tol=self.loose_tol(standing, tol) if one_set else tol,
             band=band,
             margin=MARGIN * standing.gap,
             crowd=Crowd(self._plan.active_rows) if one_set else None,
@@ -292,25 +293,25 @@ class Choice:
             return np.arange(n_active), tol
         if self._ties_functions and n_active <= self._plan.working_set:
             # Row steps look at few of the rows: those that do not violate cost them little.
-            return np.arange(n_active), self.loosely(standing, tol)
+            return np.arange(n_active), self.loose_tol(standing, tol)
         wanted = Wanted(
             capacity=self._capacity(standing),
             smallest=max(SMALLEST_SET, int(LEAST_SHARE * n_active)),
             fill=FILL,
             rng=self._rng,
-            tol=self.loosely(standing, tol),
+            tol=self.loose_tol(standing, tol),
             crowd=Crowd(self._capacity(standing), near=near),
         )
         places = dual.select(alpha, outputs, standing, wanted, rows=rows)
         share = WORKING_TOL if len(places) < n_active else 1.0
-        return places, self.loosely(standing, share * tol)
+        return places, self.loose_tol(standing, share * tol)
 
     @property
     def _ties_functions(self) -> bool:
         """Whether a constraint binds the variables of a row in several functions together."""
         return self._dual.formulation.n_outputs > 1 and not self._dual.functions
 
-    def loosely(self, standing: Standing, tol: float) -> float:
+    def loose_tol(self, standing: Standing, tol: float) -> float:
         """Tolerance of a working set that was chosen at this standing."""
         loose = LOOSE * standing.gap
         return loose if loose > LAST * tol else tol

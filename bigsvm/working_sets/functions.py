@@ -32,8 +32,8 @@ class ActiveFunctions(ActiveRows):
     added up together.
 
     An active row takes memory for every function, so few rows can be active with very many
-    functions. Then each function has its working set among all rows instead (`swept`), and the
-    sweep adds up the changes as a sparse matrix.
+    functions. Then each function has its working set among all rows instead (`has_all_rows`), and
+    the sweep adds up the changes as a sparse matrix.
     """
 
     def choose(
@@ -46,21 +46,21 @@ class ActiveFunctions(ActiveRows):
     ) -> tuple[WorkingSet, float]:
         """Choose all rows, or rows for each function that is not optimal yet."""
         goal = tol
-        if not self.swept:
+        if not self.has_all_rows:
             standing = self.optimality()
             everything = np.arange(len(self) if standing.gap > tol else 0)
-            loosely = choice.loosely(standing, tol)
+            loose_tol = choice.loose_tol(standing, tol)
             if standing.gap <= tol or choice.takes_all(len(self)):
                 return self.started(everything), tol
             if choice.solves_together(len(self)):
-                return self.started(everything), loosely
+                return self.started(everything), loose_tol
             # Another round would be a pass over the active rows, which costs more than the steps
             # that a loose tolerance saves.
-            goal = loosely if once else tol
+            goal = loose_tol if once else tol
         sets = []
-        pairs = functions_in_turn(self.alpha, self.outputs) if self.swept else self._views()
+        pairs = functions_in_turn(self.alpha, self.outputs) if self.has_all_rows else self._views()
         for c, (alpha, outputs) in pairs:
-            if self.swept:
+            if self.has_all_rows:
                 look()
             sets.append(self._function(c, alpha, outputs).choose(choice, tol=tol)[0])
         rows, _, alphas, gradients = zip(*sets, strict=True)
@@ -111,7 +111,7 @@ class ActiveFunctions(ActiveRows):
         """Rows of one function alone."""
         return ActiveRows(
             self.dual.functions[c], self.tiles, self.rows, self.indices, alpha, outputs,
-            swept=self.swept,
+            has_all_rows=self.has_all_rows,
         )  # fmt: skip
 
     def _views(self) -> list[tuple[int, list[F8]]]:

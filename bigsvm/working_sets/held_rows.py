@@ -30,7 +30,7 @@ class WorkingRows:
         self._rows: Rows | None = None
 
     def gathered(self, indices: I8, look: Callable[[], None]) -> Gathered:
-        """Gather rows of which parts will be used."""
+        """Return a handle on rows `indices`: read from a store, left in place if in memory."""
         rows = None if self._in_core else self.gather(indices, look)
         return Gathered(self._source, indices, rows)
 
@@ -58,7 +58,7 @@ class WorkingRows:
 
 
 class Gathered(NamedTuple):
-    """Rows `indices` of a source: held, or where they are in memory (None)."""
+    """Rows `indices` of a source. `held` has their values; None if the source is in memory."""
 
     source: RowSource
     indices: I8

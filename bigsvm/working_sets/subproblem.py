@@ -34,14 +34,14 @@ computes this many in the time of one."""
 LEAST_BATCH = 6
 """Kernel rows fetched together if there is room, even if fewer rows violate: starting a batch costs
 as much as six rows, and rows that nearly violate are needed next."""
-CLIMB_SHARE = 4
-"""A climb may take this part of the memory for kernel rows in addition."""
+CLIMB_PARTS = 4
+"""A climb (`Climbs`) may use 1 / this of the memory for kernel rows, besides that memory."""
 FIRST_LEAP = 1 << 13
 """Least steps on a working set before the first leap."""
 STEPS_PER_ROW = 2
 """The same for each row."""
 STEPS_PER_WIDTH = 2
-"""The same for each squared column of the factor: a leap takes about as long as these steps."""
+"""The same, times the squared number of columns of the factor: a leap takes about as long."""
 NEXT_LEAP = 4
 """Factor of the steps until the next leap."""
 
@@ -121,7 +121,7 @@ class WorkingProblem(ABC):
 
     @property
     def slices(self) -> int:
-        """Number of slices of one sub-problem that a slice of this problem has."""
+        """Slices of REFRESH steps that one call of `advance` may take."""
         return 1
 
     @property
@@ -207,12 +207,12 @@ class SubProblem(WorkingProblem):
         partners = Partners.of_rows_like(tiles.values, rows)
         self._tiles, self._rows, self._per_output = tiles, rows, dual.formulation.per_output
         diagonal = tiles.values.diagonal(partners.norms)
-        self._taken = dual.begin(start, working_set, diagonal=diagonal)
+        self._steps = dual.begin(start, working_set, diagonal=diagonal)
         self._computed = ComputedRows(tiles, rows, partners)
-        self._climb_values = buffer.n_shared // CLIMB_SHARE
+        self._climb_values = buffer.n_shared // CLIMB_PARTS
         self._alone = buffer.alone
         below = memory.tier(self._computed)
-        n_slack = self._taken.n_slack
+        n_slack = self._steps.n_slack
         n_all = self.size + n_slack
         one_function = dual.formulation.n_outputs == 1
         one_by_one = partners.for_sparse_rows and first_slots is None and one_function
@@ -237,13 +237,13 @@ class SubProblem(WorkingProblem):
 
     def hand_over(self, narrow: SubProblem, kept: Mask) -> None:
         """Move kernel rows to a sub-problem of the rows kept, (m,) bool, in the same memory."""
-        all_kept = np.pad(kept, (0, self._taken.n_slack), constant_values=True)
-        self.cache.carry_over(narrow.cache, all_kept, stamp=self._taken.stamp)
+        all_kept = np.pad(kept, (0, self._steps.n_slack), constant_values=True)
+        self.cache.carry_over(narrow.cache, all_kept, stamp=self._steps.stamp)
 
     @property
     def settles(self) -> Settles | None:
         """How rows that are settled are left out, if its steps can."""
-        return self._taken.settles
+        return self._steps.settles
 
     @property
     def size(self) -> int:
@@ -251,23 +251,23 @@ class SubProblem(WorkingProblem):
 
     @property
     def alpha(self) -> F8:
-        return self._taken.alpha
+        return self._steps.alpha
 
     @property
     def gradient(self) -> F8:
-        return self._taken.gradient
+        return self._steps.gradient
 
     @property
     def gap(self) -> float:
-        return self._taken.gap
+        return self._steps.gap
 
     @property
     def steps(self) -> int:
-        return self._taken.n_done
+        return self._steps.n_done
 
     @property
     def last(self) -> I8:
-        return self._taken.last
+        return self._steps.last
 
     @property
     def costs(self) -> Costs:
@@ -281,13 +281,13 @@ class SubProblem(WorkingProblem):
         `look` is called before rows are computed; where it raises, the slice is not done.
         """
         self._climb(tol, look)
-        cache, leaps, due = self.cache, self._taken.leaps, self.next_leap()
+        cache, leaps, due = self.cache, self._steps.leaps, self.next_leap()
         goal = self.steps + max_steps
         while True:
             if leaps is not None and self.steps == due:
                 self._leap(leaps, tol, look)
                 due *= NEXT_LEAP
-            status, row = self._taken.advance(
+            status, row = self._steps.advance(
                 cache.rows, cache.slots, cache.used, tol=tol, max_steps=min(goal, due) - self.steps
             )
             if status == smo.STEPS_SPENT and self.steps == due < goal:
@@ -297,7 +297,7 @@ class SubProblem(WorkingProblem):
             look()
             wanted, quiet = self._most_wanted(row, tol)
             began = time.perf_counter()
-            cache.ensure(wanted, stamp=self._taken.stamp, quiet=quiet)
+            cache.ensure(wanted, stamp=self._steps.stamp, quiet=quiet)
             self._row_seconds += time.perf_counter() - began
 
     def _climb(self, tol: float, look: Callable[[], None]) -> None:
@@ -305,7 +305,7 @@ class SubProblem(WorkingProblem):
 
         Their kernel rows are computed even if they are in memory, so that bits do not depend on it.
         """
-        climbs = self._taken.climbs
+        climbs = self._steps.climbs
         if climbs is None:
             return
         places = climbs.climbing(lambda n_values: n_values <= self._climb_values)
@@ -325,7 +325,7 @@ class SubProblem(WorkingProblem):
 
         Depends only on the step count, so a resumed run leaps exactly where the original did.
         """
-        leaps = self._taken.leaps
+        leaps = self._steps.leaps
         if leaps is None:
             return sys.maxsize
         width = factor_width(self._tiles, self._rows)
@@ -375,9 +375,9 @@ class SubProblem(WorkingProblem):
         If these are very few, rows that nearly violate follow. Returns the list, and which rows are
         quiet: not expected to move.
         """
-        n_all = self.size + self._taken.n_slack
+        n_all = self.size + self._steps.n_slack
         score, quiet = np.empty(n_all, np.float32), np.empty(n_all, np.bool_)
-        self._taken.violations(score, quiet)
+        self._steps.violations(score, quiet)
         most = min(self._rows_at_once, self.cache.largest_batch(quiet))
         wanted = np.empty(most, np.int64)
         at_least = LEAST_BATCH if len(wanted) == BATCH else 0
