@@ -342,7 +342,7 @@ def test_next_rows_of_a_fixed_order_are_fetched_together(point, tiles, order):
     psi, _ = scores_of(point[0], point[3], point[4])
     turn = np.arange(N)
     if order == "random":
-        assert work._taken._deal() == 3
+        assert work._steps._deal() == 3
         turn = np.random.default_rng((0, 0)).permutation(N)
     ahead = [i for i in np.roll(turn, 3) if psi[i] > 0]
     wanted, _ = work._most_wanted(ahead[0], 1e-3)
@@ -355,9 +355,9 @@ def test_random_orders_have_each_row_once_a_pass_and_differ_by_pass_and_seed(poi
     for seed in (0, 1):
         work = sub_problem(point, tiles, order="random", seed=seed)
         for lap in (0, 1):
-            work._taken.state.counters[0] = lap * N
-            assert work._taken._deal() == N
-            passes.append(work._taken.state.turn.tolist())
+            work._steps.state.counters[0] = lap * N
+            assert work._steps._deal() == N
+            passes.append(work._steps.state.turn.tolist())
     assert all(sorted(order) == list(range(N)) for order in passes)
     assert len(set(map(tuple, passes))) == 4
 
