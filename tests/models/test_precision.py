@@ -17,7 +17,7 @@ def scaled_rows(n=300, scale=1.0, seed=0):
 
 
 def dtypes_used(monkeypatch):
-    """List the partners that predictions are made with, in turn."""
+    """List the dtypes of the partners that predictions are made with, in turn."""
     found = []
 
     class Noted(Partners):
