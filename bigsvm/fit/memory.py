@@ -58,7 +58,7 @@ def make_plan(
     n_rows = source.n_rows if n_rows is None else n_rows
     resident_bytes += source.copied_bytes
     if n_outputs > 1:
-        # What a sweep adds to some rows, and their values with that, until these are replaced.
+        # A block's sums and its updated outputs, which exist at once.
         resident_bytes += 2 * 8 * min(n_outputs * n_rows, VALUES_AT_ONCE)
     resident_bytes += source.kept_bytes
     if parameters.may_shrink:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bigsvm.parameters import TrainingParameters
 
 LARGEST_TARGET = LARGEST / 8
-"""Sums of kernel values reach it, and the difference of any two residuals, in float32."""
+"""Largest target: sums of kernel values reach it in float32, and residuals can be subtracted."""
 FEW_ROWS = 20
 """Most rows for which many classes cause no warning, as in scikit-learn."""
 
@@ -284,7 +284,7 @@ def check_classes(
     sample_weight: NDArray[np.float64] | None,
     listener: events.Listener = events.ignore,
 ) -> Classes:
-    """Find the classes of a problem that is to be reduced to some of two, and their weights.
+    """Find the classes of a problem that is reduced to problems of two classes, and their weights.
 
     The listener is informed if there are very many classes.
 
@@ -349,7 +349,7 @@ def class_weights(
             raise ParameterError(
                 f"class_weight is {given!r}; it must be 'balanced', a dictionary or None"
             )
-        # By scikit-learn's formula; to import it takes a command longer than all else it imports.
+        # scikit-learn's formula: importing it takes longer than all other imports of a command.
         balanced: NDArray[np.float64] = len(codes) / np.maximum(
             k * np.bincount(codes, minlength=k), 1
         )
@@ -369,9 +369,9 @@ def class_weights(
 
 
 def check_has_others(parameters: TrainingParameters, n_rows: int) -> None:
-    """Refuse to do without a certificate where the first rows to be trained on are all.
+    """Refuse ``certify=False`` where the first scope is all rows already.
 
-    Not for what searches samples for a ball.
+    Not called for balls, which are searched for among samples.
 
     Raises
     ------

@@ -185,7 +185,7 @@ class DecisionFunction(NamedTuple):
 def decision_of(
     variables: Variables[Formulation], formulation: Formulation, result: TrainingResult
 ) -> DecisionFunction:
-    """Read the decision function, of rows again instead of variables, off a result."""
+    """Read the decision function off a result, for the original rows instead of the variables."""
     support, alpha = variables.spread(formulation, result.support, result.alpha)
     finished = formulation.finish(result.thresholds)
     certificate = result.certificate

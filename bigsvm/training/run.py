@@ -32,7 +32,7 @@ class Run:
     tiles : KernelTiles
         float32.
     start : (n,) or (n, faces) float64, optional
-        A feasible point to start from, with all rows that it moves, instead of 0.
+        A feasible point to start from instead of 0; the first scope has all rows that it moves.
     watch : Watch, optional
         Watch of the search that found `start`; its cost and time are added to this run's.
     seed : int
