@@ -87,6 +87,7 @@ async def _check_sizes(array: zarr.Array[Any], name: str) -> None:
 
             async def stored(n_bytes: int, start: int = start) -> bytes:
                 span = RangeByteRequest(start, start + n_bytes)
+                # Awaited within this turn of the loop, so its variables are still the same.
                 buffer = await array.store.get(key, prototype, byte_range=span)  # noqa: B023
                 return b"" if buffer is None else buffer.to_bytes()
 
