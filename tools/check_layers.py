@@ -32,6 +32,7 @@ ORDER = (
     "core",
     "data",
     "gram",
+    "executors",
     "parameters",
     "duals",
     "working_sets",

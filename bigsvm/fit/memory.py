@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import parse_bytes, plan_training
 from bigsvm.data.views import hold
-from bigsvm.training.executors import VALUES_AT_ONCE
+from bigsvm.executors.local import VALUES_AT_ONCE
 from bigsvm.working_sets.shrinking import STATE_BYTES
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from bigsvm.budget import packed_bytes
 from bigsvm.data.narrow import NarrowRows, Numbering
 from bigsvm.data.rows import RowsAt, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
+from bigsvm.executors.local import Block, blocks, rows_at_once
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.kernels import KernelCode
-from bigsvm.training.executors import Block, blocks, rows_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.executors.local import blocks, rows_at_once
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
-from bigsvm.training.executors import blocks, rows_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

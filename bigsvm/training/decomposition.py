@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.executors.local import LocalExecutor
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
 from bigsvm.training.certify import certify
 from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
-from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.result import StopReason
 from bigsvm.training.solve import Solve
 from bigsvm.training.state import Phase, Stopped

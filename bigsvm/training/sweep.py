@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt
+    from bigsvm.executors.local import LocalExecutor
     from bigsvm.gram import KernelTiles
     from bigsvm.gram.weights import Weights
-    from bigsvm.training.executors import LocalExecutor
     from bigsvm.training.state import Counters
     from bigsvm.training.watch import Watch
     from bigsvm.working_sets.held_rows import WorkingRows

@@ -24,9 +24,9 @@ import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import Store
 from bigsvm.errors import ParameterError
+from bigsvm.executors import local
 from bigsvm.fit import one_vs_one
 from bigsvm.models import KernelExpansion
-from bigsvm.training import executors
 
 KINDS = {
     "svc": bigsvm.SVC(C=5.0),
@@ -239,7 +239,7 @@ class TestOutOfCore:
         )
 
     def test_values_of_all_pairs_do_not_exist_at_once(self, monkeypatch):
-        monkeypatch.setattr(executors, "VALUES_AT_ONCE", 1 << 15)
+        monkeypatch.setattr(local, "VALUES_AT_ONCE", 1 << 15)
         X, y = clouds(n=300, k=40)
         model = bigsvm.SVC(gamma=0.5).fit(X, y)
         rows = np.repeat(X, 20, axis=0)

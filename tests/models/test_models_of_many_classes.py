@@ -14,9 +14,9 @@ from sklearn.svm import SVC
 from bigsvm.calibration import Calibration
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ModelError, ParameterError
+from bigsvm.executors import local
 from bigsvm.kernels import make_kernel
 from bigsvm.models import KernelExpansion
-from bigsvm.training import executors
 from bigsvm.votes import pair_functions
 
 
@@ -101,7 +101,7 @@ def test_classes_are_predicted_without_holding_all_values():
     expected = model.decide(rows)
     bound, all_values = 8 * 2**17, 8 * n * n_functions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "VALUES_AT_ONCE", 2**17)
+        patch.setattr(local, "VALUES_AT_ONCE", 2**17)
         tracemalloc.start()
         try:
             found = model.decide(rows)
@@ -139,7 +139,7 @@ def test_decision_values_can_be_kept_while_classes_are_predicted(monkeypatch):
     _, model, rows = fitted_on(4)
     source = as_row_source(rows)
     expected = model.decision_function(source)
-    monkeypatch.setattr(executors, "VALUES_AT_ONCE", 6 * 50)
+    monkeypatch.setattr(local, "VALUES_AT_ONCE", 6 * 50)
     kept, places = np.empty_like(expected), []
 
     def keep(part, values):

@@ -27,9 +27,10 @@ from bigsvm.duals.formulations import (
     SquaredHingeSVC,
 )
 from bigsvm.errors import MemoryBudgetError
+from bigsvm.executors import local
 from bigsvm.gram.costs import TierDecision
 from bigsvm.gram.disk import DiskCache
-from bigsvm.training import events, executors
+from bigsvm.training import events
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Limits
@@ -112,7 +113,7 @@ FORMULATIONS = {
 @pytest.mark.parametrize("rule", ["second-order", "hmg"])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, monkeypatch):
     """Each run gets a little further, whatever it is doing; the next one goes on from there."""
-    monkeypatch.setattr("bigsvm.training.executors.EVALUATIONS_AT_ONCE", 2e4)
+    monkeypatch.setattr("bigsvm.executors.local.EVALUATIONS_AT_ONCE", 2e4)
     monkeypatch.setattr("bigsvm.training.certify.EXACT_EVALUATIONS", 0)
     monkeypatch.setattr("bigsvm.training.certify.ROWS_AT_ONCE", 450)
     monkeypatch.setattr("bigsvm.working_sets.scopes.FIRST_SCOPE", 300)
@@ -155,7 +156,7 @@ def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, mo
 
 def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, monkeypatch):
     """A start may be more rows than are active at once; whoever resumes does not give it again."""
-    monkeypatch.setattr("bigsvm.training.executors.EVALUATIONS_AT_ONCE", 2e4)
+    monkeypatch.setattr("bigsvm.executors.local.EVALUATIONS_AT_ONCE", 2e4)
     X, y = blobs(1200, overlap=0.7)
     start = dense_alpha(decomposition(X, y, C=0.5).run(), 1200)
     settings = {"working_set": 150, "active_rows": 200}
@@ -174,7 +175,7 @@ def test_stopped_while_its_start_is_added_up_it_gives_the_same_bits(tmp_path, mo
 
 
 def train_in_process(folder):
-    executors.EVALUATIONS_AT_ONCE = 1e6
+    local.EVALUATIONS_AT_ONCE = 1e6
     X, y = blobs(3000)
     with Checkpoint(folder, {}) as checkpoint:
         return decomposition(
@@ -240,7 +241,7 @@ def test_interrupted_while_rows_are_fetched_it_goes_on_from_there(problem, tmp_p
 
 
 def test_interrupted_in_the_first_sweep_the_model_is_that_of_the_sample(monkeypatch):
-    monkeypatch.setattr("bigsvm.training.executors.EVALUATIONS_AT_ONCE", 2e4)
+    monkeypatch.setattr("bigsvm.executors.local.EVALUATIONS_AT_ONCE", 2e4)
     X, y = blobs(3000)
     y[X[:, 0] < -0.3] = -1  # far more of one class: the intercept is not 0
     until = Until(lambda event: isinstance(event, events.Sweeping))
@@ -318,7 +319,7 @@ def test_resumed_in_less_memory_a_large_working_set_is_given_up(tmp_path):
 
 
 def test_resumed_in_less_memory_within_a_sweep_it_asks_for_more(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigsvm.training.executors.EVALUATIONS_AT_ONCE", 2e4)
+    monkeypatch.setattr("bigsvm.executors.local.EVALUATIONS_AT_ONCE", 2e4)
     X, y = blobs(1200, overlap=1.5)
     until = Until(lambda event: isinstance(event, events.Sweeping))
     with Checkpoint(tmp_path / "run", {}) as checkpoint:

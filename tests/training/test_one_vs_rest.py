@@ -96,7 +96,7 @@ def test_each_function_has_the_optimum_of_its_dense_problem(size, rule):
 def many_phases(monkeypatch):
     """Small enough that scopes, active rows, working sets, slices and pieces are several."""
     for name, value in {
-        "training.executors.EVALUATIONS_AT_ONCE": 2e4,
+        "executors.local.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
         "training.certify.ROWS_AT_ONCE": 450,
         "working_sets.scopes.FIRST_SCOPE": 240,

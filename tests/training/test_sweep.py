@@ -10,10 +10,10 @@ from support.problems import blobs, gram
 from bigsvm.budget import TrainingPlan
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import MemoryBudgetError
+from bigsvm.executors.local import LocalExecutor
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 from bigsvm.training import events
-from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.state import Counters, Limits
 from bigsvm.training.sweep import Passes
 from bigsvm.training.watch import Watch
@@ -33,7 +33,7 @@ def _small(monkeypatch):
     monkeypatch.setattr("bigsvm.gram.partners.PARTNERS_PER_TILE", TILE)
     monkeypatch.setattr("bigsvm.gram.partners.NARROWEST_SPARSE_TILE", 8)
     monkeypatch.setattr("bigsvm.gram.tiles.WORTH_SHARING", 0.0)
-    monkeypatch.setattr("bigsvm.training.executors.VALUES_AT_ONCE", 333)
+    monkeypatch.setattr("bigsvm.executors.local.VALUES_AT_ONCE", 333)
 
 
 def problem(*, sparse, k):

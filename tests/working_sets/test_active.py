@@ -7,9 +7,9 @@ import pytest
 from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows
+from bigsvm.executors.local import LocalExecutor
 from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
-from bigsvm.training.executors import LocalExecutor
 from bigsvm.training.state import Counters
 from bigsvm.training.sweep import Passes
 from bigsvm.working_sets.active import ActiveRows

@@ -20,7 +20,7 @@ def by_functions(monkeypatch):
     """Few functions are many, and slices, pieces and parts several."""
     for name, value in {
         "working_sets.choice.MANY_FUNCTIONS": 2,
-        "training.executors.EVALUATIONS_AT_ONCE": 2e4,
+        "executors.local.EVALUATIONS_AT_ONCE": 2e4,
         "training.certify.EXACT_EVALUATIONS": 0,
         "training.watch.REFRESH": 64,
         "duals.box.SCAN_ROWS": 100,

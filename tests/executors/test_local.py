@@ -8,10 +8,10 @@ import scipy.sparse as sp
 from support.problems import blobs, gram
 
 from bigsvm.data.sources import ArrayRows, as_row_source
+from bigsvm.executors import local
+from bigsvm.executors.local import LocalExecutor
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.kernels import RBF
-from bigsvm.training import executors
-from bigsvm.training.executors import LocalExecutor
 
 N_BLOCKS = 6
 PATIENCE = 60.0
@@ -52,7 +52,7 @@ def test_the_next_block_is_read_while_this_one_is_computed(monkeypatch):
     done = []
     with KernelTiles(RBF(gamma=0.5), threads=1) as tiles:
         partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
-        compute_sums = executors.partial_sums
+        compute_sums = local.partial_sums
 
         def compute(*arguments):
             block = len(done)
@@ -63,7 +63,7 @@ def test_the_next_block_is_read_while_this_one_is_computed(monkeypatch):
             done.append(block)
             return compute_sums(*arguments)
 
-        monkeypatch.setattr(executors, "partial_sums", compute)
+        monkeypatch.setattr(local, "partial_sums", compute)
         out = np.zeros(600)
         sweep(source, tiles, partners, np.ones(50), out, block_bytes=2 * X.nbytes // N_BLOCKS)
     assert done == list(range(N_BLOCKS))
@@ -77,7 +77,7 @@ def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
     source = Watched(X) if aligned else ArrayRows(X)
     weights = np.random.default_rng(0).standard_normal((50, 3))
     # A block has at most this many sums.
-    monkeypatch.setattr(executors, "VALUES_AT_ONCE", 3 * 40)
+    monkeypatch.setattr(local, "VALUES_AT_ONCE", 3 * 40)
     done = []
     out, alone = np.ones((600, 3)), np.ones((600, 3))
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
@@ -115,7 +115,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
     for aligned, at_once, threads in (
         (1, 10**6, 1), (1, 37, 2), (50, 10**6, 3), (50, 37, 1), (200, 111, 8),
     ):  # fmt: skip
-        monkeypatch.setattr(executors, "VALUES_AT_ONCE", at_once)
+        monkeypatch.setattr(local, "VALUES_AT_ONCE", at_once)
         rows = sp.csr_array(X) if sparse else X
         source = as_row_source(rows)
         source.row_alignment = aligned

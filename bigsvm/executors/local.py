@@ -1,10 +1,4 @@
-"""Executors: compute the sums of a pass over the rows, block by block.
-
-``K(rows, partners) @ weights`` of a block depends only on the rows of the block, the partners and
-the weights. The caller adds up what an executor returns, and counts what it cost. `LocalExecutor`
-computes in this process. Another executor needs a method `run` with the same results, in the order
-of the rows: so the place where a pass was interrupted is one number.
-"""
+"""Passes on the threads of this process, and what all executors share: blocks and their sums."""
 
 from __future__ import annotations
 
