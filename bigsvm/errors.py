@@ -21,6 +21,10 @@ class StoreError(BigsvmError):
     """A path that is no store, is incomplete, of a newer format, or that the system cannot read."""
 
 
+class UnreachableError(StoreError):
+    """Files of a store on another machine that could not be read for a while; try again later."""
+
+
 class DataCorruptionError(StoreError):
     """Bytes of a store that are not those written: missing, truncated, swapped or flipped."""
 

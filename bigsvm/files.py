@@ -27,7 +27,8 @@ LIBSVM_MODEL = b"svm_type "
 """First bytes of LIBSVM's models, which distinguish them from models of bigsvm."""
 
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(/|$)")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/|$)")
+"""A URL, or what is left of one in a `Path`. A single letter is a drive of Windows."""
 _PART_SUFFIX = ".part"
 _LONGEST_STEM = 200
 """Bytes of a name that others are made of; a name may have 255 on most file systems."""
@@ -39,6 +40,11 @@ _SYNC_THREADS = 8
 """Threads that wait for the disk; more wait hardly less."""
 _MOST_LINKS = 40
 """Most symbolic links followed in a row, as in Linux."""
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL such as ``s3://bucket/name``."""
+    return _URL.match(text) is not None and "://" in text
 
 
 def local_path(path: str | os.PathLike[str], name: str) -> Path:

@@ -1,0 +1,312 @@
+"""An S3 server on this machine, and a proxy before it that makes faults."""
+
+import http.client
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+BUCKET = "bucket"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    # Nothing of the machine's own configuration.
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+_START_SECONDS = 60
+
+
+class S3Server:
+    """moto's server in a process of its own, on a free port of the loopback interface.
+
+    Attributes
+    ----------
+    endpoint : str
+        Its URL.
+    """
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.endpoint = self._wait_for_address()
+        # Else the pipe fills, and the server waits.
+        self._reader = threading.Thread(target=self._process.stdout.read, daemon=True)
+        self._reader.start()
+        self._client().create_bucket(Bucket=BUCKET)
+
+    def _wait_for_address(self):
+        stop = threading.Timer(_START_SECONDS, self._process.kill)
+        stop.start()
+        try:
+            lines = []
+            for line in self._process.stdout:
+                lines.append(line)
+                address = re.search(r"http://127\.0\.0\.1:\d+", line)
+                if address:
+                    return address[0]
+        finally:
+            stop.cancel()
+        raise RuntimeError("the S3 server has not started: " + "".join(lines))
+
+    def _client(self):
+        # Takes half a second.
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            region_name=CREDENTIALS["AWS_DEFAULT_REGION"],
+        )
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._process.stdout.close()
+
+    def upload(self, path, url):
+        """Copy a folder of this machine, such as a store, to a URL."""
+        client, (bucket, prefix) = self._client(), _split(url)
+        for file in sorted(p for p in Path(path).rglob("*") if p.is_file()):
+            client.put_object(
+                Bucket=bucket, Key=f"{prefix}/{file.relative_to(path)}", Body=file.read_bytes()
+            )
+        return url
+
+    def names(self, url):
+        """Names of all objects whose URLs begin with one, without this beginning."""
+        bucket, prefix = _split(url)
+        pages = self._client().get_paginator("list_objects_v2")
+        found = pages.paginate(Bucket=bucket, Prefix=prefix)
+        return sorted(
+            o["Key"][len(prefix) + 1 :] for page in found for o in page.get("Contents", [])
+        )
+
+    def read(self, url):
+        """Read an object."""
+        bucket, key = _split(url)
+        return self._client().get_object(Bucket=bucket, Key=key)["Body"].read()
+
+    def write(self, url, data):
+        """Replace an object."""
+        bucket, key = _split(url)
+        self._client().put_object(Bucket=bucket, Key=key, Body=data)
+
+    def delete(self, url):
+        """Delete an object."""
+        bucket, key = _split(url)
+        self._client().delete_object(Bucket=bucket, Key=key)
+
+
+def _split(url):
+    parts = urlsplit(url)
+    return parts.netloc, parts.path.strip("/")
+
+
+class Faulty:
+    """A proxy before an S3 server that answers some of the reading requests wrongly or late.
+
+    Attributes
+    ----------
+    endpoint : str
+        Its URL.
+    refused, cut : float
+        Shares of the GET and HEAD requests that are answered by 503, and whose body ends early.
+    refused_first : int
+        GET and HEAD requests that are still to be answered by 503, whatever the share.
+    status : int
+        What refused requests are answered by instead of 503.
+    pause : float
+        Seconds before each answer.
+    rate : float
+        Bytes per second of each answer's body.
+    requests : list of (str, str)
+        Method and path of each request.
+    """
+
+    def __init__(self, endpoint, seed=0):
+        self._address = urlsplit(endpoint).netloc
+        self._random, self._lock = random.Random(seed), threading.Lock()
+        self._line = threading.Lock()
+        self.refused = self.cut = self.pause = 0.0
+        self.refused_first, self.status, self.rate = 0, 503, float("inf")
+        self.requests = []
+        self._port = 0
+        self.start()
+
+    @property
+    def endpoint(self):
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self):
+        """Listen, on the port of before if there was one."""
+        handler = type("Handler", (_Handler,), {"proxy": self})
+        self._server = _Listener(("127.0.0.1", self._port), handler)
+        self._port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def stop(self):
+        """Refuse connections, and end those that there are."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.close_connections()
+        self._server.server_close()
+
+    @contextmanager
+    def down(self):
+        """Be down while the block runs."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
+    def down_for(self, seconds):
+        """Be down from now on, for some seconds; returns at once."""
+        self.stop()
+        timer = threading.Timer(seconds, self.start)
+        timer.start()
+        return timer
+
+    def fault(self):
+        """Choose the fault of a request: "refused", "cut" or None."""
+        with self._lock:
+            if self.refused_first > 0:
+                self.refused_first -= 1
+                return "refused"
+            value = self._random.random()
+        if value < self.refused:
+            return "refused"
+        return "cut" if value < self.refused + self.cut else None
+
+    def send(self, out, body):
+        """Send a body at the rate of the line, which all answers share."""
+        if self.rate == float("inf"):
+            out.write(body)
+            return
+        step = max(1, int(self.rate / 100))
+        for start in range(0, len(body), step):
+            piece = body[start : start + step]
+            with self._line:
+                time.sleep(len(piece) / self.rate)
+            out.write(piece)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, *arguments):
+        self._connections = set()
+        super().__init__(*arguments)
+
+    def process_request(self, request, client_address):
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def close_connections(self):
+        for connection in list(self._connections):
+            self.shutdown_request(connection)
+
+    def handle_error(self, request, client_address):
+        """Stay silent: clients go away, and connections are closed on purpose."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Faulty
+
+    def log_message(self, *arguments):
+        pass
+
+    def _forward(self):
+        proxy = self.proxy
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        proxy.requests.append((self.command, self.path))
+        time.sleep(proxy.pause)
+        fault = proxy.fault() if self.command in ("GET", "HEAD") else None
+        if fault == "refused":
+            self.send_response(proxy.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        server = http.client.HTTPConnection(proxy._address, timeout=60)
+        try:
+            server.request(self.command, self.path, body, dict(self.headers))
+            answer = server.getresponse()
+            content = answer.read()
+        finally:
+            server.close()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length", "date"):
+                self.send_header(name, value)
+        length = answer.getheader("Content-Length", len(content))
+        self.send_header("Content-Length", length if self.command == "HEAD" else len(content))
+        self.end_headers()
+        if fault == "cut":
+            content, self.close_connection = content[: len(content) // 2], True
+        proxy.send(self.wfile, content)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward
+
+
+@pytest.fixture(scope="session")
+def _server():
+    pytest.importorskip("moto", reason="needs moto[server], of the extra `test`")
+    pytest.importorskip("s3fs", reason="needs s3fs, of the extra `test`")
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3_server(_server, monkeypatch):
+    """An `S3Server`, whose address and credentials are in the environment.
+
+    It runs as long as the pytest worker; objects of tests before are still there.
+    """
+    set_environment(monkeypatch, _server.endpoint)
+    return _server
+
+
+@pytest.fixture
+def faulty(s3_server, monkeypatch):
+    """A `Faulty` before the `s3_server`; the environment has its address."""
+    proxy = Faulty(s3_server.endpoint)
+    set_environment(monkeypatch, proxy.endpoint)
+    yield proxy
+    proxy.stop()
+
+
+def set_environment(monkeypatch, endpoint):
+    """Have this process and its children use an endpoint of S3, also file systems of before."""
+    import s3fs
+
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    s3fs.S3FileSystem.clear_instance_cache()
