@@ -39,3 +39,7 @@ class ModelError(BigsvmError):
 
 class MemoryBudgetError(BigsvmError, MemoryError):
     """A run that would not fit the memory budget; gives the projected bytes of each part."""
+
+
+class ClusterError(BigsvmError):
+    """A cluster that cannot compute: it has no workers, or other versions; names the address."""

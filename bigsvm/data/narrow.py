@@ -127,6 +127,11 @@ class NarrowRows(DerivedRows):
         """Rows at `indices`."""
         return self._numbering.apply(self._source.take(indices, look=look))
 
+    def portable(self) -> RowSource | None:
+        """Return renumbered rows of the source, if another process can read it."""
+        source = self._source.portable()
+        return None if source is None else NarrowRows(source, self._numbering)
+
     def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
         return self._source._end_of_block(start, stop, max_bytes)
 

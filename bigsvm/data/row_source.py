@@ -107,6 +107,13 @@ class RowSource(ABC):
         """Rows at `indices`, where they are if they are in memory; else taken there."""
         return rows_at(self.take(indices, look=look))
 
+    def portable(self) -> RowSource | None:
+        """Return the same rows for another process, pickled in few bytes; None where they are here.
+
+        It opens files or URLs again.
+        """
+        return None
+
     @abstractmethod
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, (n_columns,) float64; zeros of sparse rows count.

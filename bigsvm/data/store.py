@@ -311,6 +311,10 @@ class StoreRows(RowSource):
         grouped = stack_rows(pieces, self.n_columns, self.dtype, sparse=True)
         return cast("Rows", grouped[back])
 
+    def portable(self) -> RowSource:
+        """Return these rows, which open their store again by its path."""
+        return self
+
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column, from the statistics of the store."""
         self.check_statistics()

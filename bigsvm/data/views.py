@@ -74,6 +74,11 @@ class ChosenRows(DerivedRows):
             raise IndexError(f"rows {np.min(indices)} to {np.max(indices)} of {self.n_rows}")
         return self._chosen[indices].astype(np.int64)
 
+    def portable(self) -> RowSource | None:
+        """Return the choice among the rows of the source, if another process can read it."""
+        source = self._source.portable()
+        return None if source is None else ChosenRows(source, self._chosen)
+
     def fingerprint(self) -> str:
         """Hash of the source's and of the choice."""
         chosen = xxhash.xxh3_128_hexdigest(self._chosen.data)
@@ -116,6 +121,10 @@ class HeldRows(DerivedRows):
     ) -> RowsAt:
         """Rows at `indices`, where they are."""
         return self._rows.lend(indices, look=look)
+
+    def portable(self) -> RowSource | None:
+        """Return the source that these rows were read from, if another process can read it."""
+        return self._source.portable()
 
     def sample_indices(
         self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None
@@ -197,6 +206,11 @@ class ScaledRows(DerivedRows):
     def take(self, indices: NDArray[np.int64], *, look: Callable[[], None] = lambda: None) -> Rows:
         """Rows at `indices`."""
         return _scale(self._source.take(indices, look=look), self._scaler, indices)
+
+    def portable(self) -> RowSource | None:
+        """Return scaled rows of the source, if another process can read it."""
+        source = self._source.portable()
+        return None if source is None else ScaledRows(source, self._scaler)
 
     def column_means(self) -> NDArray[np.float64]:
         """Mean of each column; a pass over the rows, the first time."""

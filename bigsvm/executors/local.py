@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigsvm.data.rows import RowsAt
+from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import WEIGHTS_PER_EVALUATION, FunctionWeights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
-    from bigsvm.gram import KernelTiles, Partners
-    from bigsvm.gram.weights import Floats, Weights
+    from bigsvm.executors.weighted import Piece, WeightedRows
+    from bigsvm.gram import KernelTiles
+    from bigsvm.gram.weights import Floats
 
 VALUES_AT_ONCE = 1 << 21
 """Most sums of a block, 16 MB; a single row may have more."""
 WORTH_SKIPPING = 0.02
-"""Share of skipped rows from which it is cheaper to leave them out of their block."""
+"""Share of skipped rows from which it is cheaper to leave them out of a pass."""
 
 
 class Block(NamedTuple):
@@ -86,52 +88,82 @@ class LocalExecutor:
     tiles : KernelTiles
         Its count of evaluations does not change: each `Partial` has its own.
     block_bytes : int
-        Bytes for the two blocks that exist at once.
+        Bytes for the two blocks that exist at once, and for the sums of one pass over several
+        pieces.
 
     Attributes
     ----------
     is_sparse : bool
         Whether rows are sparse.
+    partners_at_once : int
+        0, as memory is the caller's.
     """
 
     def __init__(self, source: RowSource, tiles: KernelTiles, *, block_bytes: int) -> None:
         self._source, self._block_bytes = source, block_bytes
         self._tiles = tiles.with_threads(tiles.threads)
         self.threads, self.is_sparse = tiles.threads, source.is_sparse
+        self.partners_at_once = 0
 
     def run(
         self,
-        partners: Partners,
-        weights: Weights,
+        weighted: WeightedRows,
         *,
         start: int,
         stop: int,
         skip: I8 | None = None,
         initial: F8 | None = None,
+        sums_bytes: int = 0,
+        look: Callable[[], None] = lambda: None,
     ) -> Iterator[Partial]:
-        """Yield ``K(rows, partners) @ weights`` for rows ``start … stop - 1``, block by block.
+        """Yield the sums of rows ``start … stop - 1``, block by block; see `Executor.run`."""
+        if weighted.is_one_piece:
+            (piece,) = weighted.pieces()
+            yield from self._add_piece(piece, start, stop, skip, initial)
+            return
+        # All pieces for some rows, then for the next ones: what is yielded is complete.
+        each = 8 * max(1, weighted.n_functions)
+        step = max(1, max(self._block_bytes, sums_bytes) // each)
+        for low in range(start, stop, step):
+            high = min(low + step, stop)
+            sums = np.zeros((high - low, *weighted.sums_shape))
+            if initial is not None:
+                sums[:] = initial[low:high]
+            cost = np.zeros(3)
+            for piece in weighted.pieces():
+                for partial in self._add_piece(piece, low, high, None, sums, first=low):
+                    sums[partial.start - low : partial.stop - low] = partial.added
+                    cost += partial.evaluations, partial.seconds, partial.cpu_seconds
+                    look()
+            kept = _kept(low, high, skip)
+            added = sums if kept is None else sums[kept]
+            yield Partial(low, high, kept, added, int(cost[0]), float(cost[1]), float(cost[2]))
 
-        Parameters
-        ----------
-        partners : Partners
-            (p) working-set rows or support vectors.
-        weights : (p,) float64; or (p, k) of k functions, dense or CSR
-        skip : (s,) int64, optional
-            Ascending rows that may be left out.
-        initial : (n_rows,) or (n_rows, k) float64, optional
-            Sums to start from; 0 if not given. Excludes `skip`.
-        """
-        prepared = self._tiles.prepared(partners, weights)
+    def _add_piece(
+        self,
+        piece: Piece,
+        start: int,
+        stop: int,
+        skip: I8 | None,
+        initial: F8 | None,
+        *,
+        first: int = 0,
+    ) -> Iterator[Partial]:
+        """Compute the sums of one piece; `initial` begins with row `first`."""
+        partners = Partners(self._tiles.values, piece.rows, for_sparse_rows=self.is_sparse)
+        prepared = self._tiles.prepared(partners, piece.weights)
         step = rows_at_once(partners, prepared)
         wall, cpu = time.monotonic(), time.process_time()
         for block in blocks(self._source, start, stop, step, self._block_bytes, skip):
-            initial_of_block = None if initial is None else initial[block.start : block.stop]
+            begin = None
+            if initial is not None:
+                begin = initial[block.start - first : block.stop - first]
             before = self._tiles.n_evaluations
             yield Partial(
                 block.start,
                 block.stop,
                 block.kept,
-                partial_sums(self._tiles, block, partners, prepared, initial_of_block),
+                partial_sums(self._tiles, block, partners, prepared, begin),
                 self._tiles.n_evaluations - before,
                 time.monotonic() - wall,
                 time.process_time() - cpu,
@@ -171,12 +203,17 @@ def blocks(
             yield Block(block + low, block + high, kept, RowsAt(values, places))
 
 
+def worth_skipping(skip: I8 | None, n_rows: int) -> I8 | None:
+    """Return the rows to skip in a pass over `n_rows`; None where they are too few."""
+    return None if skip is None or len(skip) < WORTH_SKIPPING * n_rows else skip
+
+
 def _kept(first: int, done: int, skip: I8 | None) -> I8 | None:
-    """Places of rows ``first … done - 1`` that are not skipped; None where it is nearly all."""
+    """Places of rows ``first … done - 1`` that are not skipped; None for all of them."""
     if skip is None:
         return None
     inside = skip[np.searchsorted(skip, first) : np.searchsorted(skip, done)] - first
-    if len(inside) < WORTH_SKIPPING * (done - first):
+    if not len(inside):
         return None
     kept = np.ones(done - first, np.bool_)
     kept[inside] = False

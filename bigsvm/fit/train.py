@@ -134,7 +134,7 @@ def train_by(
     # The run; from here on rows have the order they are trained in.
     reduction.arrange(source)
     with (
-        Trainer(parameters, kernel, centre, offset=reduction.offset) as trainer,
+        Trainer(parameters, kernel, centre, offset=reduction.offset, hooks=hooks) as trainer,
         open_checkpoint(parameters, fingerprint) as checkpoint,
     ):
         result = reduction.run(RunResources(trainer, plan, parameters, hooks, checkpoint))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
+from bigsvm.executors.cluster import ClusterExecutor
+from bigsvm.executors.workforce import Workforce
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
 from bigsvm.gram import KernelTiles
@@ -20,6 +22,7 @@ from bigsvm.search.searches import search_of
 from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.events import Joined, Left
 from bigsvm.training.result import StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
@@ -57,6 +60,8 @@ class Trainer:
         Subtracted from the rows, see `KernelTiles`.
     offset : float
         Offset of the formulation.
+    hooks : Hooks
+        They may have the client of a cluster.
     """
 
     def __init__(
@@ -66,8 +71,10 @@ class Trainer:
         centre: NDArray[np.float64] | None,
         *,
         offset: float,
+        hooks: Hooks,
     ) -> None:
-        self._parameters, self._kernel = parameters, kernel
+        self._parameters, self._kernel, self._hooks = parameters, kernel, hooks
+        self._workforce: Workforce | None = None
         self._stack = ExitStack()
         threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
@@ -82,6 +89,7 @@ class Trainer:
         """Make one with some of the threads, to be used at the same time as others of this one."""
         some = copy.copy(self)
         some._tiles = self._tiles.with_threads(threads)
+        some._workforce = None
         return some
 
     def share_out(
@@ -93,6 +101,9 @@ class Trainer:
     def __enter__(self) -> Self:
         self._stack.enter_context(one_blas_thread())
         self._stack.enter_context(self._tiles)
+        if self._hooks.client is not None:
+            self._workforce = workforce_of(self._hooks)
+            self._stack.callback(self._workforce.close)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -211,7 +222,27 @@ class Trainer:
             limits=limits, listener=listener, saver=saver,
         )  # fmt: skip
         tol = parameters.ball_tol if parameters.formulation in BALLS else parameters.tol
-        return Decomposition(run, tol=tol, whole=whole, disk=disk, certify=self._certifies).run()
+        cluster = None
+        if self._workforce is not None:
+            cluster = ClusterExecutor(
+                self._workforce, source, self._tiles, block_bytes=plan.block_bytes
+            )
+        return Decomposition(
+            run, tol=tol, whole=whole, disk=disk, certify=self._certifies, cluster=cluster
+        ).run()
+
+
+def workforce_of(hooks: Hooks) -> Workforce:
+    """Open the workers of a cluster."""
+
+    def changed(address: str, threads: int, joined: bool) -> None:
+        hooks.listener((Joined if joined else Left)(address, threads))
+
+    def look() -> None:
+        if hooks.interrupted():
+            raise KeyboardInterrupt
+
+    return Workforce(hooks.client, memory=hooks.worker_memory, on_change=changed, look=look)
 
 
 def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:

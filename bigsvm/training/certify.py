@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from bigsvm.data.rows import rows_at
 from bigsvm.errors import CheckpointError
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.gram import KernelTiles
 
     Gather: TypeAlias = Callable[[I8, Callable[[], None]], Rows]
@@ -66,6 +69,8 @@ class Exact:
     by_halves : bool
         Whether half of the kernel values among the support rows are computed, and used twice.
         Otherwise all are computed; the last bits differ.
+    cluster : ClusterExecutor, optional
+        Computes large products, with the same bits.
     look : callable
         Called between two parts of the work; raises to end it.
     """
@@ -78,8 +83,10 @@ class Exact:
         *,
         rows_at_once: int,
         by_halves: bool = True,
+        cluster: ClusterExecutor | None = None,
         look: Callable[[], None],
     ) -> None:
+        self._cluster = cluster
         self.source, self.tiles, self._gather = source, tiles, gather
         self._step, self.look = in_whole_tiles(min(rows_at_once, ROWS_AT_ONCE)), look
         self.by_halves = by_halves
@@ -110,7 +117,17 @@ class Exact:
         Bits do not depend on `rows_at_once`, if it is at least a tile.
         """
         support = weighted_rows(beta)
-        if self.by_halves and np.array_equal(rows, support):
+        halves = self.by_halves and np.array_equal(rows, support)
+        cluster = self._cluster
+        if cluster is not None and cluster.is_worth_sending(len(rows), len(support), exact=True):
+            weighted = WeightedRows(
+                beta[support], lambda places: rows_at(self.rows(support[places])),
+                at_once=self._step,
+            )  # fmt: skip
+            if halves:
+                return cluster.halves(weighted, look=self.look)
+            return cluster.at_rows(rows, weighted, exact=True, look=self.look)
+        if halves:
             return self._among(support, beta[support])
         out = np.zeros((len(rows), *beta.shape[1:]))
         for low in range(0, len(support), self._step):
@@ -155,6 +172,7 @@ def certify(
     inherited_error: Callable[[], float] = lambda: 0.0,
     rows_at_once: int = ROWS_AT_ONCE,
     by_halves: bool = True,
+    cluster: ClusterExecutor | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> Standing:
     """Return the standing of a point by outputs in float64; polish it first where few rows matter.
@@ -175,7 +193,7 @@ def certify(
         all outputs are recomputed.
     rows_at_once : int
         Most rows that are gathered together.
-    by_halves : bool
+    by_halves, cluster
         See `Exact`.
     look : callable
         Called between two parts of the work; where it raises, nothing has changed.
@@ -196,8 +214,9 @@ def certify(
         )
     with tiles.exact() as exact_tiles:
         exact = Exact(
-            source, exact_tiles, gather, rows_at_once=rows_at_once, by_halves=by_halves, look=look
-        )
+            source, exact_tiles, gather,
+            rows_at_once=rows_at_once, by_halves=by_halves, cluster=cluster, look=look,
+        )  # fmt: skip
         beta = dual.formulation.per_output(alpha)
         support = weighted_rows(beta)
         if len(alpha) * len(support) > EXACT_EVALUATIONS:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.executors.local import blocks, rows_at_once
-from bigsvm.gram import Partners
-from bigsvm.gram.partners import in_whole_tiles
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.weights import weighted_rows
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
+    from bigsvm.executors.executor import Executor
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.held_rows import WorkingRows
 
@@ -31,6 +30,7 @@ def confirm(
     beta: F8,
     source: RowSource,
     tiles: KernelTiles,
+    executor: Executor,
     rows: WorkingRows,
     plan: TrainingPlan,
     *,
@@ -46,7 +46,8 @@ def confirm(
     beta : as outputs
         Weights of the kernel rows.
     tiles : KernelTiles
-        The tiles of the run, float32.
+        The tiles of the run; the check is added to their count.
+    executor : Executor
     rows : WorkingRows
         Reads the support rows.
     plan : TrainingPlan
@@ -59,28 +60,22 @@ def confirm(
     float
         Largest difference from the recomputed outputs that remains.
     """
-    n, k = len(outputs), outputs.size // max(len(outputs), 1)
     support = weighted_rows(beta)
     # Rows in memory need no blocks, so the support rows may use the memory for these.
     spare_rows = plan.block_bytes // (4 * source.n_columns) if source.row_alignment <= 1 else 0
-    size = in_whole_tiles(max(plan.active_rows, spare_rows, 1))
-    step = max(1, plan.gram_bytes // (8 * max(k, 1)))
+    weights = beta[support] if beta.ndim == 1 else sp.csr_array(beta[support])
+    weighted = WeightedRows(
+        weights, lambda places: rows.gathered(support[places], look).everything(),
+        at_once=max(plan.active_rows, spare_rows, 1),
+    )  # fmt: skip
     most = 0.0
-    for start in range(0, n, step):
-        stop = min(start + step, n)
-        fresh = np.zeros((stop - start, *outputs.shape[1:]))
-        for first in range(0, len(support), size):
-            piece = support[first : first + size]
-            values = rows.gathered(piece, look).everything()
-            partners = Partners(tiles.values, values, for_sparse_rows=source.is_sparse)
-            weights = beta[piece] if beta.ndim == 1 else sp.csr_array(beta[piece])
-            prepared = tiles.prepared(partners, weights)
-            at_once = rows_at_once(partners, prepared)
-            for block in blocks(source, start, stop, at_once, plan.block_bytes):
-                part = slice(block.start - start, block.stop - start)
-                tiles.multiply(block.rows, partners, prepared, fresh[part])
-                look()
-        most = max(most, _taken_over(outputs[start:stop], fresh, limit))
+    for partial in executor.run(
+        weighted, start=0, stop=len(outputs), sums_bytes=plan.gram_bytes, look=look
+    ):
+        look()
+        part = slice(partial.start, partial.stop)
+        tiles.n_evaluations += partial.evaluations
+        most = max(most, _taken_over(outputs[part], partial.added, limit))
     return most
 
 

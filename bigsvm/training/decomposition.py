@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.executors.local import LocalExecutor
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
 from bigsvm.training.certify import certify
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bigsvm.duals.dual import Standing
+    from bigsvm.executors.cluster import ClusterExecutor
+    from bigsvm.executors.executor import Executor
     from bigsvm.gram.disk import DiskCache
     from bigsvm.training.result import TrainingResult
     from bigsvm.training.run import Run
@@ -73,6 +76,10 @@ class Decomposition:
     certify : bool
         Whether the run has to certify `tol`. If not, it ends once more rows are not worth their
         time.
+    cluster : ClusterExecutor, optional
+        Computes passes, large products, and reads rows. The coordinator has the rest.
+    by_halves : bool
+        See `Exact`.
     """
 
     def __init__(
@@ -83,12 +90,17 @@ class Decomposition:
         whole: bool = False,
         disk: DiskCache | None = None,
         certify: bool = True,
+        cluster: ClusterExecutor | None = None,
+        by_halves: bool = True,
     ) -> None:
         source, dual, tiles, plan = run.source, run.dual, run.tiles, run.plan
         self.source, self.dual, self.tiles, self.plan = source, dual, tiles, plan
         self._run, self.listener = run, run.listener
         self._asked_tol = self.tol = tol
-        self._rows = WorkingRows(source)
+        self._cluster, self._by_halves = cluster, by_halves
+        self._executor: Executor
+        self._executor = cluster or LocalExecutor(source, tiles, block_bytes=plan.block_bytes)
+        self._rows = WorkingRows(source, cluster.take if cluster else None)
         self._stop: StopReason | None = None
         self._standing: Standing | None = None
         self._watch = run.watch
@@ -96,10 +108,10 @@ class Decomposition:
             dual, source, plan, tol=tol, whole=whole, certifies=certify, rng=run.rng
         )
         self._uncertified = None if certify else UncertifiedStop(run, self._choice)
-        self._solve = Solve(run, self._rows, self._choice, disk)
+        self._solve = Solve(run, self._rows, self._choice, disk, cluster)
         self._passes = Passes(
-            LocalExecutor(source, tiles, block_bytes=plan.block_bytes), tiles, plan, self._rows,
-            self.count, watch=self._watch, listener=run.listener, pause=run.pause,
+            self._executor, plan, self._rows, self.count,
+            watch=self._watch, listener=run.listener, pause=run.pause,
         )  # fmt: skip
         if run.is_new:
             self.count.scope = self._first_scope()
@@ -222,9 +234,8 @@ class Decomposition:
         moved = weighted_rows(change)
         if len(moved) and len(state.active) < count.scope:
             rows = self._rows.gathered(state.active, self._watch.look).at_places(moved)
-            self._passes.add(
-                rows, change[moved], state.outputs, stop=count.scope, skip=state.active
-            )
+            weighted = WeightedRows.held(rows, change[moved])
+            self._passes.add(weighted, state.outputs, stop=count.scope, skip=state.active)
         state.outputs[state.active] = state.active_outputs
         state.alpha[state.active] = state.active_alpha
         count.rows_swept += count.scope
@@ -326,6 +337,8 @@ class Decomposition:
                 tol=self.tol,
                 inherited_error=lambda: self._inherited_error(look),
                 rows_at_once=self.plan.exact_rows,
+                by_halves=self._by_halves,
+                cluster=self._cluster,
                 look=look,
             )
         self._run.computed_outputs = True
@@ -337,8 +350,8 @@ class Decomposition:
             return 0.0
         beta = self._run.per_output(self.state.alpha)
         return confirm(
-            self.state.outputs, beta, self.source, self.tiles, self._rows, self.plan,
-            limit=UNCONFIRMED * self.tol, look=look,
+            self.state.outputs, beta, self.source, self.tiles, self._executor, self._rows,
+            self.plan, limit=UNCONFIRMED * self.tol, look=look,
         )  # fmt: skip
 
     def _result(self, reason: StopReason) -> TrainingResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Planned(NamedTuple):
@@ -189,6 +189,20 @@ class PairsUnderWay(NamedTuple):
     work: float
 
 
+class Joined(NamedTuple):
+    """A worker of the cluster takes part from now on."""
+
+    address: str
+    threads: int
+
+
+class Left(NamedTuple):
+    """A worker of the cluster has gone; others do its tasks."""
+
+    address: str
+    threads: int
+
+
 class Checkpointed(NamedTuple):
     """A generation of the checkpoint has been written whole."""
 
@@ -208,6 +222,8 @@ Event: TypeAlias = (
     | Tested
     | PairsUnderWay
     | Calibrating
+    | Joined
+    | Left
     | Checkpointed
 )
 Listener: TypeAlias = Callable[[Event], None]
@@ -219,7 +235,21 @@ def ignore(event: Event) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """Who watches a run, and who may stop it."""
+    """Who watches a run, who may stop it, and who computes.
+
+    Attributes
+    ----------
+    listener : callable
+        Told every event.
+    interrupted : callable
+        Asked several times a second whether the run is to end.
+    client : distributed.Client or None
+        Cluster that computes passes; None for this process.
+    worker_memory : int or None
+        Bytes that the run may take on each worker; half of its limit if None.
+    """
 
     listener: Listener = ignore
     interrupted: Callable[[], bool] = field(default=lambda: False)
+    client: Any = None
+    worker_memory: int | None = None

@@ -17,6 +17,7 @@ from bigsvm.working_sets.subproblem import Costs, Memory, Progress
 from bigsvm.working_sets.together import ModelSteps
 
 if TYPE_CHECKING:
+    from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.gram.disk import DiskCache
     from bigsvm.gram.row_cache import RowTier
     from bigsvm.training.run import Run
@@ -46,9 +47,19 @@ class Solve:
         Chooses the working sets.
     disk : DiskCache, optional
         Keeps kernel rows of a working set of all rows.
+    cluster : ClusterExecutor, optional
+        Computes large products among the active rows.
     """
 
-    def __init__(self, run: Run, rows: WorkingRows, choice: Choice, disk: DiskCache | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        rows: WorkingRows,
+        choice: Choice,
+        disk: DiskCache | None,
+        cluster: ClusterExecutor | None = None,
+    ) -> None:
+        self._cluster = cluster
         self._run, self._rows, self._choice, self._disk = run, rows, choice, disk
         self._buffer = RowBuffer(run.plan.gram_bytes)
         self._inherits: bool | None = None  # whether an earlier process left kernel rows on disk
@@ -159,7 +170,10 @@ class Solve:
             gathered = Gathered(run.source, rows, None)
         else:
             gathered = self._rows.gathered(rows, run.watch.look)
-        return kind(run.dual, run.tiles, gathered, rows, alpha, outputs, has_all_rows=has_all_rows)
+        return kind(
+            run.dual, run.tiles, gathered, rows, alpha, outputs,
+            has_all_rows=has_all_rows, cluster=self._cluster,
+        )  # fmt: skip
 
     def _work_on(self, active: ActiveRows) -> Progress:
         """Take steps on the working set, in slices, until its tolerance is reached."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bigsvm.gram import Partners
+from bigsvm.executors.local import worth_skipping
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.partners import in_whole_tiles
 from bigsvm.gram.weights import weighted_rows
 from bigsvm.training import events
-from bigsvm.training.saving import check_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.rows import RowsAt
-    from bigsvm.executors.local import LocalExecutor
-    from bigsvm.gram import KernelTiles
+    from bigsvm.executors.executor import Executor
     from bigsvm.gram.weights import Weights
     from bigsvm.training.state import Counters
     from bigsvm.training.watch import Watch
@@ -29,7 +28,7 @@ class Passes:
 
     Parameters
     ----------
-    executor : LocalExecutor
+    executor : Executor
         Computes what is added, block by block.
     rows : WorkingRows
         Reads the rows that kernel values are taken with.
@@ -41,8 +40,7 @@ class Passes:
 
     def __init__(
         self,
-        executor: LocalExecutor,
-        tiles: KernelTiles,
+        executor: Executor,
         plan: TrainingPlan,
         rows: WorkingRows,
         count: Counters,
@@ -51,7 +49,7 @@ class Passes:
         listener: events.Listener,
         pause: Callable[[], None],
     ) -> None:
-        self._executor, self._tiles, self._plan = executor, tiles, plan
+        self._executor, self._plan = executor, plan
         self._rows, self._count, self._watch = rows, count, watch
         self._listener, self._pause = listener, pause
 
@@ -64,28 +62,26 @@ class Passes:
         and each piece adds to them, so that their bits do not depend on the size of pieces.
         Weights, (m,), belong to the first m rows. For k functions weights are (m, k), dense or CSR,
         and sums (n, k). Memory holds at least `at_once` rows.
-
-        Raises
-        ------
-        MemoryBudgetError
-            An earlier process was interrupted in the middle of a larger piece.
         """
         count, size = self._count, max(self._plan.active_rows, at_once)
         rows = weighted_rows(weights)
         while count.columns_done < len(rows):
             if not count.rows_done:
-                count.columns_end = min(count.columns_done + in_whole_tiles(size), len(rows))
-            piece = rows[count.columns_done : count.columns_end]
-            check_room(len(piece), size)
-            partners = self._rows.gathered(piece, self._watch.look).everything()
-            self.add(partners, weights[piece], sums, start=start, stop=stop, continues=True)
+                most = max(size, self._executor.partners_at_once)
+                count.columns_end = min(count.columns_done + in_whole_tiles(most), len(rows))
+            some = rows[count.columns_done : count.columns_end]
+
+            def gather(places: I8, some: I8 = some) -> RowsAt:
+                return self._rows.gathered(some[places], self._watch.look).everything()
+
+            weighted = WeightedRows(weights[some], gather, at_once=size)
+            self.add(weighted, sums, start=start, stop=stop, continues=True)
             count.columns_done, count.rows_done = count.columns_end, 0
         count.columns_done = count.columns_end = 0
 
     def add(
         self,
-        rows: RowsAt,
-        weights: Weights,
+        weighted: WeightedRows,
         out: F8,
         *,
         stop: int,
@@ -93,23 +89,22 @@ class Passes:
         skip: I8 | None = None,
         continues: bool = False,
     ) -> None:
-        """Add ``K(row, rows) @ weights`` to `out` for each row of the span that is not skipped.
+        """Add ``K(row, weighted) @ weights`` to `out` for each row of the span not skipped.
 
-        `rows` (p) are the partners, `weights` are (p,) or (p, k), the span is ``start … stop - 1``.
+        The span is ``start … stop - 1``.
 
         Each row's sum starts from 0 and is then added to `out`: its bits depend neither on `out`
         nor on how rows are divided into blocks. If it `continues`, the sum starts from `out`, which
         has the sums of earlier pieces.
         """
         count = self._count
-        partners = Partners(self._tiles.values, rows, for_sparse_rows=self._executor.is_sparse)
         for partial in self._executor.run(
-            partners,
-            weights,
+            weighted,
             start=max(start, count.rows_done),
             stop=stop,
-            skip=skip,
+            skip=worth_skipping(skip, stop),
             initial=out if continues else None,
+            look=self._pause,
         ):
             block = slice(partial.start, partial.stop)
             if continues:
@@ -120,6 +115,6 @@ class Passes:
                 out[partial.start + partial.kept] += partial.added
             self._watch.add(partial, threads=self._executor.threads)
             count.rows_done = partial.stop
-            self._listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, partners.n))
+            self._listener(events.Sweeping(count.n_sweeps + 1, partial.stop, stop, weighted.n))
             self._pause()
             del partial  # its sums, before the next ones are computed

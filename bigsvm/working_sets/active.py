@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bigsvm.duals.dual import Start
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import Partners
 from bigsvm.gram.tiles import EVALUATIONS_AT_ONCE
 from bigsvm.gram.weights import weighted_rows
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Dual, Standing
+    from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.gram import KernelTiles
     from bigsvm.working_sets.choice import Choice
     from bigsvm.working_sets.held_rows import Gathered
@@ -44,6 +46,8 @@ class ActiveRows:
         Changed in place by `absorb`.
     has_all_rows : bool
         Whether these are all rows, whose outputs a sweep brings up to date instead.
+    cluster : ClusterExecutor, optional
+        Computes large products.
     """
 
     def __init__(
@@ -56,7 +60,9 @@ class ActiveRows:
         outputs: F8,
         *,
         has_all_rows: bool = False,
+        cluster: ClusterExecutor | None = None,
     ) -> None:
+        self.cluster = cluster
         self.dual, self.tiles, self.rows, self.indices = dual, tiles, rows, indices
         self.alpha, self.outputs = alpha, outputs
         self.has_all_rows = has_all_rows
@@ -193,6 +199,9 @@ class ActiveRows:
     def _added(self, rows: I8, places: I8, change: F8, look: Callable[[], None]) -> F8:
         """``K(rows, places) @ change``, for those at `places` that have moved."""
         moved = weighted_rows(change)
+        if self.cluster is not None and self.cluster.is_worth_sending(len(rows), len(moved)):
+            held = WeightedRows.held(self.rows.at_places(places[moved]), change[moved])
+            return self.cluster.at_rows(self.indices[rows], held, exact=False, look=look)
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
             partners = Partners.of_rows_like(self.tiles.values, self.rows.at_places(places[moved]))

@@ -111,7 +111,7 @@ class ActiveFunctions(ActiveRows):
         """Rows of one function alone."""
         return ActiveRows(
             self.dual.functions[c], self.tiles, self.rows, self.indices, alpha, outputs,
-            has_all_rows=self.has_all_rows,
+            has_all_rows=self.has_all_rows, cluster=self.cluster,
         )  # fmt: skip
 
     def _views(self) -> list[tuple[int, list[F8]]]:

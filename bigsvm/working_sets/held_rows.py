@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,14 +17,27 @@ if TYPE_CHECKING:
     from bigsvm.data.rows import Rows
 
 
+class Take(Protocol):
+    """Reads rows by their indices; see `RowSource.take`."""
+
+    def __call__(self, indices: I8, *, look: Callable[[], None]) -> Rows:
+        """Rows at `indices`."""
+
+
 class WorkingRows:
     """Rows gathered from a source; rows of the last call are not read again.
 
     Rows of a source in memory are taken from it each time: a copy would cost memory.
+
+    Parameters
+    ----------
+    source : RowSource
+    take : callable, optional
+        Used instead of the source's `take`.
     """
 
-    def __init__(self, source: RowSource) -> None:
-        self._source = source
+    def __init__(self, source: RowSource, take: Take | None = None) -> None:
+        self._source, self._take = source, take or source.take
         self._in_core = source.row_alignment <= 1
         self._held = np.empty(0, np.int64)
         self._rows: Rows | None = None
@@ -43,7 +56,7 @@ class WorkingRows:
         if self._in_core:
             return self._source.take(indices, look=look)
         if self._rows is None:
-            rows = self._source.take(indices, look=look)
+            rows = self._take(indices, look=look)
         else:
             order = np.argsort(self._held, kind="stable")
             place = np.searchsorted(self._held, indices, sorter=order)
@@ -51,7 +64,7 @@ class WorkingRows:
             known = self._held[place] == indices
             fresh = None
             if not known.all():
-                fresh = self._source.take(indices[~known], look=look)
+                fresh = self._take(indices[~known], look=look)
             rows = _merge(self._rows, place[known], fresh, known)
         self._held, self._rows = indices.copy(), rows
         return rows

@@ -7,10 +7,12 @@ import pytest
 import scipy.sparse as sp
 from support.problems import blobs, gram
 
+from bigsvm.data.rows import rows_at
 from bigsvm.data.sources import ArrayRows, as_row_source
 from bigsvm.executors import local
 from bigsvm.executors.local import LocalExecutor
-from bigsvm.gram import KernelTiles, Partners
+from bigsvm.executors.weighted import WeightedRows
+from bigsvm.gram import KernelTiles
 from bigsvm.kernels import RBF
 
 N_BLOCKS = 6
@@ -22,7 +24,7 @@ def sweep(source, tiles, partners, weights, out, *, block_bytes, on_progress=Non
     """Add the sums of all blocks to `out`."""
     executor = LocalExecutor(source, tiles, block_bytes=block_bytes)
     options = {"start": 0, "stop": source.n_rows, **options}
-    for partial in executor.run(partners, weights, **options):
+    for partial in executor.run(WeightedRows.held(partners, weights), **options):
         rows = np.arange(partial.start, partial.stop)
         out[rows if partial.kept is None else rows[partial.kept]] += partial.added
         if on_progress is not None:
@@ -51,7 +53,7 @@ def test_the_next_block_is_read_while_this_one_is_computed(monkeypatch):
     source = Watched(X)
     done = []
     with KernelTiles(RBF(gamma=0.5), threads=1) as tiles:
-        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
+        partners = rows_at(X[:50])
         compute_sums = local.partial_sums
 
         def compute(*arguments):
@@ -81,7 +83,7 @@ def test_several_functions_are_swept_as_each_alone(skip, aligned, monkeypatch):
     done = []
     out, alone = np.ones((600, 3)), np.ones((600, 3))
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
+        partners = rows_at(X[:50])
         options = {"block_bytes": 2 * X.nbytes // N_BLOCKS, "start": 3, "stop": 590, "skip": skip}
         sweep(
             source, tiles, partners, sp.csr_array(weights), out, on_progress=done.append, **options
@@ -121,7 +123,7 @@ def test_bits_do_not_depend_on_blocks_parts_or_threads(skip, sparse, k, monkeypa
         source.row_alignment = aligned
         out, done = initial.copy(), 0
         with KernelTiles(RBF(gamma=0.5), threads=threads) as tiles:
-            partners = Partners(tiles.values, rows[:550], for_sparse_rows=sparse)
+            partners = rows_at(rows[:550])
 
             def interrupt(rows_done):
                 nonlocal done
@@ -145,9 +147,11 @@ def test_partial_has_the_costs_of_its_block(skip):
     X, _ = blobs(600)
     source = Watched(X)
     with KernelTiles(RBF(gamma=0.5)) as tiles:
-        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
+        partners = rows_at(X[:50])
         executor = LocalExecutor(source, tiles, block_bytes=2 * X.nbytes // N_BLOCKS)
-        partials = list(executor.run(partners, np.ones(50), start=0, stop=600, skip=skip))
+        partials = list(
+            executor.run(WeightedRows.held(partners, np.ones(50)), start=0, stop=600, skip=skip)
+        )
         assert tiles.n_evaluations == 0
     n_rows = 600 if skip is None else 300
     assert sum(partial.evaluations for partial in partials) == 50 * n_rows
@@ -163,9 +167,11 @@ def test_sums_go_on_from_those_given_and_these_stay_as_they_are():
     initial = np.random.default_rng(0).standard_normal(300)
     before = initial.copy()
     with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
-        partners = Partners(tiles.values, X[:50], for_sparse_rows=False)
+        partners = rows_at(X[:50])
         executor = LocalExecutor(ArrayRows(X), tiles, block_bytes=1 << 20)
-        (partial,) = executor.run(partners, np.ones(50), start=10, stop=290, initial=initial)
+        (partial,) = executor.run(
+            WeightedRows.held(partners, np.ones(50)), start=10, stop=290, initial=initial
+        )
     np.testing.assert_array_equal(initial, before)
     expected = (initial + gram(X)[:, :50].sum(axis=1))[10:290]
     np.testing.assert_allclose(partial.added, expected, rtol=1e-5)

@@ -9,6 +9,7 @@ from support.resuming import StopAt
 from support.same import assert_same_bits
 
 from bigsvm.errors import CheckpointError
+from bigsvm.executors.local import LocalExecutor
 from bigsvm.training import certify as certifying
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.confirm import confirm
@@ -99,7 +100,9 @@ def test_confirm_replaces_wrong_outputs_and_measures_the_rest(k):
     # Support rows in several pieces, and outputs in several parts.
     plan = replace(run.plan, active_rows=50, gram_bytes=8 * k * 250, block_bytes=4 * 5 * 50)
     most = confirm(
-        outputs, beta, run.source, run.tiles, WorkingRows(run.source), plan,
+        outputs, beta, run.source, run.tiles,
+        LocalExecutor(run.source, run.tiles, block_bytes=plan.block_bytes),
+        WorkingRows(run.source), plan,
         limit=0.01, look=lambda: None,
     )  # fmt: skip
     np.testing.assert_allclose(outputs[7], exact[7], atol=1e-4)

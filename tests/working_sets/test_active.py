@@ -44,7 +44,6 @@ def test_pieces_add_up_and_go_on_where_they_were_interrupted(interrupted_at, wei
         with KernelTiles(RBF(gamma=0.5), dtype=np.float64) as tiles:
             passes = Passes(
                 LocalExecutor(source, tiles, block_bytes=1 << 20),
-                tiles,
                 SimpleNamespace(active_rows=40),
                 WorkingRows(source),
                 count,

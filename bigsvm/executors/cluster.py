@@ -1,0 +1,254 @@
+"""ClusterExecutor: passes over the rows, and products among some of them, by a cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigsvm.data.rows import stack_rows
+from bigsvm.errors import MemoryBudgetError
+from bigsvm.executors import tasks
+from bigsvm.executors.local import Partial
+from bigsvm.executors.passes import results_of
+from bigsvm.executors.tasks import Ascending, Chosen, Job, Unit
+from bigsvm.executors.workforce import Call
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
+from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.rows import Rows
+    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.executors.workforce import Workforce
+    from bigsvm.gram import KernelTiles
+
+UNIT_BYTES = 64 << 20
+"""Most bytes of the rows of a unit: a worker reads and keeps it as a whole."""
+SENT_UNIT_BYTES = 4 << 20
+"""The same where rows are sent: Dask warns of tasks that are larger than 10 MB."""
+UNITS_PER_THREAD = 8
+"""Units of a pass for each thread, so that all threads end at about the same time."""
+EVALUATIONS_PER_TASK = 2 * 10**9
+"""Most kernel values of a task: some seconds, after which it is late if its worker is silent."""
+SUMS_PER_TASK = 1 << 20
+"""Most sums of a task, 8 MB, as Dask sends them in one message."""
+LATENCY = 5e-3
+"""Seconds from sending a task to having its result, without its work."""
+BANDWIDTH = 1e9
+"""Bytes a second between the coordinator and its workers."""
+SHARE_MOVED = 3
+"""Weighted rows take 1 / this of a worker's memory at most; they are there packed as well."""
+
+
+class ClusterExecutor:
+    """Computes passes on workers, which read the rows themselves.
+
+    Parameters
+    ----------
+    workforce : Workforce
+    source : RowSource
+        Rows to compute sums for. Workers open them again if they can, else units are sent.
+    tiles : KernelTiles
+        Their kernel, centre and offset are used; evaluations on workers are added to their count
+        by `at_rows` and `halves`.
+    block_bytes : int
+        Bytes for results that wait for an earlier one.
+
+    Attributes
+    ----------
+    is_sparse : bool
+        Whether rows are sparse.
+    """
+
+    def __init__(
+        self, workforce: Workforce, source: RowSource, tiles: KernelTiles, *, block_bytes: int
+    ) -> None:
+        self._force, self._source, self._tiles = workforce, source, tiles
+        self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
+        portable = source.portable()
+        job = Job(portable, tiles.kernel, tiles.centre, tiles.offset, source.is_sparse)
+        self._read = source.read if portable is None else None
+        self._sent = workforce.open_job(job)
+        most_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
+        align = max(1, (portable or source).row_alignment)
+        most = most_bytes / max(source.bytes_per_row, 1e-9)
+        few = source.n_rows / (UNITS_PER_THREAD * workforce.n_threads)
+        self.unit_rows = max(1, int(min(most, few) // align)) * align
+        entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
+        self._seconds = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
+
+    @property
+    def threads(self) -> int:
+        """Threads of all workers."""
+        return self._force.n_threads
+
+    @property
+    def partners_at_once(self) -> int:
+        """Weighted rows that every worker has memory for."""
+        return max(
+            PARTNERS_PER_TILE,
+            int(self._force.memory / SHARE_MOVED / max(self._source.bytes_per_row, 1.0)),
+        )
+
+    def run(
+        self,
+        weighted: WeightedRows,
+        *,
+        start: int,
+        stop: int,
+        skip: I8 | None = None,
+        initial: F8 | None = None,
+        sums_bytes: int = 0,
+        look: Callable[[], None] = lambda: None,
+    ) -> Iterator[Partial]:
+        """Yield the sums of rows ``start … stop - 1``; see `Executor.run`."""
+        self._check_memory(weighted)
+        spans, calls, step = [], [], self._rows_per_task(weighted)
+        for unit in self._units(start, stop):
+            for low in range(max(unit.start, start), min(unit.stop, stop), step):
+                high = min(low + step, unit.stop, stop)
+                inside = np.empty(0, np.int64) if skip is None else _between(skip, low, high)
+                if len(inside) == high - low:
+                    continue
+                skipped = Ascending.of(inside) if len(inside) else None
+                chosen = Chosen(low, high, skipped=skipped)
+                first = None if initial is None else initial[low:high]
+                sent = chosen.nbytes + (0 if first is None else first.nbytes)
+                calls.append(Call(tasks.add_up, unit, (chosen, first, False), sent))
+                spans.append((low, high, chosen if len(inside) else None))
+        wall = time.monotonic()
+        results = self._run(calls, weighted, "bigsvm-pass", look)
+        for (low, high, some), done in zip(spans, results, strict=True):
+            kept = None if some is None else some.numbers() - low
+            spent = time.monotonic() - wall
+            yield Partial(low, high, kept, done.values, done.evaluations, spent, done.cpu_seconds)
+            wall = time.monotonic()
+
+    def is_worth_sending(self, n_rows: int, n_partners: int, *, exact: bool = False) -> bool:
+        """Whether workers have a product of so many rows and partners sooner than this process."""
+        each = self._seconds * (2 if exact else 1)
+        here = n_rows * n_partners * each / self._tiles.threads
+        moved = n_partners * (self._source.bytes_per_row + 8) * len(self._force.ready())
+        there = 2 * LATENCY + moved / BANDWIDTH + n_rows * n_partners * each / self.threads
+        return n_rows > 0 and here > there
+
+    def at_rows(
+        self, rows: I8, weighted: WeightedRows, *, exact: bool, look: Callable[[], None]
+    ) -> F8:
+        """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k)."""
+        self._check_memory(weighted)
+        step, calls = self._rows_per_task(weighted), []
+        for unit, numbers in self._by_unit(rows):
+            for low in range(0, len(numbers), step):
+                some = numbers[low : low + step]
+                chosen = _chosen(some)
+                calls.append(Call(tasks.add_up, unit, (chosen, None, exact), chosen.nbytes))
+        sums, first = np.empty((len(rows), *weighted.sums_shape)), 0
+        name = "bigsvm-certificate" if exact else "bigsvm-active"
+        for done in self._run(calls, weighted, name, look):
+            sums[first : first + len(done.values)] = done.values
+            first += len(done.values)
+            self._tiles.n_evaluations += done.evaluations
+        return sums
+
+    def halves(self, weighted: WeightedRows, *, look: Callable[[], None]) -> F8:
+        """``K(weighted, weighted) @ weights`` in float64, with the bits of `multiply_half`."""
+        self._check_memory(weighted)
+        width = EVALUATIONS_PER_TASK // max(4 * weighted.n, 1)
+        step = max(PARTNERS_PER_TILE, in_whole_tiles(max(width, PARTNERS_PER_TILE)))
+        calls = [
+            Call(tasks.add_up_halves, None, (low, min(low + step, stop)), 16)
+            for start, stop in weighted.spans()
+            for low in range(start, stop, step)
+        ]
+        sums, first = np.empty((weighted.n, *weighted.sums_shape)), 0
+        for done in self._run(calls, weighted, "bigsvm-certificate", look):
+            sums[first : first + len(done.values)] = done.values
+            first += len(done.values)
+            self._tiles.n_evaluations += done.evaluations
+        return sums
+
+    def take(self, indices: I8, *, look: Callable[[], None] = lambda: None) -> Rows:
+        """Rows at `indices` (any order), in that order; workers read them."""
+        order = np.argsort(indices, kind="stable")
+        most = max(1, int(SENT_UNIT_BYTES / max(self._source.bytes_per_row, 1.0)))
+        calls = []
+        for unit, numbers in self._by_unit(indices[order]):
+            for low in range(0, len(numbers), most):
+                chosen = _chosen(numbers[low : low + most])
+                calls.append(Call(tasks.take_rows, unit, (chosen,), chosen.nbytes))
+        source, first = self._source, 0
+        if source.is_sparse:
+            results = [done.values for done in self._run(calls, None, "bigsvm-take", look)]
+            back = np.empty(len(order), np.int64)
+            back[order] = np.arange(len(order))
+            return sp.csr_array(
+                stack_rows(results, source.n_columns, source.dtype, sparse=True)[back]
+            )
+        rows = np.empty((len(indices), source.n_columns), source.dtype)
+        for done in self._run(calls, None, "bigsvm-take", look):
+            rows[order[first : first + len(done.values)]] = done.values
+            first += len(done.values)
+        return rows
+
+    # -- in between ------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        calls: list[Call],
+        weighted: WeightedRows | None,
+        name: str,
+        look: Callable[[], None],
+    ) -> Iterator[Any]:
+        n_functions = 1 if weighted is None else max(weighted.n_functions, 1)
+        each = 8 * n_functions * min(self.unit_rows, SUMS_PER_TASK // n_functions + 1)
+        ahead = max(self._block_bytes // each, 2 * self.threads)
+        return results_of(
+            self._force, self._sent, calls, weighted,
+            name=name, ahead=ahead, look=look, read=self._read,
+        )  # fmt: skip
+
+    def _units(self, start: int, stop: int) -> Iterator[Unit]:
+        size = self.unit_rows
+        for first in range(start // size * size, stop, size):
+            yield Unit(first, min(first + size, self._source.n_rows))
+
+    def _by_unit(self, rows: I8) -> Iterator[tuple[Unit, I8]]:
+        """Yield each unit that has some of the ascending rows, and those it has."""
+        if not len(rows):
+            return
+        edges = np.flatnonzero(np.diff(rows // self.unit_rows)) + 1
+        for numbers in np.split(rows, edges):
+            (unit,) = self._units(int(numbers[0]), int(numbers[0]) + 1)
+            yield unit, numbers
+
+    def _rows_per_task(self, weighted: WeightedRows) -> int:
+        by_values = EVALUATIONS_PER_TASK // max(weighted.n, 1)
+        return max(1, min(by_values, SUMS_PER_TASK // max(weighted.n_functions, 1)))
+
+    def _check_memory(self, weighted: WeightedRows) -> None:
+        needed = 2 * weighted.n * self._source.bytes_per_row
+        if needed > self._force.memory:
+            raise MemoryBudgetError(
+                f"{weighted.n} rows that have moved take {needed:.0f} bytes on each worker, where "
+                f"a run may take {self._force.memory}; give workers more memory, or lower memory"
+            )
+
+
+def _between(numbers: I8, start: int, stop: int) -> I8:
+    """Ascending numbers that are in ``start … stop - 1``."""
+    return numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, stop)]
+
+
+def _chosen(numbers: I8) -> Chosen:
+    """Choose rows by ascending numbers."""
+    first, stop = int(numbers[0]), int(numbers[-1]) + 1
+    if stop - first == len(numbers):
+        return Chosen(first, stop)
+    return Chosen(first, stop, listed=Ascending.of(numbers))

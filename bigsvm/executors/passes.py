@@ -1,0 +1,422 @@
+"""Pass: some tasks under way on the workers of a cluster.
+
+Each worker that is ready gets the weighted rows first, and then its tasks: those whose units it
+keeps, and later those of workers that have much more to do, are late, or have gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.errors import BigsvmError, ClusterError
+from bigsvm.executors.tasks import SentPiece, Unit, UnitMissingError, bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.executors.tasks import Done, SentJob
+    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
+
+TASKS_PER_THREAD = 2
+"""Tasks that a thread of a worker has at a time: one is computed, one waits for it."""
+LATE = 4.0
+"""A worker is late after this many times the median of its tasks, and LATE_SECONDS."""
+LATE_SECONDS = 1.5
+FIRST_SECONDS = 2.0
+"""What a task is expected to take while none has been done."""
+SLOW_LINK = 20e6
+"""Bytes a second that a worker takes at least; one that takes fewer is late."""
+PUT_BACK = ""
+"""Instead of an address: the queue of calls that any worker may do."""
+MOST_LOSSES = 4
+"""Workers that may die over one task before the run ends: it is what kills them."""
+MOST_FAULTS = 2
+"""Workers on which a task may fail before its error ends the run."""
+
+
+def results_of(
+    workforce: Workforce,
+    sent: SentJob,
+    calls: Sequence[Call],
+    weighted: WeightedRows | None = None,
+    *,
+    name: str,
+    ahead: int,
+    look: Callable[[], None],
+    read: Callable[[int, int], Rows] | None = None,
+) -> Iterator[Done]:
+    """Yield the results of some calls, in their order.
+
+    Parameters
+    ----------
+    workforce : Workforce
+    sent : SentJob
+    calls : sequence of Call
+    weighted : WeightedRows, optional
+        Sent to every worker before its first task.
+    name : str
+        What the tasks are called on Dask's dashboard.
+    ahead : int
+        Most results, and tasks, that wait for an earlier result.
+    look : callable
+        Called several times a second while this waits.
+    read : callable, optional
+        Reads the rows of a unit here, for jobs whose rows are sent.
+    """
+    under_way = Pass(workforce, sent, calls, weighted, name=name, ahead=ahead, read=read)
+    try:
+        for number in range(len(calls)):
+            under_way.top_up(number)
+            while number not in under_way.results:
+                workforce.step(look)
+                under_way.top_up(number)
+            yield under_way.results.pop(number)
+    finally:
+        under_way.close()
+
+
+@dataclass(eq=False)
+class _Flight:
+    """A task on its way; once given up, another worker does it too."""
+
+    number: int
+    worker: Worker
+    future: Any
+    began: float
+    is_given_up: bool = False
+
+
+class _Sharing:
+    """The job and the weighted rows on their way to some workers, piece by piece."""
+
+    def __init__(self, workers: list[Worker], pieces: Iterator[SentPiece]) -> None:
+        self.workers, self._pieces = workers, pieces
+        self.values: list[Any] = []
+        self._reply: Future[Any] | None = None
+        self._deadline = 0.0
+
+    def advance(self, workforce: Workforce) -> bool | None:
+        """Go on; returns whether all has arrived, or None where it failed or is late."""
+        while True:
+            if self._reply is not None:
+                if not self._reply.done():
+                    return None if time.monotonic() > self._deadline else False
+                if self._reply.cancelled() or self._reply.exception() is not None:
+                    return None
+                self.values.append(self._reply.result())
+            piece = next(self._pieces, None)
+            if piece is None:
+                return True
+            traffic, copies = workforce.traffic, len(self.workers)
+            traffic.bytes_sent += piece.nbytes * copies
+            self._reply = workforce.scatter("bigsvm-rows", piece, self.workers)
+            seconds = LATE_SECONDS + copies * piece.nbytes / SLOW_LINK
+            self._deadline = time.monotonic() + seconds
+
+    def cancel(self) -> None:
+        """Give up."""
+        if self._reply is not None:
+            self._reply.cancel()
+
+
+class Pass:
+    """Some calls under way; see `results_of` for the parameters.
+
+    Attributes
+    ----------
+    results : dict
+        Results by the numbers of their calls; those that have been taken are gone.
+    """
+
+    def __init__(
+        self,
+        workforce: Workforce,
+        sent: SentJob,
+        calls: Sequence[Call],
+        weighted: WeightedRows | None,
+        *,
+        name: str,
+        ahead: int,
+        read: Callable[[int, int], Rows] | None,
+    ) -> None:
+        self._workforce, self._sent, self._calls = workforce, sent, calls
+        self._weighted, self._name, self._ahead = weighted, name, max(ahead, 1)
+        self._read = read
+        self.results: dict[int, Done] = {}
+        self._next = 0
+        self._waiting = set(range(len(calls)))
+        self._queues: dict[str, deque[int]] = {}
+        self._flights: list[_Flight] = []
+        self._losses: dict[int, int] = {}
+        self._failed_on: dict[int, list[str]] = {}
+        self._sends_rows: set[int] = set()
+        self._shared: dict[str, list[Any]] = {}
+        self._sharing: list[_Sharing] = []
+        self._error: BaseException | None = None
+        self._n_counted = 0
+
+    def top_up(self, following: int) -> None:
+        """Give workers what they can do now; `following` is the first call without a result.
+
+        Raises
+        ------
+        ClusterError
+            A task has killed MOST_LOSSES workers.
+        BigsvmError
+            A task has failed on MOST_FAULTS workers.
+        """
+        if self._error is not None:
+            raise self._error
+        self._next = following
+        present = {worker.address: worker for worker in self._workforce.ready()}
+        self._give_up_lost()
+        self._give_up_late()
+        self._share_rows(present)
+        for address in self._shared:
+            worker = present.get(address)
+            if worker is None:
+                continue
+            flying = sum(flight.worker is worker for flight in self._flights)
+            for _ in range(TASKS_PER_THREAD * worker.threads - flying):
+                number = self._choose(worker)
+                if number is None:
+                    break
+                self._submit(number, worker)
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for sharing in self._sharing:
+            sharing.cancel()
+        self._flights.clear()
+        self._shared.clear()
+
+    # -- placing ---------------------------------------------------------------------------------
+
+    def _key(self, number: int) -> UnitKey:
+        unit = self._calls[number].unit
+        return (self._sent.name, -1, number) if unit is None else (self._sent.name, *unit[:2])
+
+    def _place_all(self, workers: list[Worker]) -> None:
+        """Divide the calls among workers: to the owner of the unit, else to the least loaded."""
+        owners = self._workforce.owners
+        threads = {worker.address: worker.threads for worker in workers}
+        load = dict.fromkeys(threads, 0.0)
+        for owner in owners.values():
+            if owner in load:
+                load[owner] += 1 / threads[owner]
+        self._queues = {address: deque() for address in load}
+        for number in sorted(self._waiting):
+            key = self._key(number)
+            owner = owners.get(key, "")
+            if owner not in load:
+                owner = min(load, key=lambda address: load[address])
+                load[owner] += 1 / threads[owner]
+                if self._calls[number].unit is not None:
+                    owners[key] = owner
+            self._queues[owner].append(number)
+
+    def _choose(self, worker: Worker) -> int | None:
+        """Choose the next call of a worker: its own, or one of another that has much more to do."""
+        limit = self._next + self._ahead
+        if not self._queues:
+            self._place_all(self._workforce.ready())
+        number = self._put_back_for(worker)
+        if number is not None:
+            return number
+        queue = self._queues.setdefault(worker.address, deque())
+        while queue and queue[0] not in self._waiting:
+            queue.popleft()
+        if queue:
+            return queue.popleft() if queue[0] < limit else None
+        ready = {worker.address for worker in self._workforce.ready()}
+        others = [
+            (len(numbers), address)
+            for address, numbers in self._queues.items()
+            if numbers
+            and address != PUT_BACK
+            and (address not in ready or len(numbers) > 2 * worker.threads)
+        ]
+        for _, address in sorted(others, reverse=True):
+            numbers = self._queues[address]
+            for place in range(len(numbers) - 1, -1, -1):
+                last = numbers[place]
+                if last < limit and last in self._waiting:
+                    del numbers[place]
+                    if self._calls[last].unit is not None:
+                        self._workforce.owners[self._key(last)] = worker.address
+                    return last
+        return None
+
+    def _put_back_for(self, worker: Worker) -> int | None:
+        """Choose a call that was put back, and has not failed on this worker alone."""
+        alone = len(self._workforce.ready()) == 1
+        for number in list(self._queues.get(PUT_BACK, ())):
+            if number not in self._waiting:
+                self._queues[PUT_BACK].remove(number)
+            elif alone or worker.address not in self._failed_on.get(number, ()):
+                self._queues[PUT_BACK].remove(number)
+                return number
+        return None
+
+    def _put_back(self, number: int) -> None:
+        """Have a call done again, by whoever is free first."""
+        if number >= self._next and number not in self.results and number not in self._waiting:
+            self._waiting.add(number)
+            self._queues.setdefault(PUT_BACK, deque()).append(number)
+            self._workforce.traffic.tasks_again += 1
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def _submit(self, number: int, worker: Worker) -> None:
+        self._waiting.discard(number)
+        call, force = self._calls[number], self._workforce
+        unit, given = call.unit, list(call.arguments)
+        force.traffic.bytes_sent += call.nbytes
+        if unit is not None:
+            if number in self._sends_rows and self._read is not None:
+                unit = Unit(unit.start, unit.stop, self._read(unit.start, unit.stop))
+                force.traffic.bytes_sent += bytes_of(unit.rows)
+            given.insert(0, unit)
+        if self._weighted is not None:
+            given.insert(0, self._shared[worker.address])
+        future = force.submit(worker, self._name, call.function, self._sent, *given)
+        flight = _Flight(number, worker, future, time.monotonic())
+        self._flights.append(flight)
+        force.when_done(future, lambda reply: self._finished(flight, reply))
+
+    def _finished(self, flight: _Flight, reply: Future[Any]) -> None:
+        if flight not in self._flights:
+            return  # the pass has ended, or the worker has gone
+        self._flights.remove(flight)
+        number, worker = flight.number, flight.worker
+        error = None if reply.cancelled() else reply.exception()
+        if reply.cancelled() or isinstance(error, LookupError):
+            self._put_back(number)
+            return
+        worker.heard, worker.is_slow = time.monotonic(), False
+        if isinstance(error, UnitMissingError):
+            self._sends_rows.add(number)
+            self._waiting.add(number)
+            self._queues.setdefault(worker.address, deque()).appendleft(number)
+            return
+        if error is not None:
+            self._fail(number, worker, error)
+            return
+        if number < self._next or number in self.results:
+            return  # another worker was faster
+        self.results[number] = reply.result()
+        self._waiting.discard(number)
+        self._workforce.note(self.results[number])
+
+    def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
+        """Try a failed call once more on another worker, then end the run."""
+        failed_on = self._failed_on.setdefault(number, [])
+        failed_on.append(worker.address)
+        if len(failed_on) < MOST_FAULTS:
+            self._workforce.owners.pop(self._key(number), None)
+            self._put_back(number)
+            return
+        if isinstance(error, BigsvmError):
+            self._error = type(error)(f"worker {worker.address}: {error}")
+            return
+        self._error = ClusterError(
+            f"worker {worker.address} failed ({type(error).__name__}: {error}); see its log, and "
+            "resume the run from its checkpoint"
+        )
+        self._error.__cause__ = error
+
+    def _give_up_lost(self) -> None:
+        """Have the tasks of workers that have gone done by others."""
+        workers = self._workforce.workers
+        for flight in [f for f in self._flights if workers.get(f.worker.address) is not f.worker]:
+            self._flights.remove(flight)
+            number = flight.number
+            self._losses[number] = self._losses.get(number, 0) + 1
+            if self._losses[number] >= MOST_LOSSES:
+                opened = flight.worker.opened
+                limit = f" (limit {opened.limit} bytes)" if opened and opened.limit else ""
+                self._error = ClusterError(
+                    f"{MOST_LOSSES} workers died over the same task, the last one at "
+                    f"{flight.worker.address}{limit}; give workers more memory, or lower "
+                    "worker_memory"
+                )
+            self._put_back(number)
+        for address in [address for address in self._shared if address not in workers]:
+            del self._shared[address]
+
+    def _give_up_late(self) -> None:
+        """Have the tasks of workers that do not answer done by others."""
+        force, now = self._workforce, time.monotonic()
+        expected = float(np.median(force.seconds)) if force.seconds else FIRST_SECONDS
+        for flight in self._flights:
+            worker = flight.worker
+            late = now - max(worker.heard, flight.began) > LATE * expected + LATE_SECONDS
+            if late and not worker.is_slow and len(force.ready()) > 1:
+                force.suspect(worker)
+            if worker.is_slow and not flight.is_given_up:
+                flight.is_given_up = True
+                self._put_back(flight.number)
+
+    # -- sharing rows ----------------------------------------------------------------------------
+
+    def _share_rows(self, present: dict[str, Worker]) -> None:
+        """Send the weighted rows to workers that do not have them, and are not late."""
+        if self._weighted is None:
+            for address in present:
+                self._shared.setdefault(address, [])
+            return
+        busy = {worker.address for sharing in self._sharing for worker in sharing.workers}
+        fresh = [
+            worker
+            for address, worker in present.items()
+            if address not in self._shared and address not in busy
+        ]
+        if fresh:
+            self._sharing.append(_Sharing(fresh, self._pieces()))
+        for sharing in list(self._sharing):
+            state = sharing.advance(self._workforce)
+            if state is False:
+                continue
+            self._sharing.remove(sharing)
+            if state:
+                for worker in sharing.workers:
+                    self._shared[worker.address] = sharing.values
+            else:
+                sharing.cancel()
+                self._share_apart(sharing.workers)
+
+    def _share_apart(self, workers: list[Worker]) -> None:
+        """Find out which worker of several does not take rows: each gets its own copy."""
+        if len(workers) == 1:
+            self._workforce.suspect(workers[0])
+            return
+        for worker in workers:
+            if self._workforce.workers.get(worker.address) is worker:
+                self._sharing.append(_Sharing([worker], self._pieces()))
+
+    def _pieces(self) -> Iterator[SentPiece]:
+        start = 0
+        for number, piece in enumerate(self._weighted.pieces() if self._weighted else ()):
+            name = f"{id(self)}-{self._name}-{number}"
+            sent = SentPiece(name, start, _copied(piece.rows), piece.weights)
+            start += len(piece.rows.places)
+            if start > self._n_counted:
+                self._n_counted = start
+                self._workforce.traffic.bytes_moved += sent.nbytes
+            yield sent
+
+
+def _copied(rows: RowsAt) -> Rows:
+    """Rows at some places, alone; not copied if they are all."""
+    base, places = rows
+    n = len(places)
+    is_all = n == base.shape[0] and bool((places == np.arange(n)).all())
+    return base if is_all else base[places]

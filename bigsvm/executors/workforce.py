@@ -1,0 +1,388 @@
+"""Workforce: the workers of a Dask cluster, what they are sent, and what they send back.
+
+Tasks are placed here, not by Dask's scheduler: a unit of rows stays with the worker that keeps it.
+What a worker loses or does too late is done by another one. Results come in the order of the tasks,
+so neither the number of workers nor a failure changes a bit of what is added up from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import queue
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bigsvm.errors import BigsvmError, ClusterError
+from bigsvm.executors import tasks
+from bigsvm.executors.tasks import SentJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from bigsvm.executors.tasks import Done, Job, Opened, Unit
+
+UnitKey = tuple[str, int, int]
+POLL_SECONDS = 0.25
+"""Between two looks at whether the run is to stop."""
+MEMBERS_SECONDS = 0.5
+"""Between two looks at which workers there are."""
+JOIN_SECONDS = 60.0
+"""How long a run waits for a first worker, or for another one when all are gone."""
+FIRST_SECONDS = 5.0
+"""What a task is expected to take while none has been done."""
+
+
+class Call(NamedTuple):
+    """A task that is to be done by some worker.
+
+    Attributes
+    ----------
+    function : callable
+        One of `bigsvm.executors.tasks`.
+    unit : Unit or None
+        The rows it needs, by which it is placed.
+    arguments : tuple
+        What follows the job, the pieces and the unit.
+    nbytes : int
+        Bytes of the arguments.
+    """
+
+    function: Callable[..., Done]
+    unit: Unit | None
+    arguments: tuple[Any, ...]
+    nbytes: int = 0
+
+
+@dataclass
+class Traffic:
+    """What a run has asked of its workers, and what came back.
+
+    Attributes
+    ----------
+    n_workers : int
+        Most workers at a time.
+    tasks, tasks_again : int
+        Tasks done, and those started once more because a worker was late or gone.
+    bytes_sent, bytes_returned : int
+        Rows and weights, once for each worker, and arguments of tasks; results.
+    bytes_moved : int
+        Bytes of rows and weights that were sent, counted once.
+    bytes_read : int
+        Bytes of rows that workers have read.
+    evaluations : int
+        Kernel values that workers have computed.
+    busy_seconds : float
+        Time of all tasks.
+    """
+
+    n_workers: int = 0
+    tasks: int = 0
+    tasks_again: int = 0
+    bytes_sent: int = 0
+    bytes_returned: int = 0
+    bytes_moved: int = 0
+    bytes_read: int = 0
+    evaluations: int = 0
+    busy_seconds: float = 0.0
+
+
+@dataclass
+class Worker:
+    """A worker, as the coordinator sees it.
+
+    Attributes
+    ----------
+    opened : Opened or None
+        What it said of itself; None until then.
+    heard : float
+        When it answered last.
+    is_slow : bool
+        Whether it was late: others do its tasks until it answers.
+    """
+
+    address: str
+    threads: int
+    opened: Opened | None = None
+    heard: float = field(default_factory=time.monotonic)
+    is_slow: bool = False
+
+
+class Workforce:
+    """The workers of a cluster; close it after use.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    memory : int, optional
+        Bytes that a run may take on a worker; half of its limit if not given.
+    on_change : callable
+        Told the address of a worker, its threads, and whether it has joined or left.
+    look : callable
+        Called several times a second; raises to end the run.
+
+    Raises
+    ------
+    ClusterError
+        No worker within JOIN_SECONDS, or one with another version of bigsvm.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        memory: int | None = None,
+        on_change: Callable[[str, int, bool], None] = lambda address, threads, joined: None,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._client, self._memory, self._on_change = client, memory, on_change
+        self._loop = client.loop.asyncio_loop
+        self.traffic = Traffic()
+        self.workers: dict[str, Worker] = {}
+        self.owners: dict[UnitKey, str] = {}
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._asked = 0.0
+        self._asking: Future[Any] | None = None
+        self._jobs: list[str] = []
+        self._error: BigsvmError | None = None
+        self.seconds: deque[float] = deque(maxlen=50)
+        self._looked = 0.0
+        self._opening: dict[str, Any] = {}
+        self._scheduler_seen = time.monotonic()
+        self.wait_for(lambda: bool(self.ready()) and not self._opening, look)
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    def ready(self) -> list[Worker]:
+        """Workers that can be given tasks: those that are not slow, or all if all are."""
+        opened = [worker for worker in self.workers.values() if worker.opened is not None]
+        return [worker for worker in opened if not worker.is_slow] or opened
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of all workers that are ready."""
+        return max(1, sum(worker.threads for worker in self.ready()))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a run may take on the worker that has least."""
+        sizes = [worker.opened.memory for worker in self.ready() if worker.opened is not None]
+        return min(sizes, default=0)
+
+    def wait_for(self, is_done: Callable[[], bool], look: Callable[[], None]) -> None:
+        """Handle what happens until something is done; some workers may be slow to open.
+
+        Raises
+        ------
+        ClusterError
+            There has been no worker for JOIN_SECONDS.
+        """
+        began = time.monotonic()
+        while not is_done():
+            self.step(look)
+            waited = time.monotonic() - began
+            if waited > JOIN_SECONDS and not self.ready():
+                raise ClusterError(
+                    f"the scheduler {self._client.scheduler.address} has had no worker for "
+                    f"{JOIN_SECONDS:.0f} s; start workers, as with: dask worker "
+                    f"{self._client.scheduler.address}"
+                )
+            if waited > FIRST_SECONDS and self.ready():
+                return
+
+    def step(self, look: Callable[[], None]) -> None:
+        """Handle one event, or wait for a moment; look around now and then."""
+        now = time.monotonic()
+        if now - self._asked > MEMBERS_SECONDS and self._asking is None:
+            self._asked = now
+            self._asking = self._start(self._client.scheduler.identity(n_workers=-1))
+            self._asking.add_done_callback(lambda _: self._events.put(self._members))
+        if now - self._looked > POLL_SECONDS:
+            self._looked = now
+            look()
+            self._check_scheduler(now)
+        with contextlib.suppress(queue.Empty):
+            self._events.get(timeout=POLL_SECONDS)()
+            while True:
+                self._events.get_nowait()()
+        if self._error is not None:
+            raise self._error
+
+    def _check_scheduler(self, now: float) -> None:
+        if self._client.status == "running" and now - self._scheduler_seen < JOIN_SECONDS:
+            return
+        if self._client.status in ("closed", "closing") or (
+            now - self._scheduler_seen >= JOIN_SECONDS
+        ):
+            raise ClusterError(
+                f"the scheduler {self._client.scheduler.address} does not answer; start it again, "
+                "and resume the run from its checkpoint, on any number of workers or on none"
+            )
+
+    def _start(self, awaitable: Any) -> Future[Any]:
+        """Have the client's loop run something."""
+
+        async def run() -> Any:
+            return await awaitable
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop)
+
+    def _members(self) -> None:
+        """Note which workers there are."""
+        asking, self._asking = self._asking, None
+        if asking is None or asking.cancelled() or asking.exception() is not None:
+            return  # the scheduler is asked again, until `_check_scheduler` gives up
+        self._scheduler_seen = time.monotonic()
+        told = asking.result()["workers"]
+        for address in [address for address in self.workers if address not in told]:
+            self._lose(self.workers.pop(address))
+        for address, information in told.items():
+            if address not in self.workers:
+                worker = self.workers[address] = Worker(address, int(information["nthreads"]))
+                self._open(worker)
+
+    def _open(self, worker: Worker) -> None:
+        future = self.submit(worker, "bigsvm-open", tasks.open_worker, self._memory)
+        self._opening[worker.address] = future
+
+        def opened(reply: Future[Any]) -> None:
+            self._opening.pop(worker.address, None)
+            if reply.cancelled() or worker.address not in self.workers:
+                return
+            error = reply.exception()
+            if error is not None:
+                self._error = ClusterError(
+                    f"worker {worker.address} cannot run bigsvm ({error}); install the same "
+                    "version there, as with: pip install 'bigsvm[cluster]'"
+                )
+                return
+            worker.opened, worker.heard = reply.result(), time.monotonic()
+            self._check_versions(worker)
+            self.traffic.n_workers = max(self.traffic.n_workers, len(self.ready()))
+            self._on_change(worker.address, worker.threads, True)
+
+        self.when_done(future, opened)
+
+    def _check_versions(self, worker: Worker) -> None:
+        theirs, ours = worker.opened.versions if worker.opened else {}, tasks.versions()
+
+        def release(version: str) -> list[str]:
+            return version.split(".")[:2]
+
+        if release(theirs["bigsvm"]) != release(ours["bigsvm"]):
+            self._error = ClusterError(
+                f"worker {worker.address} has bigsvm {theirs['bigsvm']}, this process "
+                f"{ours['bigsvm']}; install the same version on both"
+            )
+        others = [name for name in ours if name != "bigsvm" and theirs[name] != ours[name]]
+        if others:
+            import warnings
+
+            told = ", ".join(f"{name} {theirs[name]} (here {ours[name]})" for name in others)
+            warnings.warn(
+                f"worker {worker.address} has {told}; results are right, but their last bits may "
+                "depend on which worker computes them",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _lose(self, worker: Worker) -> None:
+        self._opening.pop(worker.address, None)
+        for key in [key for key, owner in self.owners.items() if owner == worker.address]:
+            del self.owners[key]
+        if worker.opened is not None:
+            self._on_change(worker.address, worker.threads, False)
+
+    # -- talking to Dask -------------------------------------------------------------------------
+
+    def submit(self, worker: Worker, name: str, function: Callable[..., Any], *given: Any) -> Any:
+        """Have a worker, and no other, call a function; returns Dask's future."""
+        return self._client.submit(
+            function, *given, key=f"{name}-{uuid.uuid4().hex}", workers=[worker.address],
+            allow_other_workers=False, pure=False, retries=0,
+        )  # fmt: skip
+
+    def when_done(self, future: Any, use: Callable[[Future[Any]], None]) -> None:
+        """Have `use` called in `step`, with what a future has led to once it is done."""
+
+        def fetch(future: Any) -> None:
+            reply = self._start(self._fetch(future))
+            reply.add_done_callback(lambda reply: self._events.put(lambda: use(reply)))
+
+        future.add_done_callback(fetch)
+
+    async def _fetch(self, future: Any) -> Any:
+        """Get the result of a future alone: Dask gathers several, which wait for the slowest.
+
+        Raises
+        ------
+        Exception
+            Of the task; LookupError if its worker has gone.
+        """
+        if future.status == "error":
+            raise await future.exception(asynchronous=True)
+        if future.status == "finished":
+            answer = await self._client.scheduler.gather(keys=[future.key])
+            if answer["status"] == "OK":
+                return answer["data"][future.key]
+        raise LookupError(future.key)
+
+    def scatter(self, name: str, value: Any, workers: Sequence[Worker]) -> Future[Any]:
+        """Start to copy a value to some workers; the result is Dask's future of it."""
+        key = f"{name}-{uuid.uuid4().hex}"
+
+        async def copy() -> Any:
+            addresses = [worker.address for worker in workers]
+            copied = await self._client.scatter(
+                {key: value}, workers=addresses, broadcast=len(workers) > 1, hash=False,
+                asynchronous=True,
+            )  # fmt: skip
+            return copied[key]
+
+        reply = asyncio.run_coroutine_threadsafe(copy(), self._loop)
+        reply.add_done_callback(lambda reply: self._events.put(lambda: None))
+        return reply
+
+    # -- jobs and passes -------------------------------------------------------------------------
+
+    def open_job(self, job: Job) -> SentJob:
+        """Name a job and pickle it."""
+        sent = SentJob(uuid.uuid4().hex, pickle.dumps(job))
+        self._jobs.append(sent.name)
+        return sent
+
+    def note(self, done: Done) -> None:
+        """Count what a task has cost."""
+        traffic = self.traffic
+        traffic.tasks += 1
+        traffic.bytes_returned += tasks.bytes_of(done.values)
+        traffic.bytes_read += done.bytes_read
+        traffic.evaluations += done.evaluations
+        traffic.busy_seconds += done.seconds
+        self.seconds.append(done.seconds)
+
+    def suspect(self, worker: Worker) -> None:
+        """Give a worker no more tasks until it answers."""
+        worker.is_slow = True
+
+        def answered(reply: Future[Any]) -> None:
+            if not reply.cancelled() and reply.exception() is None:
+                worker.is_slow, worker.heard = False, time.monotonic()
+
+        self.when_done(self.submit(worker, "bigsvm-ping", tasks.ping), answered)
+
+    def close(self) -> None:
+        """Let workers forget what they keep of this run."""
+        from distributed import fire_and_forget
+
+        for worker in self.workers.values():
+            if worker.opened is not None and self._client.status == "running":
+                for name in self._jobs:
+                    fire_and_forget(self.submit(worker, "bigsvm-forget", tasks.forget_job, name))
+        if self._asking is not None:
+            self._asking.cancel()
