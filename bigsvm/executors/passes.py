@@ -173,6 +173,7 @@ class Pass:
         BigsvmError
             A task has failed on MOST_FAULTS workers.
         """
+        self._workforce.handle_events()
         if self._error is not None:
             raise self._error
         self._next = following

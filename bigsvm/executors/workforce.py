@@ -153,7 +153,7 @@ class Workforce:
         self.seconds: deque[float] = deque(maxlen=50)
         self._looked = 0.0
         self._opening: dict[str, Any] = {}
-        self._scheduler_seen = time.monotonic()
+        self._asked_since: float | None = None
         self.wait_for(lambda: bool(self.ready()) and not self._opening, look)
 
     # -- workers ---------------------------------------------------------------------------------
@@ -198,8 +198,10 @@ class Workforce:
     def step(self, look: Callable[[], None]) -> None:
         """Handle one event, or wait for a moment; look around now and then."""
         now = time.monotonic()
+        self.handle_events()
         if now - self._asked > MEMBERS_SECONDS and self._asking is None:
             self._asked = now
+            self._asked_since = self._asked_since or now
             self._asking = self._start(self._client.scheduler.identity(n_workers=-1))
             self._asking.add_done_callback(lambda _: self._events.put(self._members))
         if now - self._looked > POLL_SECONDS:
@@ -208,17 +210,20 @@ class Workforce:
             self._check_scheduler(now)
         with contextlib.suppress(queue.Empty):
             self._events.get(timeout=POLL_SECONDS)()
-            while True:
-                self._events.get_nowait()()
+        self.handle_events()
         if self._error is not None:
             raise self._error
 
+    def handle_events(self) -> None:
+        """Handle what has happened so far, without waiting."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._events.get_nowait()()
+
     def _check_scheduler(self, now: float) -> None:
-        if self._client.status == "running" and now - self._scheduler_seen < JOIN_SECONDS:
-            return
-        if self._client.status in ("closed", "closing") or (
-            now - self._scheduler_seen >= JOIN_SECONDS
-        ):
+        # Only while it is asked: this process may have been busy with other things for long.
+        waited = now - self._asked_since if self._asked_since is not None else 0.0
+        if self._client.status in ("closed", "closing") or waited > JOIN_SECONDS:
             raise ClusterError(
                 f"the scheduler {self._client.scheduler.address} does not answer; start it again, "
                 "and resume the run from its checkpoint, on any number of workers or on none"
@@ -237,7 +242,7 @@ class Workforce:
         asking, self._asking = self._asking, None
         if asking is None or asking.cancelled() or asking.exception() is not None:
             return  # the scheduler is asked again, until `_check_scheduler` gives up
-        self._scheduler_seen = time.monotonic()
+        self._asked_since = None
         told = asking.result()["workers"]
         for address in [address for address in self.workers if address not in told]:
             self._lose(self.workers.pop(address))
