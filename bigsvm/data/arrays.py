@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,24 @@ import numpy as np
 from bigsvm.budget import READER_CHUNKS
 from bigsvm.data.schema import REMEDY, ArraySpec, hash_values
 from bigsvm.data.shards import Shards, ShardWriter, encode_chunk
+from bigsvm.data.waiting import together
 from bigsvm.data.zarr_json import write_array
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.processors import default_threads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from bigsvm.data.place import Place
+
 SHARD_BYTES = 128 << 20
 """Decoded bytes of a file: a store of a terabyte has some eight thousand."""
+_CHUNKS_FROM_FAR = 16
+"""Chunks that are asked for together: 32 MB in 30 ms are more than most networks carry. A chunk on
+its way takes no more memory than its place in the result, which is not written to before."""
 _LEAST_BYTES_FOR_THREADS = 1 << 18
 """Decoding fewer bytes is faster than handing them to other threads."""
 
@@ -121,8 +127,8 @@ class VerifiedArray:
 
     Parameters
     ----------
-    folder : Path
-        Folder of the array.
+    place : Place
+        Place of the array.
     where : str
         What to call the array in messages.
     spec : ArraySpec
@@ -130,9 +136,10 @@ class VerifiedArray:
         Hash of each chunk.
     """
 
-    def __init__(self, folder: Path, where: str, spec: ArraySpec, hashes: tuple[str, ...]) -> None:
+    def __init__(self, place: Place, where: str, spec: ArraySpec, hashes: tuple[str, ...]) -> None:
         self.spec = spec
-        self._shards = Shards(folder, spec)
+        self.is_far = place.is_far
+        self._shards = Shards(place, spec)
         self._where = where
         self._hashes = hashes
         self._last: tuple[int, NDArray[Any]] | None = None
@@ -152,27 +159,10 @@ class VerifiedArray:
         DataCorruptionError
             If a chunk is not the one that was written, or holds values out of range.
         StoreError
-            If the system does not let it be read.
+            If the system does not let it be read, or it cannot be reached.
         """
-        rows = self.spec.chunk_rows
-        out = np.empty((max(stop - start, 0), *self.spec.shape[1:]), self.spec.dtype)
-        if not out.size:
-            return out
-        whole = []
-        for chunk in range(start // rows, -(-stop // rows)):
-            first, end = chunk * rows, min((chunk + 1) * rows, self.spec.shape[0])
-            place = out[max(first - start, 0) : end - start]
-            if start <= first and end <= stop:
-                whole.append((chunk, place))
-            else:
-                place[...] = self._chunk(chunk)[max(start - first, 0) : stop - first]
-        if len(whole) == 1 or out.nbytes < _LEAST_BYTES_FOR_THREADS:
-            for chunk, place in whole:
-                self._decode(chunk, place)
-        else:
-            for _ in _codec_threads().map(self._decode, *zip(*whole, strict=True)):
-                pass
-        return out
+        [values] = read_together([(self, start, stop)])
+        return values
 
     def verify(self) -> None:
         """Read every chunk and compare it with the manifest."""
@@ -180,25 +170,53 @@ class VerifiedArray:
         for start in range(0, self.spec.shape[0], step):
             self.read(start, min(start + step, self.spec.shape[0]))
 
-    def _chunk(self, chunk: int) -> NDArray[Any]:
+    def jobs(self, start: int, stop: int, out: NDArray[Any]) -> list[Callable[[], None]]:
+        """Functions of which each fills the rows of `out` that one chunk has; see `read`."""
+        rows = self.spec.chunk_rows
+        jobs: list[Callable[[], None]] = []
+        for chunk in range(start // rows, -(-stop // rows)):
+            first, end = chunk * rows, min((chunk + 1) * rows, self.spec.shape[0])
+            place = out[max(first - start, 0) : end - start]
+            if start <= first and end <= stop:
+                jobs.append(partial(self._decode, chunk, place))
+            else:
+                jobs.append(partial(self._copy, chunk, max(start - first, 0), place, end > stop))
+        return jobs
+
+    def _copy(self, chunk: int, first: int, out: NDArray[Any], goes_on: bool) -> None:
+        """Fill `out` with rows of a chunk from number `first` on; kept if it `goes_on` after."""
         last = self._last
         if last is not None and last[0] == chunk:
-            return last[1]
-        n = min(self.spec.chunk_rows, self.spec.shape[0] - chunk * self.spec.chunk_rows)
-        values = np.empty((n, *self.spec.shape[1:]), self.spec.dtype)
-        self._decode(chunk, values)
-        self._last = (chunk, values)
-        return values
+            values = last[1]
+        else:
+            n = min(self.spec.chunk_rows, self.spec.shape[0] - chunk * self.spec.chunk_rows)
+            values = np.empty((n, *self.spec.shape[1:]), self.spec.dtype)
+            self._decode(chunk, values)
+            if goes_on:
+                self._last = (chunk, values)
+        out[...] = values[first : first + len(out)]
 
     def _decode(self, chunk: int, out: NDArray[Any]) -> None:
         """Fill `out` with the rows of a chunk."""
+        try:
+            self._verified(chunk, out)
+        except DataCorruptionError:
+            # What comes from far is damaged if it is so twice.
+            if not self.is_far:
+                raise
+            self._shards.forget(chunk)
+            self._verified(chunk, out)
+        with self._lock:
+            self._bytes_read += out.nbytes
+
+    def _verified(self, chunk: int, out: NDArray[Any]) -> None:
         where = f"{self._where}: chunk {chunk}"
         try:
             self._shards.decode(chunk, out)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise StoreError(f"{where} cannot be read ({error.strerror or error})") from error
+        except FileNotFoundError as error:
             raise DataCorruptionError(f"{where} is missing; {REMEDY}") from error
+        except OSError as error:
+            raise StoreError(f"{where} cannot be read ({error.strerror or error})") from error
         except ValueError as error:
             raise DataCorruptionError(f"{where} cannot be read: {error}; {REMEDY}") from error
         if hash_values(out) != self._hashes[chunk]:
@@ -212,8 +230,30 @@ class VerifiedArray:
                 raise DataCorruptionError(
                     f"{where} holds {wrong}, but its values go from {least} to {largest}; {REMEDY}"
                 )
-        with self._lock:
-            self._bytes_read += out.nbytes
+
+
+def read_together(parts: Sequence[tuple[VerifiedArray, int, int]]) -> list[NDArray[Any]]:
+    """Rows ``start … stop - 1`` of each array, whose chunks are read together.
+
+    Raises
+    ------
+    DataCorruptionError, StoreError
+        As `VerifiedArray.read`.
+    """
+    outs, jobs = [], []
+    for array, start, stop in parts:
+        out = np.empty((max(stop - start, 0), *array.spec.shape[1:]), array.spec.dtype)
+        outs.append(out)
+        if out.size:
+            jobs += array.jobs(start, stop, out)
+    is_far = any(array.is_far for array, _, _ in parts)
+    n_bytes = sum(out.nbytes for out in outs)
+    if len(jobs) == 1 or (n_bytes < _LEAST_BYTES_FOR_THREADS and not is_far):
+        for job in jobs:
+            job()
+    elif jobs:
+        together(_far_threads() if is_far else _codec_threads(), jobs)
+    return outs
 
 
 @cache
@@ -223,5 +263,12 @@ def _codec_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n, thread_name_prefix="bigsvm-codec")
 
 
+@cache
+def _far_threads() -> ThreadPoolExecutor:
+    """Threads that wait for chunks from other machines, for all arrays of this process."""
+    return ThreadPoolExecutor(_CHUNKS_FROM_FAR, thread_name_prefix="bigsvm-far")
+
+
 # A forked child does not have its parent's threads, and would wait for them for ever.
 os.register_at_fork(after_in_child=_codec_threads.cache_clear)
+os.register_at_fork(after_in_child=_far_threads.cache_clear)

@@ -21,11 +21,14 @@ from bigsvm.data.schema import (
     checksum,
     fingerprints,
 )
+from bigsvm.data.zarr_json import NAME
 from bigsvm.errors import DataCorruptionError, StoreError
-from bigsvm.files import open_regular, parse_json
+from bigsvm.files import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from bigsvm.data.place import Place
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 4 << 20
@@ -44,31 +47,20 @@ _LEAST_BYTES_OF_ITEMS = 12
 longer. Shorter items would take many times the memory of their text."""
 
 
-def _read_json(path: Path, limit: int) -> dict[str, Any]:
-    """Read a JSON object from a file of at most `limit` bytes, in memory of a few times its size.
-
-    Raises
-    ------
-    OSError
-        The file cannot be opened, or is no regular file.
-    """
-    with open_regular(path, follow_links=False) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > limit:
-            raise StoreError(f"{path}: larger than {limit} bytes, which no store needs; {REMEDY}")
-        data = file.read(size)
+def _parse(data: bytes, where: str) -> dict[str, Any]:
+    """Parse the JSON object of a file, in memory of a few times its size."""
     items = data.count(b",") + data.count(b"[") + data.count(b"{")
     if (
         data.count(b"[") + data.count(b"{") > _MAX_BRACKETS
         or items > _MAX_BRACKETS + len(data) // _LEAST_BYTES_OF_ITEMS
     ):
-        raise DataCorruptionError(f"{path}: has more items than a store needs; {REMEDY}")
+        raise DataCorruptionError(f"{where}: has more items than a store needs; {REMEDY}")
     try:
         content = parse_json(data)
     except ValueError as error:
-        raise DataCorruptionError(f"{path}: not valid JSON ({error}); {REMEDY}") from error
+        raise DataCorruptionError(f"{where}: not valid JSON ({error}); {REMEDY}") from error
     if not isinstance(content, dict):
-        raise DataCorruptionError(f"{path}: not a JSON object; {REMEDY}")
+        raise DataCorruptionError(f"{where}: not a JSON object; {REMEDY}")
     return content
 
 
@@ -79,10 +71,10 @@ def _record(content: dict[str, Any]) -> dict[str, Any] | None:
     return record if content.get("node_type") == "group" and isinstance(record, dict) else None
 
 
-def is_store(path: Path) -> bool:
-    """Whether the metadata at `path` is that of a store, complete or not."""
+def is_store(place: Place) -> bool:
+    """Whether the metadata at a place is that of a store, complete or not."""
     try:
-        return _record(_read_json(path / "zarr.json", _MAX_ROOT_JSON)) is not None
+        return _record(_parse(place.read(NAME, _MAX_ROOT_JSON), f"{place}/{NAME}")) is not None
     except (StoreError, OSError):
         return False
 
@@ -112,42 +104,42 @@ def check_files(path: Path) -> None:
                     )
 
 
-def read_attributes(path: Path) -> StoreAttributes:
-    """Read and check the attributes of the store at `path`.
+def read_attributes(place: Place) -> StoreAttributes:
+    """Read and check the attributes of the store at a place.
 
     Raises
     ------
     StoreError
-        If `path` is not a store, is not complete, or has a newer format.
+        If there is no store, or it is not complete, has a newer format or cannot be reached.
     DataCorruptionError
         If the attributes are not those that were written.
     """
     try:
-        content = _read_json(path / "zarr.json", _MAX_ROOT_JSON)
+        content = _parse(place.read(NAME, _MAX_ROOT_JSON), f"{place}/{NAME}")
     except (FileNotFoundError, NotADirectoryError):
-        raise StoreError(not_a_store(path)) from None
+        raise StoreError(not_a_store(place)) from None
     record = _record(content)
     if record is None:
-        raise StoreError(not_a_store(path))
+        raise StoreError(not_a_store(place))
     if record.get("complete") is not True:
-        raise StoreError(f"{path}: not complete, its conversion did not finish; {REMEDY}")
+        raise StoreError(f"{place}: not complete, its conversion did not finish; {REMEDY}")
     version = record.get("format_version")
     if type(version) is not int or version < 1:
-        raise DataCorruptionError(f"{path}: format_version is {version!r}; {REMEDY}")
+        raise DataCorruptionError(f"{place}: format_version is {version!r}; {REMEDY}")
     if version > FORMAT_VERSION:
         raise StoreError(
-            f"{path}: format version {version}, but this bigsvm reads up to {FORMAT_VERSION}; "
+            f"{place}: format version {version}, but this bigsvm reads up to {FORMAT_VERSION}; "
             "install a newer bigsvm"
         )
     try:
         if record.get("checksum") != checksum(record):
             raise DataCorruptionError(
-                f"{path}: the attributes were changed after writing; {REMEDY}"
+                f"{place}: the attributes were changed after writing; {REMEDY}"
             )
         return _attributes_from_json(record)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise DataCorruptionError(
-            f"{path}: attributes are not valid ({error}); {REMEDY}"
+            f"{place}: attributes are not valid ({error}); {REMEDY}"
         ) from error
 
 
@@ -311,21 +303,40 @@ def _chunks(metadata: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[int, i
     return chunk[0], shard[0] // chunk[0]
 
 
-def check_array(path: Path, name: str, expected: ArraySpec, n_hashes: int) -> ArraySpec:
+def read_array_metadata(place: Place, names: Sequence[str]) -> list[bytes | None]:
+    """Read the metadata files of arrays, at once if they are far; None for those missing.
+
+    Raises
+    ------
+    StoreError
+        If one cannot be reached, or is larger than any of a store.
+    OSError
+        If one cannot be read.
+    """
+    return place.read_each([f"{name}/{NAME}" for name in names], _MAX_ARRAY_JSON)
+
+
+def check_array(where: str, data: bytes | None, expected: ArraySpec, n_hashes: int) -> ArraySpec:
     """Compare the metadata of one array with the attributes; `expected` with its real chunks.
+
+    Parameters
+    ----------
+    where : str
+        What to call the array in messages.
+    data : bytes or None
+        Its metadata file, from `read_array_metadata`.
+    expected : ArraySpec
+    n_hashes : int
+        Chunks that the manifest has.
 
     Raises
     ------
     DataCorruptionError
         If the array is missing or is not what the attributes say.
-    OSError
-        If its metadata cannot be read.
     """
-    where = f"{path}: array {name!r}"
-    try:
-        metadata = _read_json(path / name / "zarr.json", _MAX_ARRAY_JSON)
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataCorruptionError(f"{where} is missing; {REMEDY}") from None
+    if data is None:
+        raise DataCorruptionError(f"{where} is missing; {REMEDY}")
+    metadata = _parse(data, where)
     try:
         if metadata["node_type"] != "array" or metadata["shape"] != list(expected.shape):
             raise ValueError(f"shape {reprlib.repr(metadata['shape'])} instead of {expected.shape}")

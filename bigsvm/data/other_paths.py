@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from bigsvm.data.place import Folder
 from bigsvm.data.signatures import HEAD_BYTES, other_format
 from bigsvm.files import open_regular
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from bigsvm.data.place import Place
 
 _MOST_BYTES = 1 << 20
 """Most bytes of Zarr metadata that are read to identify an array or group."""
 
 
-def not_a_store(path: Path) -> str:
-    """Sentence that says what is at `path` and what to give instead."""
-    kind = _zarr_kind(path)
+def not_a_store(place: Place) -> str:
+    """Sentence that says what is at a place and what to give instead."""
+    kind = _zarr_kind(place)
     if kind is not None:
         return (
-            f"{path}: a Zarr {kind}, but not a bigsvm store; give zarr.open_{kind}({str(path)!r}), "
-            "or make a store of that with bigsvm.write_store"
+            f"{place}: a Zarr {kind}, but not a bigsvm store; give zarr.open_{kind}({str(place)!r})"
+            ", or make a store of that with bigsvm.write_store"
         )
+    if not isinstance(place, Folder):
+        return (
+            f"{place}: no store there (no zarr.json); check the URL, or make one with `bigsvm "
+            "convert`"
+        )
+    path = place.path
     if path.is_dir():
         return f"{path}: not a store (no zarr.json); make one with `bigsvm convert`"
     if not path.exists():
@@ -41,14 +48,13 @@ def not_a_store(path: Path) -> str:
     )
 
 
-def _zarr_kind(path: Path) -> str | None:
-    """Tell whether a folder is an array or a group of Zarr, of either format."""
-    for name, kind in ((".zarray", "array"), (".zgroup", "group")):
-        if (path / name).is_file():
-            return kind
+def _zarr_kind(place: Place) -> str | None:
+    """Tell whether a place is an array or a group of Zarr, of either format."""
     try:
-        with open_regular(path / "zarr.json", follow_links=True) as file:
-            content = json.loads(file.read(_MOST_BYTES))
+        for name, kind in ((".zarray", "array"), (".zgroup", "group")):
+            if place.exists(name):
+                return kind
+        content = json.loads(place.part("zarr.json", 0, _MOST_BYTES))
         kind = content["node_type"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -18,9 +18,11 @@ import random
 import re
 import time
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bigsvm.data.waiting import LOOK_SECONDS, in_this_context, look_now, wait
+from bigsvm.data.schema import REMEDY
+from bigsvm.data.waiting import LOOK_SECONDS, look_now, together, wait
 from bigsvm.errors import ParameterError, StoreError, UnreachableError
 from bigsvm.files import is_url, local_path, open_regular
 
@@ -177,7 +179,9 @@ class Folder(Place):
     def read(self, name: str, limit: int) -> bytes:
         """Read a file below this folder; links are not followed."""
         with open_regular(self.path / name, follow_links=False) as file:
-            return _of_limit(self, name, file.read(limit + 1), limit)
+            # A file may be far larger than its content.
+            _check_size(self / name, os.fstat(file.fileno()).st_size, limit)
+            return file.read(limit)
 
     def read_each(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """Read several files; None for those that do not exist."""
@@ -269,15 +273,23 @@ class Prefix(Place):
 
     def read(self, name: str, limit: int) -> bytes:
         """Read an object below this place, in one request."""
-        return _of_limit(self, name, self.part(name, 0, limit + 1), limit)
+        data = self.part(name, 0, limit + 1)
+        _check_size(self / name, len(data), limit)
+        return data
 
     def read_each(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """Read several objects at once; None for those that do not exist."""
-        answers = self._each([(f"{self.url}/{name}", 0, limit + 1) for name in names])
-        return [
-            None if data is None else _of_limit(self, name, data, limit)
-            for name, data in zip(names, answers, strict=True)
-        ]
+
+        def read(name: str) -> bytes | None:
+            try:
+                return self.read(name, limit)
+            except FileNotFoundError:
+                return None
+
+        if not names:
+            return []
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
+            return together(threads, [partial(read, name) for name in names])
 
     def tail(self, name: str, size: int) -> bytes:
         """Read the last `size` bytes of an object."""
@@ -298,21 +310,6 @@ class Prefix(Place):
     def _of(self, url: str, start: int, end: int | None) -> bytes:
         """Bytes ``start … end - 1`` of an object."""
         return self._tried(url, lambda fs: self._range(fs, url, start, end))
-
-    def _each(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
-        """Bytes of several objects, asked for at once; None for those that do not exist."""
-        if not ranges:
-            return []
-
-        def read(wanted: tuple[str, int, int]) -> bytes | None:
-            try:
-                return self._of(*wanted)
-            except FileNotFoundError:
-                return None
-
-        with concurrent.futures.ThreadPoolExecutor(len(ranges)) as threads:
-            jobs = [threads.submit(in_this_context(read), wanted) for wanted in ranges]
-            return [job.result() for job in jobs]
 
     def _range(self, fs: Any, url: str, start: int, end: int | None) -> bytes:
         path = fs._strip_protocol(url)
@@ -339,7 +336,8 @@ class Prefix(Place):
         coroutine: Coroutine[Any, Any, Any] = getattr(fs, f"_{method}")(*args, **kwargs)
         future = asyncio.run_coroutine_threadsafe(coroutine, fs.loop)
         try:
-            end = time.monotonic() + store_timeout()
+            # Only some drivers have a time-out of their own.
+            end = time.monotonic() + max(store_timeout(), _ANSWER_SECONDS)
             while True:
                 try:
                     return future.result(LOOK_SECONDS)
@@ -468,12 +466,15 @@ def _with_timeouts(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _of_limit(place: Place, name: str, data: bytes, limit: int) -> bytes:
-    if len(data) > limit:
-        raise StoreError(
-            f"{place / name}: larger than {limit} bytes, which no store needs; check the path"
-        )
-    return data
+def _check_size(place: Place, size: int, limit: int) -> None:
+    """Refuse a file that is larger than any of a store.
+
+    Raises
+    ------
+    StoreError
+    """
+    if size > limit:
+        raise StoreError(f"{place}: larger than {limit} bytes, which no store needs; {REMEDY}")
 
 
 def _without_secrets(url: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.data.rows import RowBlock, rows_at
+from bigsvm.data.waiting import GivingUp, in_this_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -190,16 +191,18 @@ class RowSource(ABC):
         if span is None:
             return
         with ThreadPoolExecutor(1, thread_name_prefix="bigsvm-read") as reader:
-            ahead = reader.submit(self.read, *span)
+            given_up = GivingUp()
+            ahead = reader.submit(in_this_context(self.read, given_up), *span)
             try:
                 while span is not None:
                     values, first = ahead.result(), span[0]
                     span = next(left, None)
                     if span is not None:
-                        ahead = reader.submit(self.read, *span)
+                        ahead = reader.submit(in_this_context(self.read, given_up), *span)
                     yield RowBlock(first, values)
                     del values
             finally:
+                given_up.set()
                 ahead.cancel()
 
     def sample_indices(

@@ -7,19 +7,23 @@ decoded chunk are. A file that says anything else is refused before memory is ta
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, BinaryIO
+from contextlib import nullcontext
+from threading import BoundedSemaphore, Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.budget import READER_CHUNKS
 from bigsvm.data.schema import ZSTD_LEVEL
-from bigsvm.files import begin_sync, open_regular
+from bigsvm.files import begin_sync
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from bigsvm.data.place import Place
     from bigsvm.data.schema import ArraySpec
 
 _NO_CHUNK = 2**64 - 1
@@ -28,23 +32,39 @@ _INDEX_ENTRY_BYTES = 16
 _CRC_BYTES = 4
 
 
+class _Index(NamedTuple):
+    """Offset and size of each chunk of a shard, (n, 2) uint64, and where the last chunk ends."""
+
+    entries: NDArray[np.uint64]
+    end: int
+
+
 class Shards:
     """The shards of one array. May be used from several threads.
 
+    The index of a shard is kept once it has been read, 16 bytes a chunk.
+
     Parameters
     ----------
-    folder : Path
-        Folder of the array.
+    place : Place
+        Place of the array.
     spec : ArraySpec
         Spec from the metadata of the array.
     """
 
-    def __init__(self, folder: Path, spec: ArraySpec) -> None:
-        self._folder = folder
+    def __init__(self, place: Place, spec: ArraySpec) -> None:
+        self._place = place
         self._spec = spec
-        self._index_bytes = spec.chunks_per_shard * _INDEX_ENTRY_BYTES
         # This is above zstd's own bound, ZSTD_compressBound.
         self._most_stored_bytes = spec.chunk_bytes + spec.chunk_bytes // 128 + 1024
+        self._indices: dict[int, _Index] = {}
+        # Threads that read from far ask for an index once. Local files need no locks, which a
+        # forked child may find taken.
+        self._asking: AbstractContextManager[Any] = Lock() if place.is_far else nullcontext()
+        # Many chunks may be on their way, but no more are decoded than a plan has memory for.
+        self._decoding: AbstractContextManager[Any] = (
+            BoundedSemaphore(READER_CHUNKS) if place.is_far else nullcontext()
+        )
 
     def decode(self, chunk: int, out: NDArray[Any]) -> None:
         """Decode the first rows of a chunk, which may be longer than its array.
@@ -59,34 +79,52 @@ class Shards:
         ------
         OSError
             The file cannot be opened or read, or is no regular file.
+        StoreError
+            The file cannot be reached.
         ValueError
             The file does not hold the chunk, or the chunk does not have the size in the metadata.
         """
-        shard, place = divmod(chunk, self._spec.chunks_per_shard)
-        with open_regular(_path_of(self._folder, self._spec, shard), follow_links=False) as file:
-            values = self._decoded(self._stored(file, place))
-        out[...] = values[: len(out)]
+        stored = self._stored(chunk)
+        with self._decoding:
+            out[...] = self._decoded(stored)[: len(out)]
 
-    def _stored(self, file: BinaryIO, place: int) -> bytes:
+    def forget(self, chunk: int) -> None:
+        """Have the index of the shard of a chunk read again."""
+        self._indices.pop(chunk // self._spec.chunks_per_shard, None)
+
+    def _stored(self, chunk: int) -> bytes:
         """Compressed bytes of a chunk."""
-        import google_crc32c
-
-        end = os.fstat(file.fileno()).st_size - self._index_bytes - _CRC_BYTES
-        if end < 0:
-            raise ValueError("its shard is shorter than an index")
-        file.seek(end)
-        index = file.read(self._index_bytes)
-        crc = file.read(_CRC_BYTES)
-        if google_crc32c.value(index) != int.from_bytes(crc, "little"):
-            raise ValueError("the index of its shard is damaged")
-        start = place * _INDEX_ENTRY_BYTES
-        offset, size = np.frombuffer(index, "<u8", 2, start).tolist()
+        shard, place = divmod(chunk, self._spec.chunks_per_shard)
+        name = _name_of(self._spec, shard)
+        with self._asking:
+            index = self._indices.get(shard)
+            if index is None:
+                index = self._indices[shard] = self._index(name)
+        offset, size = index.entries[place].tolist()
         if (offset, size) == (_NO_CHUNK, _NO_CHUNK):
             raise ValueError("its shard does not have it")
-        if offset + size > end or size > self._most_stored_bytes:
+        if offset + size > index.end or size > self._most_stored_bytes:
             raise ValueError(f"its shard has {size} bytes for it at {offset}, which cannot be")
-        file.seek(offset)
-        return file.read(size)
+        stored = self._place.part(name, offset, size)
+        if len(stored) < size:
+            raise ValueError(f"its shard ends before it, after {offset + len(stored)} bytes")
+        return stored
+
+    def _index(self, name: str) -> _Index:
+        """Read the index of a shard."""
+        import google_crc32c
+
+        n_bytes = self._spec.chunks_per_shard * _INDEX_ENTRY_BYTES
+        data = self._place.tail(name, n_bytes + _CRC_BYTES)
+        if len(data) < n_bytes + _CRC_BYTES:
+            raise ValueError("its shard is shorter than an index")
+        index, crc = data[:n_bytes], data[n_bytes:]
+        if google_crc32c.value(index) != int.from_bytes(crc, "little"):
+            raise ValueError("the index of its shard is damaged")
+        entries = np.frombuffer(index, "<u8").reshape(-1, 2)
+        # Chunks are written one after another, without gaps.
+        end = sum(size for size in entries[:, 1].tolist() if size != _NO_CHUNK)
+        return _Index(entries, end)
 
     def _decoded(self, stored: bytes) -> NDArray[Any]:
         """Values of a chunk, (chunk_rows, ...)."""
@@ -109,8 +147,9 @@ class Shards:
         )
 
 
-def _path_of(folder: Path, spec: ArraySpec, shard: int) -> Path:
-    return folder.joinpath("c", str(shard), *("0" for _ in spec.shape[1:]))
+def _name_of(spec: ArraySpec, shard: int) -> str:
+    """Name of a shard, below the place of its array."""
+    return "/".join(("c", str(shard), *("0" for _ in spec.shape[1:])))
 
 
 def encode_chunk(values: NDArray[Any]) -> bytes:
@@ -178,4 +217,4 @@ class ShardWriter:
         self._sizes = []
 
     def _path(self) -> Path:
-        return _path_of(self._folder, self._spec, self._shard)
+        return self._folder / _name_of(self._spec, self._shard)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.arrays import VerifiedArray
+from bigsvm.budget import READER_CHUNKS
+from bigsvm.data.arrays import VerifiedArray, read_together
 from bigsvm.data.consistency import (
     check_columns_ascend,
     check_indptr,
@@ -16,7 +17,13 @@ from bigsvm.data.consistency import (
     check_permutation,
     check_statistics,
 )
-from bigsvm.data.metadata import check_array, check_files, read_attributes
+from bigsvm.data.metadata import (
+    check_array,
+    check_files,
+    read_array_metadata,
+    read_attributes,
+)
+from bigsvm.data.place import Folder, Place
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import put_in_order
 from bigsvm.data.rows import ascend_below, make_csr, stack_rows
@@ -31,13 +38,13 @@ from bigsvm.data.schema import (
     array_specs,
 )
 from bigsvm.data.statistics import Statistics
+from bigsvm.data.waiting import looking
 from bigsvm.data.workspace import put_back
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
-from bigsvm.files import local_path
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import dask.array as da
@@ -52,29 +59,45 @@ class Store:
 
     Attributes
     ----------
-    path : Path
+    place : Place
     attributes : StoreAttributes
     rows : StoreRows
         X.
     """
 
     def __init__(
-        self, path: Path, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
+        self, place: Place, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
     ) -> None:
-        self.path = path
+        self.place = place
         self.attributes = attributes
         self._arrays = arrays
-        self._rows = StoreRows(path, attributes, arrays)
+        self._rows = StoreRows(place, attributes, arrays)
         self.rows: RowSource = self._rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self.path), self.attributes.fingerprint)
+        return _reopen, (self.place, self.attributes.fingerprint)
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the folder.
+
+        Raises
+        ------
+        StoreError
+            The store is at a URL, which `str(store)` gives.
+        """
+        if not isinstance(self.place, Folder):
+            raise StoreError(f"{self.place}: has no path, as it is at a URL; use str(store)")
+        return self.place.path
+
+    def __str__(self) -> str:
+        return str(self.place)
 
     def labels(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """Labels of the rows ``start … stop - 1``, (m,) float64, as they were given."""
         labels = self._read("y", start, stop)
         if len(labels) == self.attributes.n_rows:
-            check_label_counts(labels, self.attributes, str(self.path))
+            check_label_counts(labels, self.attributes, str(self))
         return labels
 
     def sample_weight(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64] | None:
@@ -85,7 +108,7 @@ class Store:
         """Return the number that each of these rows had in the input, (m,) int64, from 0."""
         rows = self._read("row", start, stop)
         if len(rows) == self.attributes.n_rows:
-            check_permutation(rows, str(self.path))
+            check_permutation(rows, str(self))
         return rows
 
     def row_values(self, values: Any, *, order: Order) -> RowValues:
@@ -176,7 +199,7 @@ class StoreRows(RowSource):
     """
 
     def __init__(
-        self, path: Path, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
+        self, place: Place, attributes: StoreAttributes, arrays: dict[str, VerifiedArray]
     ) -> None:
         self.n_rows = attributes.n_rows
         self.n_columns = attributes.n_columns
@@ -197,14 +220,14 @@ class StoreRows(RowSource):
         else:
             self.bytes_per_row = float(self.n_columns * item)
             self.row_alignment = arrays["X"].spec.chunk_rows
-        self._path = path
+        self._place = place
         self._attributes = attributes
         self._arrays = arrays
         self._indptr: NDArray[np.int64] | None = None
         self._statistics_checked = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen_rows, (str(self._path), self._attributes.fingerprint)
+        return _reopen_rows, (self._place, self._attributes.fingerprint)
 
     @property
     def bytes_read(self) -> int:
@@ -229,7 +252,7 @@ class StoreRows(RowSource):
         try:
             return Scaler(self._attributes.scaler, offset, factor, columns, width)
         except DataError as error:
-            raise DataCorruptionError(f"{self._path}: {error}; {REMEDY}") from error
+            raise DataCorruptionError(f"{self._place}: {error}; {REMEDY}") from error
 
     def occurring_columns(self) -> NDArray[np.integer[Any]] | None:
         """Columns that occur, None if all are kept; read each time, 4 bytes a column.
@@ -244,7 +267,7 @@ class StoreRows(RowSource):
         columns = self._whole(f"statistics/{COLUMN}")
         if not ascend_below(columns, self.n_columns):
             raise DataCorruptionError(
-                f"{self._path}: array 'statistics/{COLUMN}' makes no sense; {REMEDY}"
+                f"{self._place}: array 'statistics/{COLUMN}' makes no sense; {REMEDY}"
             )
         return columns
 
@@ -258,15 +281,29 @@ class StoreRows(RowSource):
         """
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start} to {stop} of {self.n_rows}")
+        [rows] = self._read_spans([(start, stop)])
+        return rows
+
+    def _read_spans(self, spans: Sequence[tuple[int, int]]) -> list[Rows]:
+        """Rows of several spans, whose chunks are read together."""
         if not self.is_sparse:
-            return self._arrays["X"].read(start, stop)
-        indptr = self.indptr()[start : stop + 1]
-        first, last = int(indptr[0]), int(indptr[-1])
-        data = self._arrays["X/data"].read(first, last)
-        indices = self._arrays["X/indices"].read(first, last)
-        indptr = indptr - first
-        check_columns_ascend(indices, indptr, start, str(self._path))
-        return make_csr(data, indices, indptr, self.n_columns)
+            return list(read_together([(self._arrays["X"], *span) for span in spans]))
+        indptrs = [self.indptr()[start : stop + 1] for start, stop in spans]
+        entries = read_together(
+            [
+                (self._arrays[name], int(indptr[0]), int(indptr[-1]))
+                for indptr in indptrs
+                for name in ("X/data", "X/indices")
+            ]
+        )
+        rows = []
+        for (start, _), indptr, data, indices in zip(
+            spans, indptrs, entries[::2], entries[1::2], strict=True
+        ):
+            places = indptr - indptr[0]
+            check_columns_ascend(indices, places, start, str(self._place))
+            rows.append(make_csr(data, indices, places, self.n_columns))
+        return rows
 
     def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
         if not self.is_sparse:
@@ -291,19 +328,23 @@ class StoreRows(RowSource):
         else:
             group = wanted // self.row_alignment
         edges = np.flatnonzero(np.diff(group)) + 1
-        spans = itertools.pairwise([0, *edges.tolist(), len(wanted)])
+        spans = list(itertools.pairwise([0, *edges.tolist(), len(wanted)])) if len(wanted) else []
         out = np.empty((0 if self.is_sparse else len(indices), self.n_columns), self.dtype)
         pieces = []
-        for a, b in spans:
-            if a == b:
-                continue
+        at_once = READER_CHUNKS if self._place.is_far else 1
+        for first in range(0, len(spans), at_once):
+            batch = spans[first : first + at_once]
             look()
-            start = int(wanted[a])
-            block = self.read(start, int(wanted[b - 1]) + 1)
-            if self.is_sparse:
-                pieces.append(block[wanted[a:b] - start])
-            else:
-                out[order[a:b]] = block[wanted[a:b] - start]
+            with looking(look):
+                blocks = self._read_spans(
+                    [(int(wanted[a]), int(wanted[b - 1]) + 1) for a, b in batch]
+                )
+            for (a, b), block in zip(batch, blocks, strict=True):
+                chosen = block[wanted[a:b] - wanted[a]]
+                if self.is_sparse:
+                    pieces.append(chosen)
+                else:
+                    out[order[a:b]] = chosen
         if not self.is_sparse:
             return out
         back = np.empty(len(order), np.int64)
@@ -334,7 +375,7 @@ class StoreRows(RowSource):
             If they are not what was written, or no rows can have such statistics.
         """
         if not self._statistics_checked:
-            check_statistics(self._arrays, self._attributes, str(self._path))
+            check_statistics(self._arrays, self._attributes, str(self._place))
             self._statistics_checked = True
 
     def fingerprint(self) -> str:
@@ -344,7 +385,7 @@ class StoreRows(RowSource):
     def original_rows(self) -> NDArray[np.int64]:
         """Return the number that each row had in the input."""
         rows = self._arrays["row"].read(0, self.n_rows)
-        check_permutation(rows, str(self._path))
+        check_permutation(rows, str(self._place))
         return rows
 
     def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
@@ -384,7 +425,7 @@ class StoreRows(RowSource):
         if self._indptr is None:
             array = self._arrays["X/indptr"]
             indptr = array.read(0, self.n_rows + 1)
-            check_indptr(indptr, self._attributes.n_nonzero, str(self._path))
+            check_indptr(indptr, self._attributes.n_nonzero, str(self._place))
             self._indptr = indptr
         return self._indptr
 
@@ -394,31 +435,46 @@ def _read_block(rows: StoreRows, block_info: dict[Any, Any]) -> Rows:
     return rows.read(start, stop)
 
 
-def _reopen(path: str, fingerprint: str) -> Store:
+def _reopen(place: Place, fingerprint: str) -> Store:
     """Open the store again, in another process."""
-    store = open_store(path)
+    store = open_place(place)
     if store.attributes.fingerprint != fingerprint:
-        raise StoreError(f"{path}: was replaced by a store with other content since it was opened")
+        raise StoreError(f"{place}: was replaced by a store with other content since it was opened")
     return store
 
 
-def _reopen_rows(path: str, fingerprint: str) -> RowSource:
-    return _reopen(path, fingerprint).rows
+def _reopen_rows(place: Place, fingerprint: str) -> RowSource:
+    return _reopen(place, fingerprint).rows
 
 
-def open_store(path: str | os.PathLike[str]) -> Store:
+def open_store(
+    path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> Store:
     """Open a store for reading.
 
     Its attributes and the metadata of its arrays are read and checked. No rows are read.
 
     If a process was killed while it replaced the store, the store gets its name back first.
 
+    Parameters
+    ----------
+    path : path or URL
+        A folder, or a URL that begins with ``s3://``, ``gs://``, ``az://``, ``abfs://``,
+        ``http://`` or ``https://``, which takes the extra ``bigsvm[cloud]``.
+    storage_options : mapping, optional
+        Arguments of the file system of fsspec, only for URLs. By default credentials come from the
+        environment. They are not pickled, except for a few that cannot hold secrets.
+
     Raises
     ------
     ParameterError
-        If `path` is a URL.
+        If the URL names no place of a store, or the package that reads it is missing.
     StoreError
-        If `path` is not a store, is not complete, has a newer format, or contains links.
+        If `path` is not a store, is not complete, has a newer format, or contains links; or if
+        access to a URL is refused.
+    UnreachableError
+        If a URL cannot be reached for the seconds that the environment variable
+        ``BIGSVM_STORE_TIMEOUT`` gives, by default 300.
     DataCorruptionError
         If an array is missing or is not what the attributes say.
 
@@ -433,23 +489,30 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     >>> bool((store.labels() == y[store.original_rows()]).all())
     True
     """
-    # Rows are read later, when the process may be in another directory.
-    root = local_path(path, "the path of a store").absolute()
-    put_back(root)
+    return open_place(Place.of(path, storage_options))
+
+
+def open_place(place: Place) -> Store:
+    """Open the store at a place; see `open_store`."""
+    if isinstance(place, Folder):
+        put_back(place.path)
     try:
-        attributes = read_attributes(root)
-        check_files(root)
+        attributes = read_attributes(place)
+        if isinstance(place, Folder):
+            check_files(place.path)
         expected = _expected(attributes)
-        arrays = {}
-        for name, spec in expected.items():
-            hashes = attributes.manifest.get(name)
-            if hashes is None:
-                raise DataCorruptionError(f"{root}: the manifest lacks array {name!r}; {REMEDY}")
-            spec = check_array(root, name, spec, len(hashes))
-            arrays[name] = VerifiedArray(root / name, f"{root}: array {name!r}", spec, hashes)
+        for name in expected:
+            if name not in attributes.manifest:
+                raise DataCorruptionError(f"{place}: the manifest lacks array {name!r}; {REMEDY}")
+        metadata = read_array_metadata(place, list(expected))
     except OSError as error:
-        raise StoreError(f"{root}: cannot be read ({error.strerror or error})") from error
-    return Store(root, attributes, arrays)
+        raise StoreError(f"{place}: cannot be read ({error.strerror or error})") from error
+    arrays = {}
+    for (name, spec), data in zip(expected.items(), metadata, strict=True):
+        hashes, where = attributes.manifest[name], f"{place}: array {name!r}"
+        spec = check_array(where, data, spec, len(hashes))
+        arrays[name] = VerifiedArray(place / name, where, spec, hashes)
+    return Store(place, attributes, arrays)
 
 
 def _expected(attributes: StoreAttributes) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from threading import Event
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor, Future
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,14 +51,71 @@ def looking(look: Callable[[], None]) -> Iterator[None]:
         _LOOK.reset(token)
 
 
-def in_this_context(work: Callable[P, T]) -> Callable[P, T]:
-    """Give `work` for one call in another thread, which looks as this thread does."""
+def in_this_context(
+    work: Callable[P, T], and_look: Callable[[], None] | None = None
+) -> Callable[P, T]:
+    """Give `work` for one call in another thread, which looks as this thread does.
+
+    Parameters
+    ----------
+    work : callable
+    and_look : callable, optional
+        Is called besides. May raise, which ends a wait of `work`.
+    """
     context = copy_context()
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return context.run(work, *args, **kwargs)
+        def looked_after() -> T:
+            with looking(and_look or _nothing):
+                return work(*args, **kwargs)
+
+        return context.run(looked_after)
 
     return run
+
+
+class GivenUpError(Exception):
+    """Nobody wants the result of this thread any more."""
+
+
+class GivingUp:
+    """A `look` for other threads, whose waits end once this is `set`."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+
+    def __call__(self) -> None:
+        """Raise if the wait is to end."""
+        if self._event.is_set():
+            raise GivenUpError
+
+    def set(self) -> None:
+        """End the waits."""
+        self._event.set()
+
+
+def together(threads: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """Results of all jobs, done by other threads; if one raises, the others are given up."""
+    given_up = GivingUp()
+
+    def ended(future: Future[T]) -> None:
+        if not future.cancelled() and future.exception() is not None:
+            given_up.set()
+
+    futures = [threads.submit(in_this_context(job, given_up)) for job in jobs]
+    for future in futures:
+        future.add_done_callback(ended)
+    try:
+        wait_for(futures)
+        for future in futures:
+            error = future.exception()
+            if error is not None and not isinstance(error, GivenUpError):
+                raise error
+        return [future.result() for future in futures]
+    finally:
+        given_up.set()
+        for future in futures:
+            future.cancel()
 
 
 def look_now() -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bigsvm.data.metadata import is_store
+from bigsvm.data.place import Folder
 from bigsvm.errors import StoreError
 from bigsvm.files import exchange, sync_directory, sync_tree, temporary_prefix
 from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
@@ -115,7 +116,7 @@ class Workspace:
             raise StoreError(
                 f"{self.target}: not a store, so it is not overwritten; remove it first"
             )
-        if not is_store(self.target):
+        if not is_store(Folder(self.target)):
             raise StoreError(
                 f"{self.target}: a Zarr hierarchy of something else, so it is not overwritten; "
                 "remove it first"

@@ -121,7 +121,7 @@ READERS = {
         rows, Scaler("maxabs", np.zeros(N_COLUMNS), np.ones(N_COLUMNS))
     ).read(0, N_ROWS),
     "chosen": lambda rows: ChosenRows(rows, np.arange(N_ROWS)).read(0, N_ROWS),
-    "training": lambda rows: SVC(max_iter=1).fit(rows._path),
+    "training": lambda rows: SVC(max_iter=1).fit(rows._place.path),
 }
 
 

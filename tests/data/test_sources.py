@@ -167,7 +167,7 @@ class StoreContract(RowSourceContract):
         assert source.bytes_read >= size
 
     def test_opening_reads_no_rows(self, source):
-        assert as_row_source(str(source._path)).bytes_read == 0
+        assert as_row_source(str(source._place.path)).bytes_read == 0
 
     def test_survives_pickling(self, source, matrix):
         copy = pickle.loads(pickle.dumps(source))
@@ -175,7 +175,7 @@ class StoreContract(RowSourceContract):
 
     def test_pickled_rows_of_a_store_that_was_replaced(self, source):
         frozen = pickle.dumps(source)
-        write_store(source._path, make_matrix(10), np.zeros(10), overwrite=True)
+        write_store(source._place.path, make_matrix(10), np.zeros(10), overwrite=True)
         with pytest.raises(StoreError, match="replaced"):
             pickle.loads(frozen)
 

@@ -1,0 +1,236 @@
+"""Stores on object storage hold what a folder holds, and faults of a network are no damage."""
+
+import itertools
+import multiprocessing
+import pickle
+import time
+
+import numpy as np
+import pytest
+from row_contracts import RowSourceContract
+from support.stores import everything, make_chunks_small, make_matrix
+
+from bigsvm.data import place
+from bigsvm.data.from_arrays import write_store
+from bigsvm.data.sources import as_row_source
+from bigsvm.data.store import open_store
+from bigsvm.errors import DataCorruptionError, StoreError, UnreachableError
+
+_numbers = itertools.count()
+one_layout = pytest.mark.parametrize("local", ["sparse"], indirect=True)
+
+
+@pytest.fixture
+def upload(s3_server, tmp_path, small_chunks):
+    """Write a store of some arrays, and put it under a URL that no other test uses."""
+
+    def upload(matrix, *others, **options):
+        name = f"far-{next(_numbers)}.zarr"
+        write_store(tmp_path / name, matrix, *others, **options)
+        return s3_server.upload(tmp_path / name, f"s3://bucket/{name}")
+
+    return upload
+
+
+class FarContract(RowSourceContract):
+    @pytest.fixture
+    def make(self, upload):
+        layout = "sparse" if self.sparse else "dense"
+
+        def make(matrix):
+            return as_row_source(
+                upload(matrix, np.zeros(len(matrix)), shuffle=False, layout=layout)
+            )
+
+        return make
+
+
+class TestDenseFarRows(FarContract):
+    sparse = False
+
+
+class TestSparseFarRows(FarContract):
+    sparse = True
+
+
+@pytest.fixture(scope="module", params=["dense", "sparse"])
+def local(request, tmp_path_factory):
+    """A store in a folder."""
+    matrix, rng = make_matrix(400, density=0.6), np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("local") / "s.zarr"
+    with pytest.MonkeyPatch.context() as patch:
+        make_chunks_small(patch)
+        return write_store(
+            path, matrix, rng.integers(0, 3, 400), rng.random(400), layout=request.param
+        )
+
+
+@pytest.fixture
+def url(faulty, s3_server, local):
+    """URL of a copy of it behind the proxy."""
+    url = f"s3://bucket/far-{next(_numbers)}.zarr"
+    return s3_server.upload(local.path, url)
+
+
+def test_holds_what_a_folder_holds(url, local):
+    store = open_store(url)
+    for ours, theirs in zip(everything(store), everything(local), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    store.verify()
+    assert str(store) == url
+    with pytest.raises(StoreError, match="has no path, as it is at a URL"):
+        _ = store.path
+
+
+def test_is_opened_by_one_request_for_each_file_of_metadata(url, faulty, local):
+    open_store(url)
+    assert [method for method, _ in faulty.requests] == ["GET"] * (
+        1 + len(local.attributes.manifest)
+    )
+
+
+def test_waits_for_two_answers_to_open(url, faulty):
+    open_store(url)
+    faulty.pause = 0.2
+    began = time.monotonic()
+    open_store(url)
+    assert time.monotonic() - began < 4 * 0.2
+
+
+def test_an_index_is_asked_for_once(url, faulty, local):
+    store = open_store(url)
+    del faulty.requests[:]
+    for _ in range(3):
+        store.rows.read(0, 400)
+    manifest = local.attributes.manifest
+    names = ["X"] if "X" in manifest else ["X/data", "X/indices", "X/indptr"]
+    chunks = sum(len(manifest[name]) for name in names)
+    shards = len({path for _, path in faulty.requests})
+    assert 1 < shards < chunks
+    # Of sparse rows, indptr is read the first time only.
+    once = len(manifest.get("X/indptr", ()))
+    assert len(faulty.requests) <= 3 * chunks - 2 * once + shards
+
+
+def _read(frozen, answers):
+    store, rows = pickle.loads(frozen)
+    answers.put((store.labels(), rows.read(3, 9)))
+
+
+@pytest.mark.parametrize("local", ["dense"], indirect=True)
+def test_goes_to_other_processes(url, local):
+    store = open_store(url)
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    process = context.Process(target=_read, args=(pickle.dumps((store, store.rows)), answers))
+    process.start()
+    labels, rows = answers.get(timeout=60)
+    process.join()
+    np.testing.assert_array_equal(labels, local.labels())
+    np.testing.assert_array_equal(rows, local.rows.read(3, 9))
+
+
+@one_layout
+def test_a_store_that_was_replaced_is_not_opened_again(url, s3_server, upload):
+    frozen = pickle.dumps(open_store(url).rows)
+    other = upload(make_matrix(50), np.zeros(50))
+    for name in s3_server.names(other):
+        s3_server.write(f"{url}/{name}", s3_server.read(f"{other}/{name}"))
+    with pytest.raises(StoreError, match="was replaced by a store with other content"):
+        pickle.loads(frozen)
+
+
+def test_a_url_without_a_store_is_named(s3_server):
+    s3_server.write("s3://bucket/other.zarr/zarr.json", b'{"node_type": "array"}')
+    with pytest.raises(StoreError, match="no store there"):
+        open_store("s3://bucket/nothing.zarr")
+    with pytest.raises(StoreError, match=r"a Zarr array, .* zarr.open_array\('s3://bucket/other"):
+        open_store("s3://bucket/other.zarr")
+
+
+# -- faults: the table of the kinds of errors ----------------------------------------------------
+
+
+def shards(s3_server, url, name):
+    return [n for n in s3_server.names(url) if n.startswith(name) and "/c/" in n]
+
+
+def first_array(store):
+    return "X" if "X" in store.attributes.manifest else "X/data"
+
+
+def test_some_faults_change_nothing(url, local, faulty):
+    faulty.refused = faulty.cut = 0.05
+    store = open_store(url)
+    for ours, theirs in zip(everything(store), everything(local), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@one_layout
+@pytest.mark.parametrize("fault", ["refused", "cut", "down"])
+def test_faults_that_last_are_no_damage(url, faulty, fault, monkeypatch):
+    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.15")
+    store = open_store(url)
+    if fault == "down":
+        faulty.stop()
+    else:
+        setattr(faulty, fault, 1)
+    try:
+        for call in (
+            lambda: open_store(url), store.verify, lambda: list(store.rows.blocks(10_000)),
+            lambda: store.rows.take(np.arange(0, 400, 7)),
+        ):  # fmt: skip
+            with pytest.raises(UnreachableError, match="cannot be reached"):
+                call()
+    finally:
+        if fault == "down":
+            faulty.start()
+        else:
+            setattr(faulty, fault, 0)
+    store.verify()
+
+
+def test_a_shard_that_is_deleted_is_damage(url, s3_server, local):
+    store = open_store(url)
+    s3_server.delete(f"{url}/{shards(s3_server, url, first_array(local))[-1]}")
+    with pytest.raises(DataCorruptionError, match="is missing; convert the data again"):
+        store.verify()
+
+
+@one_layout
+@pytest.mark.parametrize("damage", ["flipped", "index", "short", "empty", "other"])
+def test_shards_that_are_damaged_are_damage(url, s3_server, local, damage):
+    store = open_store(url)
+    names = shards(s3_server, url, first_array(local))
+    data = bytearray(s3_server.read(f"{url}/{names[0]}"))
+    if damage == "flipped":
+        data[100] ^= 1
+    elif damage == "index":
+        data[-10] ^= 1
+    elif damage == "other":
+        data = s3_server.read(f"{url}/{names[1]}")
+    else:
+        data = data[:3] if damage == "short" else b""
+    s3_server.write(f"{url}/{names[0]}", bytes(data))
+    with pytest.raises(DataCorruptionError, match=r"array 'X.*: chunk 0 .*; convert the data"):
+        store.verify()
+
+
+@one_layout
+def test_metadata_that_are_damaged_are_damage(url, s3_server):
+    s3_server.write(f"{url}/y/zarr.json", b"{}")
+    with pytest.raises(DataCorruptionError, match="array 'y' is not as written"):
+        open_store(url)
+    s3_server.delete(f"{url}/y/zarr.json")
+    with pytest.raises(DataCorruptionError, match="array 'y' is missing"):
+        open_store(url)
+
+
+def test_an_interrupted_pass_does_not_wait(url, faulty):
+    blocks = open_store(url).rows.blocks(1)
+    next(blocks)
+    faulty.refused = 1
+    time.sleep(0.3)
+    began = time.monotonic()
+    blocks.close()
+    assert time.monotonic() - began < 2
