@@ -179,9 +179,9 @@ class Folder(Place):
     def read(self, name: str, limit: int) -> bytes:
         """Read a file below this folder; links are not followed."""
         with open_regular(self.path / name, follow_links=False) as file:
-            # A file may be far larger than its content.
-            _check_size(self / name, os.fstat(file.fileno()).st_size, limit)
-            return file.read(limit)
+            size = os.fstat(file.fileno()).st_size
+            _check_size(self / name, size, limit)
+            return file.read(size)
 
     def read_each(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """Read several files; None for those that do not exist."""

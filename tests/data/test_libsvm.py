@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 import zstandard
+from fsspec.registry import _registry as fsspec_registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -267,6 +268,8 @@ def test_source_that_is_not_there(tmp_path):
 
 def test_a_url_whose_package_is_missing_says_which(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    # Other tests may have read from S3 in this process.
+    monkeypatch.delitem(fsspec_registry, "s3", raising=False)
     with pytest.raises(DataError, match=r"cannot be opened \(Install s3fs to access S3\)$"):
         read("s3://nowhere/nothing.libsvm")
 
