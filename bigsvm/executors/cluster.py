@@ -210,7 +210,7 @@ class ClusterExecutor:
         each = 8 * n_functions * min(self.unit_rows, SUMS_PER_TASK // n_functions + 1)
         ahead = max(self._block_bytes // each, 2 * self.threads)
         return results_of(
-            self._force, self._sent, calls, weighted,
+            self._force, self._sent, calls, None if weighted is None else weighted.sent,
             name=name, ahead=ahead, look=look, read=self._read,
         )  # fmt: skip
 

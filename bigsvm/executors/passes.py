@@ -1,7 +1,8 @@
 """Pass: some tasks under way on the workers of a cluster.
 
-Each worker that is ready gets the weighted rows first, and then its tasks: those whose units it
-keeps, and later those of workers that have much more to do, are late, or have gone.
+Each worker that is ready gets what all tasks share first, such as the weighted rows, and then its
+tasks: those whose units it keeps, and later those of workers that have much more to do, are late,
+or have gone.
 """
 
 from __future__ import annotations
@@ -9,20 +10,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
-from bigsvm.executors.tasks import SentPiece, Unit, UnitMissingError, bytes_of
+from bigsvm.executors.tasks import Unit, UnitMissingError, bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.data.rows import Rows, RowsAt
+    from bigsvm.data.rows import Rows
     from bigsvm.executors.tasks import Done, SentJob
-    from bigsvm.executors.weighted import WeightedRows
     from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
 
 TASKS_PER_THREAD = 2
@@ -32,6 +32,9 @@ LATE = 4.0
 LATE_SECONDS = 1.5
 FIRST_SECONDS = 2.0
 """What a task is expected to take while none has been done."""
+SILENT_SECONDS = 10.0
+"""A worker with long tasks is late after so many seconds without a sign of life; Dask's come every
+half second from ten workers, and every six seconds from a thousand."""
 SLOW_LINK = 20e6
 """Bytes a second that a worker takes at least; one that takes fewer is late."""
 PUT_BACK = ""
@@ -40,13 +43,23 @@ MOST_LOSSES = 4
 """Workers that may die over one task before the run ends: it is what kills them."""
 MOST_FAULTS = 2
 """Workers on which a task may fail before its error ends the run."""
+SHARED_JOB_BYTES = 100_000
+"""A job that is larger is sent to each worker once, not with each task."""
+
+
+class Sent(Protocol):
+    """A part of what all tasks share; of a class of its own, as Dask takes tuples apart."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays; some megabytes at most."""
 
 
 def results_of(
     workforce: Workforce,
     sent: SentJob,
     calls: Sequence[Call],
-    weighted: WeightedRows | None = None,
+    shared: Callable[[str], Iterator[Sent]] | None = None,
     *,
     name: str,
     ahead: int,
@@ -60,8 +73,9 @@ def results_of(
     workforce : Workforce
     sent : SentJob
     calls : sequence of Call
-    weighted : WeightedRows, optional
-        Sent to every worker before its first task.
+    shared : callable, optional
+        Given a name, yields what is sent to every worker before its first task, piece by piece;
+        tasks have the list of it as their second argument.
     name : str
         What the tasks are called on Dask's dashboard.
     ahead : int
@@ -71,7 +85,7 @@ def results_of(
     read : callable, optional
         Reads the rows of a unit here, for jobs whose rows are sent.
     """
-    under_way = Pass(workforce, sent, calls, weighted, name=name, ahead=ahead, read=read)
+    under_way = Pass(workforce, sent, calls, shared, name=name, ahead=ahead, read=read)
     try:
         for number in range(len(calls)):
             under_way.top_up(number)
@@ -79,6 +93,36 @@ def results_of(
                 workforce.step(look)
                 under_way.top_up(number)
             yield under_way.results.pop(number)
+    finally:
+        under_way.close()
+
+
+def results_as_done(
+    workforce: Workforce,
+    sent: SentJob,
+    calls: Sequence[Call],
+    shared: Callable[[str], Iterator[Sent]] | None = None,
+    *,
+    name: str,
+    look: Callable[[], None],
+) -> Iterator[tuple[int, Done]]:
+    """Yield the number of each call and its result as soon as there is one.
+
+    The tasks may be long: a worker is late if it gives no sign of life for SILENT_SECONDS, however
+    long its tasks take. The parameters are those of `results_of`.
+    """
+    under_way = Pass(
+        workforce, sent, calls, shared, name=name, ahead=len(calls), are_long=True
+    )  # fmt: skip
+    left = len(calls)
+    try:
+        while left:
+            under_way.top_up(0)
+            if not under_way.results:
+                workforce.step(look)
+            while under_way.results:
+                left -= 1
+                yield under_way.results.popitem()
     finally:
         under_way.close()
 
@@ -95,9 +139,9 @@ class _Flight:
 
 
 class _Sharing:
-    """The job and the weighted rows on their way to some workers, piece by piece."""
+    """What all tasks share on its way to some workers, piece by piece."""
 
-    def __init__(self, workers: list[Worker], pieces: Iterator[SentPiece]) -> None:
+    def __init__(self, workers: list[Worker], pieces: Iterator[Sent]) -> None:
         self.workers, self._pieces = workers, pieces
         self.values: list[Any] = []
         self._reply: Future[Any] | None = None
@@ -130,6 +174,11 @@ class _Sharing:
 class Pass:
     """Some calls under way; see `results_of` for the parameters.
 
+    Parameters
+    ----------
+    are_long : bool
+        Whether tasks may take minutes, see `results_as_done`.
+
     Attributes
     ----------
     results : dict
@@ -141,15 +190,18 @@ class Pass:
         workforce: Workforce,
         sent: SentJob,
         calls: Sequence[Call],
-        weighted: WeightedRows | None,
+        shared: Callable[[str], Iterator[Sent]] | None,
         *,
         name: str,
         ahead: int,
-        read: Callable[[int, int], Rows] | None,
+        read: Callable[[int, int], Rows] | None = None,
+        are_long: bool = False,
     ) -> None:
         self._workforce, self._sent, self._calls = workforce, sent, calls
-        self._weighted, self._name, self._ahead = weighted, name, max(ahead, 1)
-        self._read = read
+        self._to_share, self._name, self._ahead = shared, name, max(ahead, 1)
+        self._read, self._are_long = read, are_long
+        self._shares_job = len(sent.pickled) > SHARED_JOB_BYTES
+        self._arrived: set[int] = set()
         self.results: dict[int, Done] = {}
         self._next = 0
         self._waiting = set(range(len(calls)))
@@ -269,7 +321,7 @@ class Pass:
 
     def _put_back(self, number: int) -> None:
         """Have a call done again, by whoever is free first."""
-        if number >= self._next and number not in self.results and number not in self._waiting:
+        if number not in self._arrived and number not in self._waiting:
             self._waiting.add(number)
             self._queues.setdefault(PUT_BACK, deque()).append(number)
             self._workforce.traffic.tasks_again += 1
@@ -279,16 +331,19 @@ class Pass:
     def _submit(self, number: int, worker: Worker) -> None:
         self._waiting.discard(number)
         call, force = self._calls[number], self._workforce
-        unit, given = call.unit, list(call.arguments)
+        unit, given, sent = call.unit, list(call.arguments), self._sent
         force.traffic.bytes_sent += call.nbytes
         if unit is not None:
             if number in self._sends_rows and self._read is not None:
                 unit = Unit(unit.start, unit.stop, self._read(unit.start, unit.stop))
                 force.traffic.bytes_sent += bytes_of(unit.rows)
             given.insert(0, unit)
-        if self._weighted is not None:
-            given.insert(0, self._shared[worker.address])
-        future = force.submit(worker, self._name, call.function, self._sent, *given)
+        shared = list(self._shared[worker.address])
+        if self._shares_job:
+            sent = shared.pop(0)
+        if self._to_share is not None:
+            given.insert(0, shared)
+        future = force.submit(worker, self._name, call.function, sent, *given)
         flight = _Flight(number, worker, future, time.monotonic())
         self._flights.append(flight)
         force.when_done(future, lambda reply: self._finished(flight, reply))
@@ -311,8 +366,9 @@ class Pass:
         if error is not None:
             self._fail(number, worker, error)
             return
-        if number < self._next or number in self.results:
+        if number in self._arrived:
             return  # another worker was faster
+        self._arrived.add(number)
         self.results[number] = reply.result()
         self._waiting.discard(number)
         self._workforce.note(self.results[number])
@@ -360,6 +416,8 @@ class Pass:
         for flight in self._flights:
             worker = flight.worker
             late = now - max(worker.heard, flight.began) > LATE * expected + LATE_SECONDS
+            if self._are_long:
+                late = now - max(worker.alive, flight.began) > SILENT_SECONDS
             if late and not worker.is_slow and len(force.ready()) > 1:
                 force.suspect(worker)
             if worker.is_slow and not flight.is_given_up:
@@ -369,8 +427,8 @@ class Pass:
     # -- sharing rows ----------------------------------------------------------------------------
 
     def _share_rows(self, present: dict[str, Worker]) -> None:
-        """Send the weighted rows to workers that do not have them, and are not late."""
-        if self._weighted is None:
+        """Send what all tasks share to workers that do not have it, and are not late."""
+        if self._to_share is None and not self._shares_job:
             for address in present:
                 self._shared.setdefault(address, [])
             return
@@ -403,21 +461,13 @@ class Pass:
             if self._workforce.workers.get(worker.address) is worker:
                 self._sharing.append(_Sharing([worker], self._pieces()))
 
-    def _pieces(self) -> Iterator[SentPiece]:
-        start = 0
-        for number, piece in enumerate(self._weighted.pieces() if self._weighted else ()):
-            name = f"{id(self)}-{self._name}-{number}"
-            sent = SentPiece(name, start, _copied(piece.rows), piece.weights)
-            start += len(piece.rows.places)
-            if start > self._n_counted:
-                self._n_counted = start
-                self._workforce.traffic.bytes_moved += sent.nbytes
-            yield sent
-
-
-def _copied(rows: RowsAt) -> Rows:
-    """Rows at some places, alone; not copied if they are all."""
-    base, places = rows
-    n = len(places)
-    is_all = n == base.shape[0] and bool((places == np.arange(n)).all())
-    return base if is_all else base[places]
+    def _pieces(self) -> Iterator[Sent]:
+        if self._shares_job:
+            yield self._sent
+        if self._to_share is None:
+            return
+        for number, piece in enumerate(self._to_share(f"{id(self)}-{self._name}")):
+            if number >= self._n_counted:
+                self._n_counted = number + 1
+                self._workforce.traffic.bytes_moved += piece.nbytes
+            yield piece

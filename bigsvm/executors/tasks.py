@@ -114,6 +114,11 @@ class SentJob(NamedTuple):
     name: str
     pickled: bytes
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pickled job."""
+        return len(self.pickled)
+
 
 class Unit(NamedTuple):
     """Rows ``start … stop - 1`` of a source, which a worker keeps together.

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bigsvm.executors.tasks import SentPiece
 from bigsvm.gram.partners import in_whole_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bigsvm.arrays import I8
-    from bigsvm.data.rows import RowsAt
+    from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.gram.weights import Weights
 
 
@@ -73,3 +74,19 @@ class WeightedRows:
         for low in range(0, max(self.n, 1), self._at_once):
             places = np.arange(low, min(low + self._at_once, self.n))
             yield Piece(self._gather(places), self._weights[low : low + self._at_once])
+
+    def sent(self, name: str) -> Iterator[SentPiece]:
+        """Pieces as they are sent to workers, under names that begin with `name`."""
+        start = 0
+        for number, piece in enumerate(self.pieces()):
+            rows = _copied(piece.rows)
+            yield SentPiece(f"{name}-{number}", start, rows, piece.weights)
+            start += len(piece.rows.places)
+
+
+def _copied(rows: RowsAt) -> Rows:
+    """Rows at some places, alone; not copied if they are all."""
+    base, places = rows
+    n = len(places)
+    is_all = n == base.shape[0] and bool((places == np.arange(n)).all())
+    return base if is_all else base[places]

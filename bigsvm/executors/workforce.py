@@ -102,6 +102,10 @@ class Worker:
         What it said of itself; None until then.
     heard : float
         When it answered last.
+    last_seen : float
+        When it gave the scheduler a sign of life, by the scheduler's clock.
+    alive : float
+        When that was learned here.
     is_slow : bool
         Whether it was late: others do its tasks until it answers.
     """
@@ -110,6 +114,8 @@ class Worker:
     threads: int
     opened: Opened | None = None
     heard: float = field(default_factory=time.monotonic)
+    last_seen: float = 0.0
+    alive: float = field(default_factory=time.monotonic)
     is_slow: bool = False
 
 
@@ -250,6 +256,9 @@ class Workforce:
             if address not in self.workers:
                 worker = self.workers[address] = Worker(address, int(information["nthreads"]))
                 self._open(worker)
+            worker = self.workers[address]
+            if information["last_seen"] != worker.last_seen:
+                worker.last_seen, worker.alive = information["last_seen"], time.monotonic()
 
     def _open(self, worker: Worker) -> None:
         future = self.submit(worker, "bigsvm-open", tasks.open_worker, self._memory)
