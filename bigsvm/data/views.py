@@ -75,9 +75,14 @@ class ChosenRows(DerivedRows):
         return self._chosen[indices].astype(np.int64)
 
     def portable(self) -> RowSource | None:
-        """Return the choice among the rows of the source, if another process can read it."""
-        source = self._source.portable()
-        return None if source is None else ChosenRows(source, self._chosen)
+        """Return the choice among the rows of the source, if another process can read it.
+
+        None where `chosen` does not ascend: a block of such rows is in all chunks of a store.
+        """
+        source, chosen = self._source.portable(), self._chosen
+        if source is None or not bool((chosen[1:] > chosen[:-1]).all()):
+            return None
+        return ChosenRows(source, chosen)
 
     def fingerprint(self) -> str:
         """Hash of the source's and of the choice."""

@@ -98,3 +98,13 @@ class TestHeldRows:
     def test_rows_in_memory_are_left_alone(self, store, layout):
         source = ArrayRows(store.read(0, 1000))
         assert hold(source, 10**9) is source
+
+
+def test_only_ascending_choices_of_a_store_are_read_by_other_processes(tmp_path):
+    """Each block of rows in another order is in all chunks: they are sent instead."""
+    matrix = make_matrix()
+    rows = write_store(tmp_path / "a.zarr", matrix, np.arange(len(matrix)) % 2).rows
+    ascending = ChosenRows(rows, np.array([2, 5, 8], np.int32)).portable()
+    np.testing.assert_array_equal(ascending.read(0, 3), rows.take(np.array([2, 5, 8])))
+    assert ChosenRows(rows, np.array([5, 2, 8], np.int32)).portable() is None
+    assert ChosenRows(ArrayRows(make_matrix()), np.arange(3)).portable() is None
