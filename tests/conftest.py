@@ -7,7 +7,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 pytest.register_assert_rewrite("support")
-pytest_plugins = ["support.object_storage"]
+pytest_plugins = ["support.clusters", "support.object_storage"]
 
 # As in fits of estimators. Processes of pytest-xdist have all processors already: threads of BLAS
 # that wait for each other there take many times the time of one.

@@ -7,7 +7,7 @@ import os
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -36,6 +36,7 @@ from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator
+from bigsvm.estimators.lazily import evaluated_lazily
 from bigsvm.estimators.stopping import SavedOnInterrupt
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
@@ -49,15 +50,12 @@ from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
+    from bigsvm.estimators.lazily import Evaluate
     from bigsvm.models import KernelExpansion
-
-    Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
 
 logger = logging.getLogger(__name__)
 
@@ -319,14 +317,14 @@ class KernelMachine(BaseEstimator, SharedArguments):
             block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
             array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
             # Blocks no longer know whether they are scaled.
-            return _lazily(array, replace(model, scaler=None), evaluate, of_none)
+            return evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
         if is_lazy(X):
             if is_zarr_array(X):
                 array = as_row_source(X, memory=memory).as_dask()
             else:
                 array = dask_array(X, memory=memory)
             model.check_columns(array.shape[1], None, names_of_columns(X))
-            return _lazily(array, model, evaluate, of_none)
+            return evaluated_lazily(array, model, evaluate, of_none)
         if is_streamed(X, memory):
             source = as_row_source(X, memory=memory)
             model.check_columns(source.n_columns, None, source.feature_names)
@@ -396,21 +394,3 @@ def _check_in_memory(X: Any, memory: int) -> None:
         as_row_source(X)
     check_numbers(X)
     check_copy(X, memory)
-
-
-def _lazily(
-    array: da.Array, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
-) -> da.Array:
-    """Evaluate a model at the blocks of a Dask array, lazily."""
-    wide = {}
-    if of_none.ndim > 1:
-        wide = {"new_axis": 1, "chunks": (array.chunks[0], of_none.shape[1:])}
-    return array.map_blocks(
-        _block_values, model=model, evaluate=evaluate, of_none=of_none,
-        drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
-    )  # fmt: skip
-
-
-def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:
-    """Values of one block of a Dask array; on one thread, as Dask runs many at once."""
-    return evaluate(model, as_row_source(rows), 1) if rows.shape[0] else of_none

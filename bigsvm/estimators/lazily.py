@@ -1,0 +1,93 @@
+"""Predictions as lazy Dask arrays; the model is in the graph once, or on the workers already."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.executors.tasks import bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.models import KernelExpansion
+
+    Evaluate: TypeAlias = Callable[[KernelExpansion, RowSource, int], NDArray[Any]]
+
+LARGEST_IN_GRAPH = 1 << 20
+"""Bytes of a model that is sent within a graph: Dask warns of graphs that are larger than 10 MB."""
+_SENT: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
+"""Futures of models on workers, by client and content, while a lazy array needs them."""
+
+
+def evaluated_lazily(
+    array: da.Array, model: KernelExpansion, evaluate: Evaluate, of_none: NDArray[Any]
+) -> da.Array:
+    """Evaluate a model at the blocks of a Dask array, lazily.
+
+    Parameters
+    ----------
+    array : dask.array.Array, (n, d)
+        With one chunk along the columns.
+    model : KernelExpansion
+        If it has more than `LARGEST_IN_GRAPH` bytes and a client of a cluster is current, it is
+        copied to the workers now; only that client can compute the result.
+    evaluate : callable
+        Given the model, rows and threads, returns (n,) or (n, m).
+    of_none : (0,) or (0, m) array
+        What that is of no rows.
+    """
+    wide = {}
+    if of_none.ndim > 1:
+        wide = {"new_axis": 1, "chunks": (array.chunks[0], of_none.shape[1:])}
+    return array.map_blocks(
+        _block_values, model=_once(model), evaluate=evaluate, of_none=of_none,
+        drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
+    )  # fmt: skip
+
+
+def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:
+    """Values of one block of a Dask array; on one thread, as Dask runs many at once."""
+    return evaluate(model, as_row_source(rows), 1) if rows.shape[0] else of_none
+
+
+def _once(model: KernelExpansion) -> Any:
+    """Give a model to a graph under a key of its own, which all tasks refer to."""
+    # Imported here, as rows in memory do not need it.
+    import dask
+    from dask.base import tokenize
+
+    token = tokenize(model)
+    client = _current_client()
+    large = bytes_of(model.support_vectors) + bytes_of(model.coefficients) > LARGEST_IN_GRAPH
+    if client is None or not large:
+        return dask.delayed(model, name=f"bigsvm-model-{token}", traverse=False)
+    key = client.id, token
+    future = _SENT.get(key)
+    if future is None or future.status != "finished":
+        # In a list: Dask takes some classes apart.
+        (future,) = client.scatter([model], broadcast=True, hash=False)
+        _SENT[key] = future
+    return future
+
+
+def _current_client() -> Any:
+    """Return the client that Dask computes with now; None if it is this process."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        client = distributed.Client.current()
+    except ValueError:
+        return None
+    # Imported here, as rows in memory do not need it.
+    from dask.base import get_scheduler
+
+    # Another scheduler may be set for a while.
+    return client if get_scheduler() == client.get else None
