@@ -8,6 +8,7 @@ or have gone.
 from __future__ import annotations
 
 import time
+import uuid
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -200,6 +201,8 @@ class Pass:
         self._workforce, self._sent, self._calls = workforce, sent, calls
         self._to_share, self._name, self._ahead = shared, name, max(ahead, 1)
         self._read, self._are_long = read, are_long
+        # Workers keep what they make of pieces by their names; `id` may be that of an earlier pass.
+        self._unique = f"{name}-{uuid.uuid4().hex}"
         self._shares_job = len(sent.pickled) > SHARED_JOB_BYTES
         self._arrived: set[int] = set()
         self.results: dict[int, Done] = {}
@@ -466,7 +469,7 @@ class Pass:
             yield self._sent
         if self._to_share is None:
             return
-        for number, piece in enumerate(self._to_share(f"{id(self)}-{self._name}")):
+        for number, piece in enumerate(self._to_share(self._unique)):
             if number >= self._n_counted:
                 self._n_counted = number + 1
                 self._workforce.traffic.bytes_moved += piece.nbytes
