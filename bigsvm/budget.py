@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from bigsvm.errors import MemoryBudgetError, ParameterError
 
@@ -53,7 +54,7 @@ SMALLEST_GRAM = 4 * 4 * 1024
 """Bytes of four kernel rows of 1024 variables, the least that a solver needs."""
 
 
-def parse_bytes(size: int | str, name: str = "memory") -> int:
+def parse_bytes(size: object, name: str = "memory") -> int:
     """Read a size: a number of bytes, or text like ``"4GB"``, ``"512MiB"``, ``"1.5g"``.
 
     Parameters
@@ -75,8 +76,12 @@ def parse_bytes(size: int | str, name: str = "memory") -> int:
             )
         unit = (match[2] or "").lower()
         value = float(match[1]) * (_UNITS | _BINARY)[unit]
-    else:
+    elif isinstance(size, Real):
         value = float(size)
+    else:
+        raise ParameterError(
+            f"{name} is {size!r}; it must be a number of bytes, or a size like '4GB'"
+        )
     if not (math.isfinite(value) and value >= 1):
         raise ParameterError(f"{name} {size!r} is not a size in bytes; it must be more than 0")
     return int(value)

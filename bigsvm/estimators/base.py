@@ -6,7 +6,6 @@ import logging
 import os
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -38,6 +37,7 @@ from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignore
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.lazily import evaluated_lazily
 from bigsvm.estimators.stopping import SavedOnInterrupt
+from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
 from bigsvm.parameters import FIELDS, TrainingParameters
@@ -72,7 +72,15 @@ class KernelMachine(BaseEstimator, SharedArguments):
     _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", *IGNORED})
     """Parameters that the estimator uses itself and does not pass on to training."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        client: Any = None,
+        worker_memory: int | str | None = None,
+    ) -> Self:
         """Train.
 
         Parameters
@@ -89,6 +97,15 @@ class KernelMachine(BaseEstimator, SharedArguments):
             another order than its input, and a plain array is refused.
         sample_weight : (n,) array or RowValues, optional
             In [0, ∞); for a shuffled store as `y`.
+        client : distributed.Client, optional
+            The workers of its Dask cluster compute the passes over the rows; without it this
+            process does, whatever clients are open. The model has the same bits. Workers must be
+            able to read a store themselves, by the same path or a URL; other rows are sent to them.
+            `memory` is that of this process, which keeps the coefficients and solves the working
+            sets. The estimator does not keep the client.
+        worker_memory : int or str, optional
+            Bytes that a run may take on each worker, or a size like ``"4GB"``: for rows that stay
+            there, and for those it is sent. By default half of the worker's memory limit.
 
         Returns
         -------
@@ -98,11 +115,15 @@ class KernelMachine(BaseEstimator, SharedArguments):
         Raises
         ------
         ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError
+        ClusterError
+            The client is closed, or the package `distributed` is not installed; the cluster has no
+            workers, or they cannot run bigsvm or read the rows.
         KeyboardInterrupt
             Ctrl-C. With `checkpoint` the run is saved first, within about a second; a second Ctrl-C
             ends it at once.
         """
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
+        of_worker = worker_bytes(client, worker_memory)
         source, labels, weights = self._training_data(X, y, sample_weight)
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
@@ -110,7 +131,9 @@ class KernelMachine(BaseEstimator, SharedArguments):
         del labels
         parameters = self._parameters()
         with SavedOnInterrupt(parameters) as stop:
-            hooks = Hooks(listener=_tell, interrupted=stop.requested)
+            hooks = Hooks(
+                listener=_tell, interrupted=stop.requested, client=client, worker_memory=of_worker
+            )
             model = train_model(
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
@@ -176,7 +199,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
     ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
         source: RowSource
         labels: Any
-        memory = _memory(self.memory)
+        memory = parse_bytes(self.memory)
         store = as_store(X)
         if store is not None:
             source = store.rows
@@ -303,7 +326,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
         of_none : (0,) or (0, m) array
             What that is of no rows.
         """
-        model, memory = self.model_, _memory(self.memory)
+        model, memory = self.model_, parse_bytes(self.memory)
         threads = count_threads(self.n_jobs)
         store = as_store(X)
         if store is not None:
@@ -360,16 +383,6 @@ def _seed(random_state: Any) -> Any:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(np.iinfo(np.int32).max))
     return 0 if random_state is None else random_state
-
-
-def _memory(memory: Any) -> int:
-    """Return a size in bytes."""
-    is_size = isinstance(memory, str | Real)
-    if not is_size:
-        raise ParameterError(
-            f"memory is {memory!r}; it must be a number of bytes, or a size like '4GB'"
-        )
-    return parse_bytes(memory)
 
 
 def _path(name: str, path: Any) -> str | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     class OutlierMixin:
         """A detector of outliers."""
 
-        def fit_predict(self, X: Any, y: Any = None) -> Any: ...
+        def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> Any: ...
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
 

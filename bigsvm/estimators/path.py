@@ -21,6 +21,8 @@ def C_path(
     *,
     C: Sequence[float],
     sample_weight: Any = None,
+    client: Any = None,
+    worker_memory: int | str | None = None,
 ) -> list[KernelMachine]:
     """Train with several values of C, each starting from the model before; the smallest is first.
 
@@ -29,7 +31,7 @@ def C_path(
     estimator : SVC, L2SVC, CrammerSingerSVC, SVR, NuSVR or L2OneClassSVM
         Has all parameters but C, and is not changed. For more than two classes it must be a
         `CrammerSingerSVC`, as `warm_start` requires.
-    X, y, sample_weight
+    X, y, sample_weight, client, worker_memory
         As its ``fit`` takes them.
     C : sequence of float
 
@@ -61,6 +63,8 @@ def C_path(
         model = clone(estimator).set_params(C=value, warm_start=True)
         if last is not None:
             model.model_ = last.model_
-        last = fitted[value] = model.fit(X, y, sample_weight=sample_weight)
+        last = fitted[value] = model.fit(
+            X, y, sample_weight=sample_weight, client=client, worker_memory=worker_memory
+        )
         last.set_params(warm_start=estimator.warm_start)
     return [fitted[value] for value in C]
