@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.rows import (
-    as_csr,
-    check_finite,
-    float_type,
-    is_sparse,
-    stack_rows,
-)
+from bigsvm.data.row_source import RowSource
+from bigsvm.data.rows import as_csr, bytes_of, check_finite, is_sparse, stack_rows
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import dask.array as da
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -172,15 +165,8 @@ class BlockedRows(RowSource):
             return last[1]
         # Free the last block before the next is made.
         self._last = last = None
-        block = self._load(i)
-        if self.is_sparse:
-            block = as_csr(block, self.dtype)
-            n_bytes = block.data.nbytes + block.indices.nbytes + block.indptr.nbytes
-        else:
-            block = block.toarray() if is_sparse(block) else block
-            block = np.ascontiguousarray(block, dtype=self.dtype)
-            n_bytes = block.nbytes
-        self._bytes_read += n_bytes
+        block = converted(self._load(i), self.dtype, sparse=self.is_sparse)
+        self._bytes_read += bytes_of(block)
         self._last = (i, block)
         return block
 
@@ -207,62 +193,11 @@ class BlockedRows(RowSource):
         return self._survey_result
 
 
-class DaskRows(BlockedRows):
-    """Rows of a dask array, computed block by block in the thread that reads them.
-
-    Parameters
-    ----------
-    X : dask.array.Array, (n_rows, n_columns)
-        Its blocks are numpy or scipy.sparse; two blocks must fit in memory. Unknown chunk sizes
-        are computed; several chunks along the columns are merged.
-
-    Attributes
-    ----------
-    bytes_per_row : float
-        For sparse blocks, an estimate from some random blocks.
-
-    Raises
-    ------
-    DataError
-        If X is not two-dimensional, has no rows or no columns, or holds no real numbers.
-    """
-
-    def __init__(self, X: da.Array) -> None:
-        if X.ndim != 2:
-            raise DataError(f"X has {X.ndim} dimensions; it must have two: rows and columns")
-        if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-            # Imported here, as rows in memory do not need it.
-            import dask
-
-            with dask.config.set(scheduler="synchronous"):
-                X = X.compute_chunk_sizes()
-        if X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
-        check_shape(*map(int, X.shape))
-        self._blocks = X
-        super().__init__(
-            n_columns=int(X.shape[1]),
-            dtype=float_type(X.dtype),
-            edges=np.concatenate([[0], np.cumsum(X.chunks[0], dtype=np.int64)]),
-            is_sparse=is_sparse(X._meta),
-        )
-
-    def as_dask(self, *, block_bytes: int = DASK_BLOCK_BYTES) -> da.Array:
-        """Return the array itself, with one chunk along the columns."""
-        return self._blocks.astype(self.dtype)
-
-    def _load(self, i: int) -> Any:
-        try:
-            block = self._blocks.blocks[i].compute(scheduler="synchronous")
-        except OSError as error:
-            raise DataError(f"block {i} of X cannot be read ({error}); check its source") from error
-        expected = (int(self._edges[i + 1] - self._edges[i]), self.n_columns)
-        if block.shape != expected:
-            raise DataError(
-                f"block {i} of X has shape {block.shape}, but its chunks say {expected}; call "
-                "X.compute_chunk_sizes() first"
-            )
-        return block
+def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:
+    """Convert a block, an array or a scipy.sparse matrix of any type, to dense or CSR rows."""
+    if sparse:
+        return as_csr(block, dtype)
+    return np.ascontiguousarray(block.toarray() if is_sparse(block) else block, dtype=dtype)
 
 
 def check_shape(n_rows: int, n_columns: int) -> None:

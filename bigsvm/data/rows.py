@@ -146,3 +146,10 @@ def stack_rows(pieces: list[Any], n_columns: int, dtype: np.dtype[Any], *, spars
             sp.vstack(pieces, format="csr") if pieces else sp.csr_array((0, n_columns), dtype=dtype)
         )
     return np.concatenate(pieces) if pieces else np.empty((0, n_columns), dtype)
+
+
+def bytes_of(rows: Any) -> int:
+    """Bytes of an array, or of the arrays of CSR rows."""
+    if isinstance(rows, np.ndarray):
+        return rows.nbytes
+    return int(rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)

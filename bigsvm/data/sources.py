@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import show_bytes
-from bigsvm.data.blocked import DaskRows, Digest, check_indices, check_shape
+from bigsvm.data.blocked import Digest, check_indices, check_shape
 from bigsvm.data.containers import (
     check_copy,
     copied_bytes,
@@ -20,6 +20,7 @@ from bigsvm.data.containers import (
     path_of_store,
     rows_of_slice,
 )
+from bigsvm.data.dask_rows import DaskRows
 from bigsvm.data.frames import (
     FrameTable,
     frame_names,

@@ -15,6 +15,8 @@ from bigsvm.data.rows import is_sparse
 from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from bigsvm.data.rows import Rows
@@ -109,6 +111,56 @@ def statistics_of(
     return ListedStatistics(n_columns, np.dtype(dtype), most_bytes=most_bytes)
 
 
+class Moments(NamedTuple):
+    """Moments of the columns of n rows, n > 0; each array is (n_columns,) float64.
+
+    `deviations` has sums of squared deviations from the mean. Zeros count.
+    """
+
+    n: int
+    n_nonzero: int
+    minimum: NDArray[np.float64]
+    maximum: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    deviations: NDArray[np.float64]
+
+
+def moments_of(rows: Rows) -> Iterator[Moments]:
+    """Yield the moments of rows, (m, n_columns): of parts that stay in the cache if dense.
+
+    Raises
+    ------
+    DataError
+        CSR rows have a column that is out of range.
+    """
+    if is_sparse(rows):
+        if rows.shape[0]:
+            yield _moments_of_csr(rows)
+        return
+    step = max(1, _BLOCK_VALUES // max(rows.shape[1], 1))
+    for start in range(0, rows.shape[0], step):
+        block = np.asarray(rows[start : start + step], np.float64)
+        n_nonzero = int(np.count_nonzero(block))
+        minimum, maximum, mean = block.min(axis=0), block.max(axis=0), block.mean(axis=0)
+        block = block - mean
+        deviations = np.einsum("ij,ij->j", block, block)
+        yield Moments(len(block), n_nonzero, minimum, maximum, mean, deviations)
+
+
+def _moments_of_csr(rows: Any) -> Moments:
+    n, d = rows.shape
+    filled, mean, deviations = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
+    minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
+    if not moments.add_entries(rows.indices, rows.data, filled, mean, minimum, maximum):
+        raise DataError(f"X has a column number that is not one of its {d} columns")
+    mean /= n
+    moments.add_deviations(rows.indices, rows.data, mean, deviations)
+    deviations += (n - filled) * mean**2
+    for extreme, keep in ((minimum, np.minimum), (maximum, np.maximum)):
+        extreme[filled < n] = keep(extreme[filled < n], 0.0)
+    return Moments(n, rows.nnz, minimum, maximum, mean, deviations)
+
+
 class ColumnStatistics:
     """Statistics of the rows added so far.
 
@@ -132,44 +184,18 @@ class ColumnStatistics:
 
     def add(self, rows: Rows) -> None:
         """Add rows, (m, n_columns). The last bits of the result depend on how rows are cut."""
-        if is_sparse(rows):
-            self._add_csr(rows)
-            return
-        step = max(1, _BLOCK_VALUES // max(rows.shape[1], 1))
-        for start in range(0, rows.shape[0], step):
-            block = np.asarray(rows[start : start + step], np.float64)
-            self.n_nonzero += int(np.count_nonzero(block))
-            np.minimum(self._minimum, block.min(axis=0), out=self._minimum)
-            np.maximum(self._maximum, block.max(axis=0), out=self._maximum)
-            mean = block.mean(axis=0)
-            block = block - mean
-            self._merge(len(block), mean, np.einsum("ij,ij->j", block, block))
+        for moments_of_part in moments_of(rows):
+            self.merge(moments_of_part)
 
-    def _add_csr(self, rows: Any) -> None:
-        n, d = rows.shape
-        if n == 0:
-            return
-        self.n_nonzero += rows.nnz
-        filled, mean, deviations = np.zeros(d, np.int64), np.zeros(d), np.zeros(d)
-        minimum, maximum = np.full(d, np.inf), np.full(d, -np.inf)
-        if not moments.add_entries(rows.indices, rows.data, filled, mean, minimum, maximum):
-            raise DataError(f"X has a column number that is not one of its {d} columns")
-        mean /= n
-        moments.add_deviations(rows.indices, rows.data, mean, deviations)
-        deviations += (n - filled) * mean**2
-        for extreme, of_rows, keep in (
-            (self._minimum, minimum, np.minimum),
-            (self._maximum, maximum, np.maximum),
-        ):
-            of_rows[filled < n] = keep(of_rows[filled < n], 0.0)
-            keep(extreme, of_rows, out=extreme)
-        self._merge(n, mean, deviations)
-
-    def _merge(self, n: int, mean: NDArray[np.float64], deviations: NDArray[np.float64]) -> None:
-        total = self._n + n
-        delta = mean - self._mean
-        self._mean += delta * (n / total)
-        self._deviations += deviations + delta**2 * (self._n / total * n)
+    def merge(self, part: Moments) -> None:
+        """Add the moments of other rows."""
+        self.n_nonzero += part.n_nonzero
+        np.minimum(self._minimum, part.minimum, out=self._minimum)
+        np.maximum(self._maximum, part.maximum, out=self._maximum)
+        total = self._n + part.n
+        delta = part.mean - self._mean
+        self._mean += delta * (part.n / total)
+        self._deviations += part.deviations + delta**2 * (self._n / total * part.n)
         self._n = total
 
     def result(self) -> Statistics:

@@ -6,8 +6,8 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bigsvm.data.rows import bytes_of
 from bigsvm.data.sources import as_row_source
-from bigsvm.executors.tasks import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

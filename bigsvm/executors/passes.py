@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from bigsvm.data.rows import bytes_of
 from bigsvm.errors import BigsvmError, ClusterError
-from bigsvm.executors.tasks import Unit, UnitMissingError, bytes_of
+from bigsvm.executors.tasks import Unit, UnitMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
-from bigsvm.data.rows import RowsAt
+from bigsvm.data.rows import RowsAt, bytes_of
 from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE
@@ -186,13 +186,6 @@ class Opened(NamedTuple):
     versions: dict[str, str]
     limit: int
     memory: int
-
-
-def bytes_of(rows: Any) -> int:
-    """Bytes of an array, or of the arrays of CSR rows."""
-    if isinstance(rows, np.ndarray):
-        return rows.nbytes
-    return int(rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
 
 
 class _Kept:

@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bigsvm.data.rows import bytes_of
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import tasks
 from bigsvm.executors.tasks import SentJob
@@ -374,7 +375,7 @@ class Workforce:
         """Count what a task has cost."""
         traffic = self.traffic
         traffic.tasks += 1
-        traffic.bytes_returned += tasks.bytes_of(done.values)
+        traffic.bytes_returned += bytes_of(done.values)
         traffic.bytes_read += done.bytes_read
         traffic.evaluations += done.evaluations
         traffic.busy_seconds += done.seconds
