@@ -432,7 +432,7 @@ def add_up_halves(sent: SentJob, pieces: list[SentPiece], start: int, stop: int)
     The result has the bits of `KernelTiles.multiply_half` over the whole matrix: sums along the
     rows and sums down the columns are added up separately, and put together at the end. Kernel
     values on both sides of the diagonal are computed here and there, which one machine does once.
-    `start` is a multiple of PARTNERS_PER_TILE.
+    Pieces narrower than a block of PARTNERS_PER_TILE lie within one, as do these rows then.
     """
     job = _PROCESS.job(sent)
     cost = _Cost(job, exact=True)
@@ -440,14 +440,15 @@ def add_up_halves(sent: SentJob, pieces: list[SentPiece], start: int, stop: int)
     (own,) = _parts(pieces, start, stop)
     along, down = np.zeros_like(own.weights), np.zeros_like(own.weights)
     partners = Partners(tiles.values, own.rows, for_sparse_rows=job.is_sparse)
-    # Rows to the end of the last partner's block on the diagonal.
+    # Blocks on the diagonal are whole: they begin before these rows where pieces are narrow.
+    first = start // PARTNERS_PER_TILE * PARTNERS_PER_TILE
     last = -(-stop // PARTNERS_PER_TILE) * PARTNERS_PER_TILE
     for piece in _parts(pieces, 0, last):
         tiles.multiply_half(
             piece.rows, partners, (piece.weights, own.weights),
             np.zeros_like(piece.weights), down, corner=(piece.start, start),
         )  # fmt: skip
-    for piece in _parts(pieces, start, pieces[-1].start + pieces[-1].rows.shape[0]):
+    for piece in _parts(pieces, first, pieces[-1].start + pieces[-1].rows.shape[0]):
         others = Partners(tiles.values, piece.rows, for_sparse_rows=job.is_sparse)
         tiles.multiply_half(
             own.rows, others, (own.weights, piece.weights),

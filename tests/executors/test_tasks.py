@@ -1,0 +1,48 @@
+"""What workers compute has the bits of one machine."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from support.problems import blobs
+
+from bigsvm.data.rows import rows_at
+from bigsvm.data.sources import as_row_source
+from bigsvm.executors import tasks
+from bigsvm.executors.tasks import Job, SentJob, SentPiece
+from bigsvm.executors.weighted import WeightedRows
+from bigsvm.gram import KernelTiles
+from bigsvm.kernels import RBF
+from bigsvm.training.certify import Exact
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize(("at_once", "step"), [(64, 512), (300, 512), (512, 512), (1100, 512)])
+def test_products_by_halves_are_those_of_one_machine(at_once, step, k, sparse):
+    X, _ = blobs(1300)
+    X = sp.csr_array(X) if sparse else X
+    weights = np.random.default_rng(0).standard_normal((1300, k) if k > 1 else 1300)
+    kernel = RBF(gamma=0.5)
+    sent = SentJob(
+        f"halves-{at_once}-{k}-{sparse}", pickle.dumps(Job(None, kernel, None, 0.0, sparse))
+    )
+    weighted = WeightedRows(weights, lambda places: rows_at(X[places]), at_once=at_once)
+    pieces, start = [], 0
+    for number, piece in enumerate(weighted.pieces()):
+        pieces.append(SentPiece(f"piece-{number}", start, piece.rows.rows, piece.weights))
+        start += len(piece.weights)
+    sums = [
+        tasks.add_up_halves(sent, pieces, low, min(low + step, stop)).values
+        for first, stop in weighted.spans()
+        for low in range(first, stop, step)
+    ]
+    source = as_row_source(X)
+    with KernelTiles(kernel, dtype=np.float64) as tiles:
+        exact = Exact(
+            source, tiles, lambda rows, look: source.take(rows),
+            rows_at_once=at_once, look=lambda: None,
+        )  # fmt: skip
+        expected = exact.outputs(np.arange(1300), weights)
+    np.testing.assert_array_equal(np.concatenate(sums), expected)
