@@ -1,19 +1,46 @@
-"""Clusters of Dask on this machine, for the tests of a module."""
+"""Dask clusters on this machine, and what may happen to their workers in the middle of a run."""
 
 import logging
+import os
+import signal
+import time
+from contextlib import contextmanager
 
 import pytest
+
+from bigsvm.executors import cluster as cluster_executor
+from bigsvm.executors.passes import Pass
+from bigsvm.training.decomposition import Decomposition
+from bigsvm.training.solve import Solve
+
+MEMORY_LIMIT = 600 * 10**6
+"""Bytes that a worker may take."""
+PHASES = {
+    "fill": (Decomposition, "_fill"),
+    "grow": (Decomposition, "_grow"),
+    "solve": (Solve, "__call__"),
+    "sweep": (Decomposition, "_sweep"),
+    "certificate": (Decomposition, "_certify"),
+}
+"""What a run does, and the method that does it."""
+
+
+@contextmanager
+def opened_cluster(n_workers):
+    """Start workers of one thread each, which listen on 127.0.0.1; yields the cluster."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True,
+        dashboard_address="127.0.0.1:0", memory_limit=MEMORY_LIMIT,
+        silence_logs=logging.CRITICAL,
+    ) as cluster:  # fmt: skip
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two worker processes of one thread each; they listen on 127.0.0.1."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, memory_limit="600MB",
-        dashboard_address="127.0.0.1:0",  # with None Dask warns where its port is taken
-        silence_logs=logging.CRITICAL,
-    ) as cluster:  # fmt: skip
+    """Two worker processes of one thread each."""
+    with opened_cluster(2) as cluster:
         yield cluster
 
 
@@ -23,3 +50,96 @@ def client(cluster):
     distributed = pytest.importorskip("distributed")
     with distributed.Client(cluster) as client:
         yield client
+
+
+@pytest.fixture
+def many_tasks(monkeypatch):
+    """Passes of 20 tasks and more, and products on workers, though there are few rows."""
+    monkeypatch.setattr(cluster_executor, "UNITS_PER_THREAD", 24)
+    monkeypatch.setattr(cluster_executor.ClusterExecutor, "is_worth_sending", _is_not_tiny)
+
+
+def _is_not_tiny(self, n_rows, n_partners, *, exact=False):
+    return n_rows * n_partners > 10**5
+
+
+def process_ids(client):
+    """Processes of the workers of a local cluster."""
+    return [nanny.pid for nanny in client.cluster.workers.values() if nanny.pid]
+
+
+def kill(process_id):
+    """Kill a worker; another one starts in its place, at another address."""
+    os.kill(process_id, signal.SIGKILL)
+
+
+def wait_for_workers(client, n_workers, *, seconds=60.0):
+    """Bring a local cluster to so many workers, all of which answer."""
+    client.cluster.scale(n_workers)
+    deadline = time.monotonic() + seconds
+    while len(client.scheduler_info(n_workers=-1)["workers"]) != n_workers:
+        assert time.monotonic() < deadline, f"{n_workers} workers are awaited"
+        time.sleep(0.05)
+    client.run(os.getpid)
+
+
+class Disturbance:
+    """Does something once, at a moment of a run when tasks are under way.
+
+    Use it as a context manager around the run.
+
+    Parameters
+    ----------
+    act : callable
+        Without arguments.
+    phase : str
+        One of `PHASES`.
+    name : str
+        Of the tasks: bigsvm-pass, bigsvm-active, bigsvm-certificate or bigsvm-take.
+    share : float
+        Share of their results that have been used by then.
+
+    Attributes
+    ----------
+    done : bool
+        Whether the moment has come.
+    """
+
+    def __init__(self, act, *, phase, name="bigsvm-pass", share=0.0):
+        self._act, self._phase, self._name, self._share = act, phase, name, share
+        self._current, self._patches, self.done = [], pytest.MonkeyPatch(), False
+
+    def __enter__(self):
+        for phase, (owner, method) in PHASES.items():
+            self._patches.setattr(owner, method, self._noted(phase, getattr(owner, method)))
+        top_up = Pass.top_up
+
+        def disturbed(under_way, following):
+            top_up(under_way, following)
+            if not self.done and self._has_come(under_way, following):
+                self.done = True
+                self._act()
+
+        self._patches.setattr(Pass, "top_up", disturbed)
+        return self
+
+    def __exit__(self, *exception):
+        self._patches.undo()
+
+    def _noted(self, phase, method):
+        def noted(*arguments, **options):
+            self._current.append(phase)
+            try:
+                return method(*arguments, **options)
+            finally:
+                self._current.pop()
+
+        return noted
+
+    def _has_come(self, under_way, following):
+        return (
+            self._current[-1:] == [self._phase]
+            and under_way._name == self._name
+            and bool(under_way._flights)
+            and following >= self._share * len(under_way._calls)
+        )
