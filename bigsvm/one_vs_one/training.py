@@ -20,7 +20,7 @@ from bigsvm.allocator import give_back_freed_memory
 from bigsvm.one_vs_one.joined import join
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
-from bigsvm.training.state import Limits, Stopped
+from bigsvm.training.state import SURROUNDINGS_FAILED, Limits, Stopped
 from bigsvm.votes import pair_classes, pair_number
 
 if TYPE_CHECKING:
@@ -147,9 +147,15 @@ class PairTraining:
                 self._batch(batch)
         except Stopped as stopped:
             reason = stopped.reason
+        except SURROUNDINGS_FAILED:
+            self._save_log()
+            raise
+        self._save_log()
+        return join(self._log, len(self._classes), self._classes.source.n_rows, reason)
+
+    def _save_log(self) -> None:
         if not self._log.is_saved:
             self._saver.write({}, {})
-        return join(self._log, len(self._classes), self._classes.source.n_rows, reason)
 
     def _batch(self, batch: Batch) -> None:
         """Train the pairs of a batch that are not finished; its rows are released at the end."""

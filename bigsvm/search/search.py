@@ -15,7 +15,7 @@ from bigsvm.search.random_rows import most_rows_in, random_rows
 from bigsvm.training import events
 from bigsvm.training.result import Certificate, StopReason, TrainingResult
 from bigsvm.training.saved import RunContent
-from bigsvm.training.state import Counters, Limits, Phase, SearchState, Stopped
+from bigsvm.training.state import SURROUNDINGS_FAILED, Counters, Limits, Phase, SearchState, Stopped
 from bigsvm.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -220,6 +220,9 @@ class Search(ABC):
                     self.save()
         except Stopped as stopped:
             reason = stopped.reason
+        except SURROUNDINGS_FAILED:
+            self.save()
+            raise
         finally:
             rows.close()
         if reason in ENDS:

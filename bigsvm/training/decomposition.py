@@ -33,7 +33,7 @@ from bigsvm.training.conclude import conclude
 from bigsvm.training.confirm import confirm
 from bigsvm.training.result import StopReason
 from bigsvm.training.solve import Solve
-from bigsvm.training.state import Phase, Stopped
+from bigsvm.training.state import SURROUNDINGS_FAILED, Phase, Stopped
 from bigsvm.training.sweep import Passes
 from bigsvm.training.uncertified import UncertifiedStop
 from bigsvm.working_sets.choice import Choice
@@ -158,6 +158,9 @@ class Decomposition:
                 phases[self.count.phase]()
         except Stopped as stopped:
             self._stop = stopped.reason
+        except SURROUNDINGS_FAILED:
+            self._run.save()
+            raise
         if self._stop is not StopReason.CONVERGED:
             self._run.save()
         return self._result(self._stop)

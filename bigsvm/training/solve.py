@@ -8,7 +8,7 @@ import numpy as np
 
 from bigsvm.gram.row_cache import RowBuffer
 from bigsvm.training import events
-from bigsvm.training.state import Phase, Stopped
+from bigsvm.training.state import Phase
 from bigsvm.working_sets.active import ActiveRows
 from bigsvm.working_sets.functions import ActiveFunctions
 from bigsvm.working_sets.held_rows import Gathered
@@ -146,7 +146,7 @@ class Solve:
                 once=self._choice.one_set_is_enough(run.count.n_sweeps),
                 look=run.watch.look,
             )
-        except Stopped:
+        except BaseException:
             # A resumed run makes the same choice.
             run.rng.bit_generator.state = before
             raise

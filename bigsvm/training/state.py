@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bigsvm.errors import ClusterError, StoreError
 from bigsvm.training.result import PHASES
 from bigsvm.working_sets.choice import WorkingSet
 
@@ -269,6 +270,11 @@ def idle_share(cpu_seconds: float, thread_seconds: float) -> float | None:
     if not thread_seconds > 0:
         return None
     return min(1.0, max(0.0, 1 - cpu_seconds / thread_seconds))
+
+
+SURROUNDINGS_FAILED = (ClusterError, StoreError)
+"""Errors of what is around a run, such as a store that cannot be read or a cluster without workers.
+They leave the state whole, as `Stopped` does: the run is saved, and can continue."""
 
 
 class Stopped(Exception):
