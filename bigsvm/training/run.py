@@ -81,7 +81,8 @@ class Run:
         else:
             self.state, self.count = resume(saved, plan)
             self.rng.bit_generator.state = self.count.random_state
-            if self.count.phase is Phase.FILL and not self.state.alpha.any():
+            is_filling = self.count.phase is Phase.FILL and len(self.state.active)
+            if is_filling and not self.state.alpha.any():
                 # What the run was to start from has not been added up yet.
                 start = self.state.alpha.copy()
                 start[self.state.active] = self.state.active_alpha
