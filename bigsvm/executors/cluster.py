@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,13 +76,21 @@ class ClusterExecutor:
         job = Job(portable, tiles.kernel, tiles.centre, tiles.offset, source.is_sparse)
         self._read = source.read if portable is None else None
         self._sent = workforce.open_job(job)
-        most_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
-        align = max(1, (portable or source).row_alignment)
-        most = most_bytes / max(source.bytes_per_row, 1e-9)
-        few = source.n_rows / (UNITS_PER_THREAD * workforce.n_threads)
-        self.unit_rows = max(1, int(min(most, few) // align)) * align
+        self._unit_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
+        self._align = max(1, (portable or source).row_alignment)
         entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
         self._seconds = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
+
+    def wait_for_workers(self, look: Callable[[], None]) -> None:
+        """Wait for the first workers; see `Workforce.wait_for_workers`."""
+        self._force.wait_for_workers(look)
+
+    @cached_property
+    def unit_rows(self) -> int:
+        """Rows of a unit, by the number of workers there are at first."""
+        most = self._unit_bytes / max(self._source.bytes_per_row, 1e-9)
+        few = self._source.n_rows / (UNITS_PER_THREAD * self._force.n_threads)
+        return max(1, int(min(most, few) // self._align)) * self._align
 
     @property
     def threads(self) -> int:

@@ -123,6 +123,8 @@ class Worker:
 class Workforce:
     """The workers of a cluster; close it after use.
 
+    Opening it does not wait for workers: see `wait_for_workers`.
+
     Parameters
     ----------
     client : distributed.Client
@@ -130,13 +132,6 @@ class Workforce:
         Bytes that a run may take on a worker; half of its limit if not given.
     on_change : callable
         Told the address of a worker, its threads, and whether it has joined or left.
-    look : callable
-        Called several times a second; raises to end the run.
-
-    Raises
-    ------
-    ClusterError
-        No worker within JOIN_SECONDS, or one with another version of bigsvm.
     """
 
     def __init__(
@@ -145,7 +140,6 @@ class Workforce:
         *,
         memory: int | None = None,
         on_change: Callable[[str, int, bool], None] = lambda address, threads, joined: None,
-        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._client, self._memory, self._on_change = client, memory, on_change
         self._loop = client.loop.asyncio_loop
@@ -161,7 +155,6 @@ class Workforce:
         self._looked = 0.0
         self._opening: dict[str, Any] = {}
         self._asked_since: float | None = None
-        self.wait_for(lambda: bool(self.ready()) and not self._opening, look)
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -181,16 +174,21 @@ class Workforce:
         sizes = [worker.opened.memory for worker in self.ready() if worker.opened is not None]
         return min(sizes, default=0)
 
-    def wait_for(self, is_done: Callable[[], bool], look: Callable[[], None]) -> None:
-        """Handle what happens until something is done; some workers may be slow to open.
+    def wait_for_workers(self, look: Callable[[], None]) -> None:
+        """Wait until all workers that there are have opened, or some after FIRST_SECONDS.
+
+        Parameters
+        ----------
+        look : callable
+            Called several times a second; raises to end the run.
 
         Raises
         ------
         ClusterError
-            There has been no worker for JOIN_SECONDS.
+            There has been no worker for JOIN_SECONDS, or one has another version of bigsvm.
         """
         began = time.monotonic()
-        while not is_done():
+        while not self.ready() or self._opening:
             self.step(look)
             waited = time.monotonic() - began
             if waited > JOIN_SECONDS and not self.ready():

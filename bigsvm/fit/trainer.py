@@ -238,11 +238,7 @@ def workforce_of(hooks: Hooks) -> Workforce:
     def changed(address: str, threads: int, joined: bool) -> None:
         hooks.listener((Joined if joined else Left)(address, threads))
 
-    def look() -> None:
-        if hooks.interrupted():
-            raise KeyboardInterrupt
-
-    return Workforce(hooks.client, memory=hooks.worker_memory, on_change=changed, look=look)
+    return Workforce(hooks.client, memory=hooks.worker_memory, on_change=changed)
 
 
 def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:

@@ -153,6 +153,8 @@ class Decomposition:
             Phase.FILL: self._fill,
         }
         try:
+            if self._cluster is not None:
+                self._cluster.wait_for_workers(self._run.pause)
             while self._stop is None:
                 self._run.give_back_memory()
                 phases[self.count.phase]()

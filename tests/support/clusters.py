@@ -52,6 +52,14 @@ def client(cluster):
         yield client
 
 
+@pytest.fixture(scope="module")
+def client_without_workers():
+    """A client of a scheduler that has no workers."""
+    distributed = pytest.importorskip("distributed")
+    with opened_cluster(0) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        yield client
+
+
 @pytest.fixture
 def many_tasks(monkeypatch):
     """Passes of 20 tasks and more, and products on workers, though there are few rows."""

@@ -1,0 +1,70 @@
+"""A run whose cluster has no workers yet waits for them, and ends when it is asked to, saved."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from support.problems import clouds
+
+from bigsvm.data.sources import as_row_source
+from bigsvm.errors import ClusterError
+from bigsvm.fit.train import train_model
+from bigsvm.parameters import TrainingParameters
+from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.events import Hooks
+from bigsvm.training.result import StopReason
+
+X, CODES = clouds(n=300, k=3, d=4, spread=0.7)
+PARAMETERS = {"C": 5.0, "gamma": 0.5, "threads": 1}
+KINDS = {
+    "two classes": (CODES > 0, {}),
+    "a class against the rest": (CODES, {"multiclass": "ovr"}),
+    "crammer-singer": (CODES, {"formulation": "crammer-singer"}),
+}
+
+
+@pytest.fixture(params=KINDS)
+def problem(request):
+    labels, parameters = KINDS[request.param]
+    return labels, PARAMETERS | parameters
+
+
+def train(problem, hooks=None, **parameters):
+    labels, chosen = problem
+    rows = as_row_source(X.astype(np.float32))
+    return train_model(
+        rows, labels, None, TrainingParameters(**{**chosen, **parameters}), hooks or Hooks()
+    )
+
+
+def test_an_interrupted_wait_ends_saved_and_is_resumed(client_without_workers, problem, tmp_path):
+    asked = threading.Event()
+    threading.Timer(0.5, asked.set).start()
+    began = time.monotonic()
+    hooks = Hooks(interrupted=asked.is_set, client=client_without_workers)
+    model = train(problem, hooks, checkpoint=str(tmp_path))
+    assert 0.4 < time.monotonic() - began < 3
+    assert model.certificate["stop_reason"] == StopReason.INTERRUPTED
+    assert newest_manifest(tmp_path) is not None
+    resumed, other = train(problem, checkpoint=str(tmp_path)), train(problem)
+    assert resumed.certificate["converged"]
+    assert np.array_equal(resumed.support, other.support)
+    assert np.array_equal(resumed.intercept, other.intercept)
+
+
+def test_the_time_limit_ends_a_wait_saved(client_without_workers, problem, tmp_path):
+    hooks, began = Hooks(client=client_without_workers), time.monotonic()
+    model = train(problem, hooks, checkpoint=str(tmp_path), max_seconds=0.5)
+    assert time.monotonic() - began < 3
+    assert model.certificate["stop_reason"] == StopReason.TIME_LIMIT
+    assert newest_manifest(tmp_path) is not None
+
+
+def test_no_workers_for_a_while_is_an_error_that_says_how_to_start_some(
+    client_without_workers, problem, monkeypatch
+):
+    monkeypatch.setattr("bigsvm.executors.workforce.JOIN_SECONDS", 0.5)
+    address = client_without_workers.scheduler.address
+    with pytest.raises(ClusterError, match=f"{address} has had no worker .*dask worker {address}$"):
+        train(problem, Hooks(client=client_without_workers))
