@@ -136,6 +136,8 @@ class ClusterExecutor:
         for (low, high, some), done in zip(spans, results, strict=True):
             kept = None if some is None else some.numbers() - low
             spent = time.monotonic() - wall
+            self._force.traffic.rows_swept += high - low
+            self._force.traffic.bytes_swept += done.values.nbytes
             yield Partial(low, high, kept, done.values, done.evaluations, spent, done.cpu_seconds)
             wall = time.monotonic()
 

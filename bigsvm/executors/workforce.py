@@ -72,6 +72,8 @@ class Traffic:
         Tasks done, and those started once more because a worker was late or gone.
     bytes_sent, bytes_returned : int
         Rows and weights, once for each worker, and arguments of tasks; results.
+    rows_swept, bytes_swept : int
+        Rows of all passes, and bytes of their sums that came back.
     bytes_moved : int
         Bytes of rows and weights that were sent, counted once.
     bytes_read : int
@@ -87,6 +89,8 @@ class Traffic:
     tasks_again: int = 0
     bytes_sent: int = 0
     bytes_returned: int = 0
+    rows_swept: int = 0
+    bytes_swept: int = 0
     bytes_moved: int = 0
     bytes_read: int = 0
     evaluations: int = 0
