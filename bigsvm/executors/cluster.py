@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.local import Partial
 from bigsvm.executors.passes import results_of
-from bigsvm.executors.tasks import Ascending, Chosen, Job, Unit
+from bigsvm.executors.tasks import Ascending, Chosen, Job, NamedRows, Unit
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
@@ -78,6 +79,8 @@ class ClusterExecutor:
         self._sent = workforce.open_job(job)
         self._unit_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
         self._align = max(1, (portable or source).row_alignment)
+        self._among: I8 | None = None
+        self._among_name, self._told, self._numbers = "", set[int](), itertools.count()
         entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
         self._seconds = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
 
@@ -125,7 +128,7 @@ class ClusterExecutor:
                 inside = np.empty(0, np.int64) if skip is None else _between(skip, low, high)
                 if len(inside) == high - low:
                     continue
-                skipped = Ascending.of(inside) if len(inside) else None
+                skipped = Ascending.of(inside - low) if len(inside) else None
                 chosen = Chosen(low, high, skipped=skipped)
                 first = None if initial is None else initial[low:high]
                 sent = chosen.nbytes + (0 if first is None else first.nbytes)
@@ -134,7 +137,7 @@ class ClusterExecutor:
         wall = time.monotonic()
         results = self._run(calls, weighted, "bigsvm-pass", look)
         for (low, high, some), done in zip(spans, results, strict=True):
-            kept = None if some is None else some.numbers() - low
+            kept = None if some is None else some.kept() - low
             spent = time.monotonic() - wall
             self._force.traffic.rows_swept += high - low
             self._force.traffic.bytes_swept += done.values.nbytes
@@ -150,12 +153,36 @@ class ClusterExecutor:
         return n_rows > 0 and here > there
 
     def at_rows(
-        self, rows: I8, weighted: WeightedRows, *, exact: bool, look: Callable[[], None]
+        self,
+        rows: I8,
+        weighted: WeightedRows,
+        *,
+        exact: bool,
+        look: Callable[[], None],
+        among: I8 | None = None,
     ) -> F8:
-        """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k)."""
+        """``K(rows, weighted) @ weights`` at ascending rows, (m,) or (m, k).
+
+        Parameters
+        ----------
+        rows : (m,) int64
+        weighted : WeightedRows
+        exact : bool
+            Whether kernel values are float64.
+        look : callable
+            Called several times a second; may raise.
+        among : (b,) int64, optional
+            Ascending rows that have all others, and that several calls are given: workers keep
+            them.
+        """
         self._check_memory(weighted)
         step, calls = self._rows_per_task(weighted), []
+        if among is not None:
+            self._name_rows(among)
         for unit, numbers in self._by_unit(rows):
+            if among is not None and len(numbers) <= step:
+                calls.append(self._call_among(unit, numbers, among, exact=exact))
+                continue
             for low in range(0, len(numbers), step):
                 some = numbers[low : low + step]
                 chosen = _chosen(some)
@@ -167,6 +194,30 @@ class ClusterExecutor:
             first += len(done.values)
             self._tiles.n_evaluations += done.evaluations
         return sums
+
+    def _name_rows(self, among: I8) -> None:
+        """Give rows a name, unless they are those of the last call."""
+        if among is not self._among:
+            self._among, self._told = among, set()
+            self._among_name = f"{self._sent.name}-{next(self._numbers)}"
+
+    def _call_among(self, unit: Unit, numbers: I8, among: I8, *, exact: bool) -> Call:
+        """Ask for products of some of the rows that have a name."""
+        of_unit = _between(among, unit.start, unit.stop)
+        skipped = np.flatnonzero(np.isin(of_unit, numbers, assume_unique=True, invert=True))
+        short, full = (
+            Chosen(
+                unit.start, unit.stop, NamedRows(self._among_name, listed),
+                Ascending.of(skipped) if len(skipped) else None,
+            )
+            for listed in (None, Ascending.of(of_unit))
+        )  # fmt: skip
+        first = full if unit.start not in self._told else short
+        self._told.add(unit.start)
+        return Call(
+            tasks.add_up, unit, (first, None, exact), first.nbytes,
+            ((full, None, exact), full.nbytes),
+        )  # fmt: skip
 
     def halves(self, weighted: WeightedRows, *, look: Callable[[], None]) -> F8:
         """``K(weighted, weighted) @ weights`` in float64, with the bits of `multiply_half`."""

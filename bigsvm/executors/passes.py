@@ -17,7 +17,7 @@ import numpy as np
 
 from bigsvm.data.rows import bytes_of
 from bigsvm.errors import BigsvmError, ClusterError
-from bigsvm.executors.tasks import Unit, UnitMissingError
+from bigsvm.executors.tasks import NotKeptError, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -213,7 +213,7 @@ class Pass:
         self._flights: list[_Flight] = []
         self._losses: dict[int, int] = {}
         self._failed_on: dict[int, list[str]] = {}
-        self._sends_rows: set[int] = set()
+        self._in_full: set[int] = set()
         self._shared: dict[str, list[Any]] = {}
         self._sharing: list[_Sharing] = []
         self._error: BaseException | None = None
@@ -337,8 +337,11 @@ class Pass:
         call, force = self._calls[number], self._workforce
         unit, given, sent = call.unit, list(call.arguments), self._sent
         force.traffic.bytes_sent += call.nbytes
+        if number in self._in_full and call.in_full is not None:
+            given, more = list(call.in_full[0]), call.in_full[1]
+            force.traffic.bytes_sent += more - call.nbytes
         if unit is not None:
-            if number in self._sends_rows and self._read is not None:
+            if number in self._in_full and self._read is not None:
                 unit = Unit(unit.start, unit.stop, self._read(unit.start, unit.stop))
                 force.traffic.bytes_sent += bytes_of(unit.rows)
             given.insert(0, unit)
@@ -362,8 +365,8 @@ class Pass:
             self._put_back(number)
             return
         worker.heard, worker.is_slow = time.monotonic(), False
-        if isinstance(error, UnitMissingError):
-            self._sends_rows.add(number)
+        if isinstance(error, NotKeptError):
+            self._in_full.add(number)
             self._waiting.add(number)
             self._queues.setdefault(worker.address, deque()).appendleft(number)
             return

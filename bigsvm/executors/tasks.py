@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,29 +41,42 @@ LEAST_KEPT_BYTES = 16 << 20
 
 
 class Ascending(NamedTuple):
-    """Ascending row numbers in few bytes: the first one, and the steps between them."""
+    """Ascending row numbers in few bytes: the first one, and the steps between them, compressed."""
 
     first: int
-    steps: NDArray[np.unsignedinteger[Any]]
+    dtype: str
+    steps: bytes
 
     @classmethod
     def of(cls, numbers: I8) -> Ascending:
         """Encode (m,) ascending numbers, m > 0."""
         steps = np.diff(numbers)
-        return cls(int(numbers[0]), steps.astype(np.min_scalar_type(int(steps.max(initial=0)))))
+        dtype = np.min_scalar_type(int(steps.max(initial=0)))
+        return cls(int(numbers[0]), dtype.str, zlib.compress(steps.astype(dtype).data, 1))
 
     def numbers(self) -> I8:
         """Return the numbers, (m,) int64."""
-        numbers = np.empty(len(self.steps) + 1, np.int64)
+        steps = np.frombuffer(zlib.decompress(self.steps), self.dtype)
+        numbers = np.empty(len(steps) + 1, np.int64)
         numbers[0] = self.first
-        np.cumsum(self.steps, out=numbers[1:])
+        np.cumsum(steps, out=numbers[1:])
         numbers[1:] += self.first
         return numbers
 
     @property
     def nbytes(self) -> int:
         """Bytes that are sent."""
-        return 8 + self.steps.nbytes
+        return 8 + len(self.steps)
+
+
+class NamedRows(NamedTuple):
+    """Rows of a unit that a worker keeps under a name, as many products ask for them.
+
+    `rows` has them the first time.
+    """
+
+    name: str
+    rows: Ascending | None
 
 
 class SentPiece:
@@ -132,34 +146,30 @@ class Unit(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Rows of a unit: those at `listed` numbers, or ``start … stop - 1`` without `skipped` ones.
+    """Rows of a unit: those `listed`, or ``start … stop - 1``; without those at `skipped` places.
 
-    Numbers are those of the source.
+    Listed numbers are those of the source, places are counted from the first row chosen.
     """
 
     start: int
     stop: int
-    listed: Ascending | None = None
+    listed: Ascending | NamedRows | None = None
     skipped: Ascending | None = None
 
-    def numbers(self) -> I8:
-        """Return the numbers of the rows, ascending."""
-        if self.listed is not None:
-            return self.listed.numbers()
-        if self.skipped is None:
-            return np.arange(self.start, self.stop)
-        kept = np.ones(self.stop - self.start, np.bool_)
-        kept[self.skipped.numbers() - self.start] = False
-        return self.start + np.flatnonzero(kept)
+    def kept(self, listed: I8 | None = None) -> I8:
+        """Return the numbers of the rows, ascending, where `listed` ones have these numbers."""
+        rows = np.arange(self.start, self.stop) if listed is None else listed
+        return rows if self.skipped is None else np.delete(rows, self.skipped.numbers())
 
     @property
     def nbytes(self) -> int:
         """Bytes that are sent."""
-        return 16 + sum(part.nbytes for part in (self.listed, self.skipped) if part is not None)
+        listed = self.listed.rows if isinstance(self.listed, NamedRows) else self.listed
+        return 16 + sum(part.nbytes for part in (listed, self.skipped) if part is not None)
 
 
-class UnitMissingError(Exception):
-    """A worker does not keep a unit whose rows were sent earlier."""
+class NotKeptError(Exception):
+    """A worker does not keep a unit, or a list of rows, that was sent earlier."""
 
 
 class Done(NamedTuple):
@@ -283,6 +293,24 @@ class _OpenJob:
         self.source, self.kernel, self.is_sparse = job.source, job.kernel, job.is_sparse
         self._centre, self._offset = job.centre, job.offset
         self._local = threading.local()
+        self._named: dict[int, tuple[str, I8]] = {}
+
+    def numbers(self, unit: Unit, chosen: Chosen) -> I8:
+        """Numbers of the chosen rows; of each unit the last rows that had a name are kept.
+
+        Raises
+        ------
+        NotKeptError
+        """
+        listed = chosen.listed
+        if not isinstance(listed, NamedRows):
+            return chosen.kept(None if listed is None else listed.numbers())
+        if listed.rows is not None:
+            self._named[unit.start] = listed.name, listed.rows.numbers()
+        name, rows = self._named.get(unit.start, ("", None))
+        if name != listed.name:
+            raise NotKeptError
+        return chosen.kept(rows)
 
     def tiles(self, *, exact: bool) -> KernelTiles:
         """Tiles of this thread, in float64 if `exact`."""
@@ -302,7 +330,7 @@ class _OpenJob:
             rows = unit.rows
             if rows is None:
                 if self.source is None:
-                    raise UnitMissingError
+                    raise NotKeptError
                 rows = self.source.read(unit.start, unit.stop)
             return rows, bytes_of(rows)
 
@@ -410,7 +438,7 @@ def add_up(
     cost = _Cost(job, exact=exact)
     moved = sum(piece.nbytes for piece in pieces)
     values = job.unit(unit, 2 * moved)
-    rows = RowsAt(values, chosen.numbers() - unit.start)
+    rows = RowsAt(values, job.numbers(unit, chosen) - unit.start)
     shape = pieces[0].weights.shape[1:]
     sums = np.zeros((len(rows.places), *shape)) if initial is None else initial.copy()
     tiles = job.tiles(exact=exact)
@@ -423,7 +451,7 @@ def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     """Rows of a unit, by number."""
     job = _PROCESS.job(sent)
     cost = _Cost(job, exact=False)
-    return cost.done(job.unit(unit, 0)[chosen.numbers() - unit.start])
+    return cost.done(job.unit(unit, 0)[job.numbers(unit, chosen) - unit.start])
 
 
 def add_up_halves(sent: SentJob, pieces: list[SentPiece], start: int, stop: int) -> Done:

@@ -52,12 +52,15 @@ class Call(NamedTuple):
         What follows the job, the pieces and the unit.
     nbytes : int
         Bytes of the arguments.
+    in_full : tuple, optional
+        Arguments and their bytes for a worker that does not keep what they refer to.
     """
 
     function: Callable[..., Done]
     unit: Unit | None
     arguments: tuple[Any, ...]
     nbytes: int = 0
+    in_full: tuple[tuple[Any, ...], int] | None = None
 
 
 @dataclass

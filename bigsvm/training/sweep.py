@@ -103,7 +103,8 @@ class Passes:
             start=max(start, count.rows_done),
             stop=stop,
             skip=worth_skipping(skip, stop),
-            initial=out if continues else None,
+            # They are 0 before the first piece, and need not be sent.
+            initial=out if continues and count.columns_done else None,
             look=self._pause,
         ):
             block = slice(partial.start, partial.stop)

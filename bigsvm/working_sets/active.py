@@ -201,7 +201,9 @@ class ActiveRows:
         moved = weighted_rows(change)
         if self.cluster is not None and self.cluster.is_worth_sending(len(rows), len(moved)):
             held = WeightedRows.held(self.rows.at_places(places[moved]), change[moved])
-            return self.cluster.at_rows(self.indices[rows], held, exact=False, look=look)
+            return self.cluster.at_rows(
+                self.indices[rows], held, exact=False, look=look, among=self.indices
+            )
         added = np.zeros((len(rows), *change.shape[1:]))
         if len(moved) and len(rows):
             partners = Partners.of_rows_like(self.tiles.values, self.rows.at_places(places[moved]))

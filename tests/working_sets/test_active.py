@@ -33,7 +33,7 @@ def weights():
 @pytest.mark.parametrize("interrupted_at", [0, 1, 3])
 def test_pieces_add_up_and_go_on_where_they_were_interrupted(interrupted_at, weights):
     X = blobs(300)[0].astype(np.float64)
-    source, count, outputs, seen = ArrayRows(X), Counters(), np.ones((300, K)), []
+    source, count, outputs, seen = ArrayRows(X), Counters(), np.zeros((300, K)), []
 
     def pause():
         seen.append(count.rows_done)
@@ -57,8 +57,8 @@ def test_pieces_add_up_and_go_on_where_they_were_interrupted(interrupted_at, wei
         with pytest.raises(Interrupted):
             add()
     add()
-    np.testing.assert_allclose(outputs[:250] - 1, (gram(X) @ weights)[:250], atol=1e-12)
-    np.testing.assert_array_equal(outputs[250:], 1)
+    np.testing.assert_allclose(outputs[:250], (gram(X) @ weights)[:250], atol=1e-12)
+    np.testing.assert_array_equal(outputs[250:], 0)
 
 
 def test_active_rows_take_over_what_a_working_set_has_become():

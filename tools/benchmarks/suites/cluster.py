@@ -210,12 +210,8 @@ def work_limits(results: Results) -> list[Limit]:
         for line in workers:
             name = line.who
             limits += [
-                at_least(
-                    f"{name}: of kernel values", line.last("far_share"), limit=LEAST_FAR
-                ),
-                at_most(
-                    f"{name}: read here, of rows", line.last("read_share"), limit=MOST_READ
-                ),
+                at_least(f"{name}: of kernel values", line.last("far_share"), limit=LEAST_FAR),
+                at_most(f"{name}: read here, of rows", line.last("read_share"), limit=MOST_READ),
                 at_most(f"{name}: bytes back a row swept", line.last("back"), limit=MOST_BACK),
                 at_most(f"{name}: sent, of moved", line.last("sent_times"), limit=MOST_SENT),
             ]
