@@ -1,24 +1,27 @@
 """``bigsvm info``: what a store, a model or a run is."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bigsvm.cli.inputs import load_model
-from bigsvm.cli.options import Json, local
+from bigsvm.cli.options import Json
 from bigsvm.cli.outputs import say
 from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.errors import DataError
+from bigsvm.files import is_url, local_path
 from bigsvm.report.text import as_columns, as_json
+
+if TYPE_CHECKING:
+    from bigsvm.data.store import Store
+
+_PLACE = "STORE|MODEL|RUN"
 
 
 def command(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            callback=local, metavar="STORE|MODEL|RUN", help="A store, a model file, a checkpoint."
-        ),
+    place: Annotated[
+        str,
+        typer.Argument(metavar=_PLACE, help="A store or its URL, a model file, a checkpoint."),
     ],
     json: Json = False,
 ) -> None:
@@ -29,10 +32,16 @@ def command(
       bigsvm info train.zarr
       bigsvm info model.safetensors --json
       bigsvm info run
+      bigsvm info s3://bucket/train.zarr
     """
+    from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back
     from bigsvm.report import describe
 
+    if is_url(place):
+        _say_store(open_store(place), json=json)
+        return
+    path = local_path(place, _PLACE)
     put_back(path)
     if path.is_file():
         model = load_model(path)
@@ -42,10 +51,15 @@ def command(
 
         record, lines = run_record(path), run_lines(path)
     elif path.is_dir():
-        from bigsvm.data.store import open_store
-
-        store = open_store(path)
-        record, lines = describe.store_record(store), describe.store_lines(store)
+        _say_store(open_store(path), json=json)
+        return
     else:
         raise DataError(f"{path}: no such store, model or run; check the path")
+    say(as_json(record) if json else as_columns(lines))
+
+
+def _say_store(store: "Store", *, json: bool) -> None:
+    from bigsvm.report import describe
+
+    record, lines = describe.store_record(store), describe.store_lines(store)
     say(as_json(record) if json else as_columns(lines))

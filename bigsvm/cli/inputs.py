@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bigsvm.cli.options import ZeroBased, is_given
-from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
-from bigsvm.files import LIBSVM_MODEL, local_path, open_regular
+from bigsvm.errors import (
+    BigsvmError,
+    DataError,
+    ModelError,
+    ParameterError,
+    StoreError,
+    UnreachableError,
+)
+from bigsvm.files import LIBSVM_MODEL, open_regular
 from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
 from bigsvm.report.progress import ConvertingProgress
 
@@ -38,8 +45,31 @@ def is_standard_input(source: str) -> bool:
 
 
 def is_text(source: str) -> bool:
-    """Whether this is read as LIBSVM text: a file, a URL or standard input. A store is a folder."""
-    return is_standard_input(source) or "://" in source or not Path(source).is_dir()
+    """Whether this is read as LIBSVM text; a store is a folder, or a URL that `is_far_store`."""
+    if is_standard_input(source):
+        return True
+    return not (is_far_store(source) if "://" in source else Path(source).is_dir())
+
+
+def is_far_store(url: str) -> bool:
+    """Whether a URL is that of a store: it ends in ``.zarr``, or a ``zarr.json`` is below it.
+
+    Raises
+    ------
+    UnreachableError
+        It cannot be looked up.
+    """
+    from bigsvm.data.place import Place
+
+    if url.rstrip("/").endswith(".zarr"):
+        return True
+    try:
+        # Some servers answer any request by a page.
+        return Place.of(url).part("zarr.json", 0, 1) == b"{"
+    except UnreachableError:
+        raise
+    except (FileNotFoundError, ParameterError, StoreError):
+        return False  # a single file may be readable where names are not listed
 
 
 def load_model(path: Path, range_file: Path | None = None) -> KernelExpansion:
@@ -178,8 +208,6 @@ def opened(
     from bigsvm.data.store import open_store
     from bigsvm.data.workspace import put_back
 
-    if "://" in source and source.rstrip("/").endswith(".zarr"):
-        local_path(source, "the path of a store")
     is_local = not is_standard_input(source) and "://" not in source
     if is_local:
         put_back(Path(source))

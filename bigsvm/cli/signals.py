@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
+
+from bigsvm.data.waiting import looking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +43,18 @@ class Interruption:
         self.signum: int | None = None
         self._raises = False
         self._previous: dict[int, Any] = {}
+        self._looking = ExitStack()
 
     def __enter__(self) -> Self:
         # Only the main thread may; a command that runs in another leaves the signals alone.
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        # Where a run has something to save, it looks first, and saves.
+        self._looking.enter_context(looking(self.check))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        self._looking.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if kind is KeyboardInterrupt:

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,9 +24,10 @@ from bigsvm.cli.options import (
     parse_class_weight,
 )
 from bigsvm.cli.outputs import check_apart, check_model_path, say
+from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
 from bigsvm.cli.signals import Interruption
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, UnreachableError
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import PANELS, declaration_of, option_of
@@ -36,6 +38,8 @@ from bigsvm.training import events
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bigsvm.models import KernelExpansion
 
 
@@ -201,13 +205,14 @@ def _train(
             interruption=interruption,
         ) as opened_store:
             check_labels_fit(parse_bytes(parameters.memory), opened_store.rows.n_rows)
-            trained = train_model(
-                opened_store.rows,
-                opened_store.labels(),
-                opened_store.sample_weight(),
-                parameters,
-                Hooks(listener=listener, interrupted=interruption.requested),
-            )
+            with _saying_how_to_resume(run, checkpoint):
+                trained = train_model(
+                    opened_store.rows,
+                    opened_store.labels(),
+                    opened_store.sample_weight(),
+                    parameters,
+                    Hooks(listener=listener, interrupted=interruption.requested),
+                )
             n_rows = opened_store.rows.n_rows
         trained.save(path)
         reason = StopReason(trained.certificate["stop_reason"])
@@ -225,6 +230,18 @@ def _train(
             display.warn(told(trained.doubt))
     _print(trained, path, n_rows, json=json)
     return interruption.exit_code
+
+
+@contextmanager
+def _saying_how_to_resume(run: Run, checkpoint: Path | None) -> "Iterator[None]":
+    """Name the command that resumes a run whose store cannot be reached any more."""
+    try:
+        yield
+    except UnreachableError as error:
+        if checkpoint is None or not os.path.lexists(checkpoint / RUN_FILE):
+            raise
+        command = resume_command(checkpoint, source=run.source)
+        raise UnreachableError(f"{error}. The run is saved; resume it by: {command}") from error
 
 
 def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:

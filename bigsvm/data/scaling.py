@@ -95,9 +95,9 @@ def scale_store(
     attributes = store.attributes
     if attributes.scaler is not None:
         raise DataError(
-            f"{store.path}: is scaled already ({attributes.scaler}); scale the store it was made of"
+            f"{store}: is scaled already ({attributes.scaler}); scale the store it was made of"
         )
-    if lies_in(target.absolute().parent, store.path):
+    if not store.place.is_far and lies_in(target.absolute().parent, store.path):
         raise ParameterError(f"path is {str(path)!r}, which lies in the store; give another")
     check_columns(attributes.n_columns, attributes.layout, budget)
     if like is None:
@@ -112,7 +112,7 @@ def scale_store(
     if store.rows.is_sparse and not rows.is_sparse:
         column = int(scaler.moved_columns()[0])
         raise DataError(
-            f"{store.path}: its rows are sparse, but {scaler.method} turns the zeros of column "
+            f"{store}: its rows are sparse, but {scaler.method} turns the zeros of column "
             f"{column} (from 0) into other values; use --method maxabs, or convert the data with "
             "--layout dense"
         )
@@ -158,7 +158,7 @@ def _scaler_of(other: HasScaler, store: Store) -> Scaler:
     ):
         meant = "yes" if other.first_index == 0 else "no"
         raise DataError(
-            f"{store.path}: column 0 is index {store.first_index} of its text, but index "
+            f"{store}: column 0 is index {store.first_index} of its text, but index "
             f"{other.first_index} where the scaling is from; convert it with --zero-based {meant}"
         )
     return other.scaler

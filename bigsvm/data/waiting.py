@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from threading import Event
@@ -41,8 +40,9 @@ def looking(look: Callable[[], None]) -> Iterator[None]:
     outer = _LOOK.get()
 
     def both() -> None:
-        outer()
+        # The innermost knows best how to end: it may save first.
         look()
+        outer()
 
     token = _LOOK.set(both)
     try:
@@ -96,6 +96,9 @@ class GivingUp:
 
 def together(threads: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Results of all jobs, done by other threads; if one raises, the others are given up."""
+    # Takes 10 ms, which commands do not need to start.
+    from concurrent.futures import wait as wait_for
+
     given_up = GivingUp()
 
     def ended(future: Future[T]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
+from bigsvm.data.waiting import looking
 from bigsvm.one_vs_one.joined import join
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
@@ -143,8 +144,9 @@ class PairTraining:
         reason = StopReason.CONVERGED
         self._report()
         try:
-            for batch in self._classes.batches(self._most_held_rows):
-                self._batch(batch)
+            with looking(self._look):
+                for batch in self._classes.batches(self._most_held_rows):
+                    self._batch(batch)
         except Stopped as stopped:
             reason = stopped.reason
         except SURROUNDINGS_FAILED:

@@ -30,7 +30,7 @@ def store_record(store: Store) -> dict[str, Any]:
     cells = attributes.n_rows * max(attributes.n_columns, 1)
     return {
         "kind": "store",
-        "path": str(store.path),
+        "path": str(store),
         "format_version": attributes.format_version,
         "n_rows": attributes.n_rows,
         "n_columns": attributes.n_columns,
@@ -55,7 +55,7 @@ def store_record(store: Store) -> dict[str, Any]:
             "constant_columns": statistics.n_constant(),
         },
         "fingerprint": attributes.fingerprint,
-        "bytes_on_disk": bytes_on_disk(store.path),
+        "bytes_on_disk": None if store.place.is_far else bytes_on_disk(store.path),
     }
 
 
@@ -63,6 +63,7 @@ def store_lines(store: Store) -> Lines:
     """Describe a store to a person."""
     record = store_record(store)
     values = record["statistics"]
+    size = record["bytes_on_disk"]
     order = f"random, seed {record['seed']}" if record["shuffled"] else "as in the input"
     return [
         ("store", record["path"]),
@@ -81,7 +82,7 @@ def store_lines(store: Store) -> Lines:
         ("column 0", None if record["first_index"] is None else f"index {record['first_index']}"),
         ("scaled by", _scaler(record["scaler"])),
         ("fingerprint", record["fingerprint"]),
-        ("on disk", show_bytes(record["bytes_on_disk"])),
+        ("on disk", None if size is None else show_bytes(size)),
     ]
 
 

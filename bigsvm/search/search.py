@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bigsvm.core.smo import row_width
+from bigsvm.data.waiting import looking
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.gram import Partners
 from bigsvm.search.random_rows import most_rows_in, random_rows
@@ -212,12 +213,13 @@ class Search(ABC):
             look=self.watch.look,
         )
         try:
-            if not len(self.core):
-                self._begin(rows)
-            while (reason := self._round(rows)) is None:
-                self.watch.look()
-                if self._saver.is_due():
-                    self.save()
+            with looking(self.watch.look):
+                if not len(self.core):
+                    self._begin(rows)
+                while (reason := self._round(rows)) is None:
+                    self.watch.look()
+                    if self._saver.is_due():
+                        self.save()
         except Stopped as stopped:
             reason = stopped.reason
         except SURROUNDINGS_FAILED:

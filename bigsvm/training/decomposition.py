@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.data.waiting import looking
 from bigsvm.executors.local import LocalExecutor
 from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram.weights import weighted_rows
@@ -155,9 +156,10 @@ class Decomposition:
         try:
             if self._cluster is not None:
                 self._cluster.wait_for_workers(self._run.pause)
-            while self._stop is None:
-                self._run.give_back_memory()
-                phases[self.count.phase]()
+            with looking(self._watch.look):
+                while self._stop is None:
+                    self._run.give_back_memory()
+                    phases[self.count.phase]()
         except Stopped as stopped:
             self._stop = stopped.reason
         except SURROUNDINGS_FAILED:

@@ -1,6 +1,7 @@
 """An S3 server on this machine, and a proxy before it that makes faults."""
 
 import http.client
+import math
 import os
 import random
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -138,6 +140,8 @@ class Faulty:
         Bytes per second of each answer's body.
     requests : list of (str, str)
         Method and path of each request.
+    faults : Counter
+        Faults made, by their kind.
     """
 
     def __init__(self, endpoint, seed=0):
@@ -145,8 +149,9 @@ class Faulty:
         self._random, self._lock = random.Random(seed), threading.Lock()
         self._line = threading.Lock()
         self.refused = self.cut = self.pause = 0.0
-        self.refused_first, self.status, self.rate = 0, 503, float("inf")
-        self.requests = []
+        self.refused_first, self.status, self.rate = 0, 503, math.inf
+        self.requests, self.faults = [], Counter()
+        self._dark_after, self._dark_seconds, self._dark_until = math.inf, 0.0, 0.0
         self._port = 0
         self.start()
 
@@ -185,20 +190,42 @@ class Faulty:
         timer.start()
         return timer
 
-    def fault(self):
-        """Choose the fault of a request: "refused", "cut" or None."""
+    def go_dark(self, *, after, seconds):
+        """After some more requests, give no answers for some seconds."""
+        self._dark_after, self._dark_seconds = len(self.requests) + after, seconds
+
+    @property
+    def is_dark(self):
+        """Whether the server gives no answers now."""
+        return time.monotonic() < self._dark_until
+
+    def fault(self, method, path):
+        """Note a request, and choose its fault: "dark", "refused", "cut" or None."""
         with self._lock:
-            if self.refused_first > 0:
-                self.refused_first -= 1
-                return "refused"
-            value = self._random.random()
+            self.requests.append((method, path))
+            if len(self.requests) > self._dark_after:
+                self._dark_after = math.inf
+                self._dark_until = time.monotonic() + self._dark_seconds
+            fault = self._choose(method)
+            self.faults[fault] += 1
+        return fault
+
+    def _choose(self, method):
+        if self.is_dark:
+            return "dark"
+        if method not in ("GET", "HEAD"):
+            return None
+        if self.refused_first > 0:
+            self.refused_first -= 1
+            return "refused"
+        value = self._random.random()
         if value < self.refused:
             return "refused"
         return "cut" if value < self.refused + self.cut else None
 
     def send(self, out, body):
         """Send a body at the rate of the line, which all answers share."""
-        if self.rate == float("inf"):
+        if self.rate == math.inf:
             out.write(body)
             return
         step = max(1, int(self.rate / 100))
@@ -244,9 +271,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self):
         proxy = self.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        proxy.requests.append((self.command, self.path))
+        fault = proxy.fault(self.command, self.path)
         time.sleep(proxy.pause)
-        fault = proxy.fault() if self.command in ("GET", "HEAD") else None
+        if fault == "dark":
+            self.close_connection = True
+            return
         if fault == "refused":
             self.send_response(proxy.status)
             self.send_header("Content-Length", "0")
