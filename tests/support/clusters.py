@@ -1,5 +1,6 @@
 """Dask clusters on this machine, and what may happen to their workers in the middle of a run."""
 
+import itertools
 import logging
 import os
 import signal
@@ -63,12 +64,22 @@ def client_without_workers():
 @pytest.fixture
 def many_tasks(monkeypatch):
     """Passes of 20 tasks and more, and products on workers, though there are few rows."""
-    monkeypatch.setattr(cluster_executor, "UNITS_PER_THREAD", 24)
-    monkeypatch.setattr(cluster_executor.ClusterExecutor, "is_worth_sending", _is_not_tiny)
+    make_tasks_many(monkeypatch)
 
 
-def _is_not_tiny(self, n_rows, n_partners, *, exact=False):
-    return n_rows * n_partners > 10**5
+def make_tasks_many(patch):
+    """Have workers compute passes in many tasks, and every fourth larger product.
+
+    Rows of stores are not kept in memory, though they are few.
+    """
+    asked = itertools.count()
+
+    def is_worth_sending(self, n_rows, n_partners, *, exact=False):
+        return n_rows * n_partners > 10**5 and (exact or next(asked) % 4 == 0)
+
+    patch.setattr("bigsvm.fit.memory.hold", lambda source, memory: source)
+    patch.setattr(cluster_executor, "UNITS_PER_THREAD", 24)
+    patch.setattr(cluster_executor.ClusterExecutor, "is_worth_sending", is_worth_sending)
 
 
 def process_ids(client):
