@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from command_line import REPOSITORY
 
 from bigsvm.data import place
 from bigsvm.data.place import Folder, Place, Prefix
@@ -224,3 +225,10 @@ def test_a_timeout_that_is_no_number_of_seconds_is_refused(text, monkeypatch):
     monkeypatch.setenv(place.TIMEOUT_VARIABLE, text)
     with pytest.raises(ParameterError, match=f"BIGSVM_STORE_TIMEOUT is '{text}'"):
         Place.of(URL).exists("zarr.json")
+
+
+def test_the_guide_has_the_times():
+    guide = " ".join((REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8").split())
+    assert f"with growing pauses, for {place._TIMEOUT:g} seconds" in guide
+    assert f"has {place._CONNECT_SECONDS} seconds to accept a connection" in guide
+    assert f"may be silent for {place._ANSWER_SECONDS} seconds" in guide

@@ -93,8 +93,7 @@ def test_a_server_that_stays_down_ends_the_run_which_is_resumed(
             estimator.fit(url)
         assert not isinstance(caught.value, DataCorruptionError)
         assert list((tmp_path / "run").glob("generation-*"))
-        faulty.go_dark(after=-1, seconds=0)
-        faulty.fault("GET", "/")
+        faulty.light()
     assert_same_model(estimator.fit(url).model_, model)
 
 

@@ -194,6 +194,10 @@ class Faulty:
         """After some more requests, give no answers for some seconds."""
         self._dark_after, self._dark_seconds = len(self.requests) + after, seconds
 
+    def light(self):
+        """Give answers again."""
+        self._dark_after, self._dark_until = math.inf, 0.0
+
     @property
     def is_dark(self):
         """Whether the server gives no answers now."""
