@@ -14,7 +14,7 @@ from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -45,11 +45,19 @@ class Digest:
             if array.size:
                 part.update(array.data.cast("B"))
 
+    def parts(self) -> list[str]:
+        """Hashes of the arrays of the rows."""
+        return [part.hexdigest() for part in self._parts]
+
     def result(self, source: RowSource) -> str:
         """Hash of the rows and of how `source` describes them."""
-        head = f"{source.n_rows} {source.n_columns} {source.dtype.name} {source.is_sparse}"
-        text = " ".join([head, *(part.hexdigest() for part in self._parts)])
-        return xxhash.xxh3_128_hexdigest(text.encode())
+        return fingerprint_of_parts(source, self.parts())
+
+
+def fingerprint_of_parts(source: RowSource, parts: list[str]) -> str:
+    """Hash of the hashes of parts, and of how `source` describes its rows."""
+    head = f"{source.n_rows} {source.n_columns} {source.dtype.name} {source.is_sparse}"
+    return xxhash.xxh3_128_hexdigest(" ".join([head, *parts]).encode())
 
 
 class BlockedRows(RowSource):
@@ -131,10 +139,8 @@ class BlockedRows(RowSource):
         check_indices(indices, self.n_rows)
         rows, back = np.unique(np.asarray(indices, np.int64), return_inverse=True)
         block = np.searchsorted(self._edges, rows, side="right") - 1
-        pieces = []
-        for i in np.unique(block):
-            look()
-            pieces.append(self._block(int(i))[rows[block == i] - int(self._edges[i])])
+        chosen = [(i, rows[block == i] - int(self._edges[i])) for i in np.unique(block).tolist()]
+        pieces = list(self._rows_of_blocks(chosen, look))
         in_order: Any = stack_rows(pieces, self.n_columns, self.dtype, sparse=self.is_sparse)
         rows_taken: Rows = in_order[back]
         return rows_taken
@@ -159,6 +165,14 @@ class BlockedRows(RowSource):
         """Hash of the values; it does not depend on the blocks."""
         return self._survey()[1]
 
+    def _rows_of_blocks(
+        self, chosen: list[tuple[int, NDArray[np.int64]]], look: Callable[[], None]
+    ) -> Iterator[Rows]:
+        """Yield rows of some blocks, each given by its number and the places of the rows in it."""
+        for i, places in chosen:
+            look()
+            yield self._block(i)[places]
+
     def _block(self, i: int) -> Any:
         last = self._last
         if last is not None and last[0] == i:
@@ -174,11 +188,15 @@ class BlockedRows(RowSource):
         """Mean bytes of a sparse row in some random blocks, as rows may be sorted by length."""
         filled = np.flatnonzero(np.diff(self._edges))
         chosen = np.random.default_rng(0).permutation(filled)[:SIZED_BLOCKS]
-        blocks = (self._block(i) for i in np.sort(chosen).tolist())
-        sizes = [(block.nnz, block.shape[0], block.indices.itemsize) for block in blocks]
+        sizes = list(self._sizes_of_blocks(np.sort(chosen).tolist()))
         n_entries, n_rows, index_bytes = np.sum(sizes, axis=0)
         item = self.dtype.itemsize + index_bytes / len(sizes)
         return float(n_entries / n_rows * item + 8)
+
+    def _sizes_of_blocks(self, numbers: list[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield the entries, the rows and the bytes of a column number of some sparse blocks."""
+        for i in numbers:
+            yield size_of_csr(self._block(i))
 
     def _survey(self) -> tuple[Statistics, str]:
         if self._survey_result is None:
@@ -198,6 +216,11 @@ def converted(block: Any, dtype: np.dtype[Any], *, sparse: bool) -> Any:
     if sparse:
         return as_csr(block, dtype)
     return np.ascontiguousarray(block.toarray() if is_sparse(block) else block, dtype=dtype)
+
+
+def size_of_csr(rows: Any) -> tuple[int, int, int]:
+    """Entries, rows and bytes of a column number of CSR rows."""
+    return rows.nnz, rows.shape[0], rows.indices.itemsize
 
 
 def check_shape(n_rows: int, n_columns: int) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bigsvm.data.remote_blocks import RemoteBlocks
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
 
@@ -131,6 +132,11 @@ class NarrowRows(DerivedRows):
         """Return renumbered rows of the source, if another process can read it."""
         source = self._source.portable()
         return None if source is None else NarrowRows(source, self._numbering)
+
+    def remote_blocks(self) -> RemoteBlocks | None:
+        """Renumbered rows of the source's blocks on workers."""
+        blocks = self._source.remote_blocks()
+        return None if blocks is None else blocks.followed_by(self._numbering.apply)
 
     def _end_of_block(self, start: int, stop: int, max_bytes: int) -> int:
         return self._source._end_of_block(start, stop, max_bytes)

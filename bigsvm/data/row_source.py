@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
+    from bigsvm.data.remote_blocks import RemoteBlocks
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.data.scaler import Scaler
 
@@ -113,6 +114,10 @@ class RowSource(ABC):
 
         It opens files or URLs again.
         """
+        return None
+
+    def remote_blocks(self) -> RemoteBlocks | None:
+        """Blocks of the rows on workers of a cluster; None where the rows are elsewhere."""
         return None
 
     @abstractmethod

@@ -201,7 +201,12 @@ def as_store(X: Any) -> Store | None:
 
 
 def as_row_source(
-    X: Any, *, memory: int | None = None, once: bool = False, allow_missing: bool = False
+    X: Any,
+    *,
+    memory: int | None = None,
+    once: bool = False,
+    allow_missing: bool = False,
+    client: Any = None,
 ) -> RowSource:
     """Rows of any container that a user may give.
 
@@ -218,6 +223,8 @@ def as_row_source(
         Whether rows are read in a single pass, for which chunks may be decoded several times.
     allow_missing : bool
         Whether to take Zarr arrays that lack chunks.
+    client : distributed.Client, optional
+        Computes blocks of Dask arrays and data frames; see `DaskRows`.
 
     Raises
     ------
@@ -240,7 +247,7 @@ def as_row_source(
         source.feature_names = names
         return source
     if is_dask_array(X) or is_dask_frame(X):
-        return _of_dask(X, memory, once=once, allow_missing=allow_missing)
+        return _of_dask(X, memory, once=once, allow_missing=allow_missing, client=client)
     table = open_table(X, memory=memory, allow_missing=allow_missing)
     if table is not None:
         return TableRows(table, rows_of_slice(table, memory, once=once))
@@ -265,9 +272,11 @@ def _as_array(X: Any) -> Any:
     return FrameTable(X).rows(0, X.shape[0])
 
 
-def _of_dask(X: Any, memory: int | None, *, once: bool, allow_missing: bool) -> RowSource:
+def _of_dask(
+    X: Any, memory: int | None, *, once: bool, allow_missing: bool, client: Any
+) -> RowSource:
     """Rows of a Dask array or data frame, whose blocks must fit in `memory`."""
-    source = DaskRows(dask_array(X, allow_missing=allow_missing))
+    source = DaskRows(dask_array(X, allow_missing=allow_missing), client=client)
     source.feature_names = frame_names(X)
     size = source.row_alignment * source.bytes_per_row
     all_bytes = source.n_rows * source.bytes_per_row

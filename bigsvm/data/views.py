@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.duplicates import Indices
+    from bigsvm.data.remote_blocks import RemoteBlocks
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows, RowsAt
     from bigsvm.data.scaler import Scaler
@@ -130,6 +131,10 @@ class HeldRows(DerivedRows):
     def portable(self) -> RowSource | None:
         """Return the source that these rows were read from, if another process can read it."""
         return self._source.portable()
+
+    def remote_blocks(self) -> RemoteBlocks | None:
+        """Blocks of the source on workers."""
+        return self._source.remote_blocks()
 
     def sample_indices(
         self, count: int, *, seed: int, candidates: NDArray[np.int64] | None = None

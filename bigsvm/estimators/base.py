@@ -26,6 +26,7 @@ from bigsvm.data.containers import (
     is_zarr_array,
     names_of_columns,
 )
+from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers
 from bigsvm.data.row_source import DASK_BLOCK_BYTES
 from bigsvm.data.row_values import in_order_of
@@ -100,7 +101,9 @@ class KernelMachine(BaseEstimator, SharedArguments):
         client : distributed.Client, optional
             The workers of its Dask cluster compute the passes over the rows; without it this
             process does, whatever clients are open. The model has the same bits. Workers must be
-            able to read a store themselves, by the same path or a URL; other rows are sent to them.
+            able to read a store themselves, by the same path or a URL. Blocks of Dask arrays and
+            data frames stay on the workers that have or compute them, and a checkpoint of such a
+            run is resumed with the same blocks; other rows are sent.
             `memory` is that of this process, which keeps the coefficients and solves the working
             sets. The estimator does not keep the client.
         worker_memory : int or str, optional
@@ -124,7 +127,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
         """
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
         of_worker = worker_bytes(client, worker_memory)
-        source, labels, weights = self._training_data(X, y, sample_weight)
+        source, labels, weights = self._training_data(X, y, sample_weight, client)
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
@@ -196,6 +199,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
         X: Any,
         y: Any,
         sample_weight: Any,
+        client: Any,
     ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
         source: RowSource
         labels: Any
@@ -214,7 +218,8 @@ class KernelMachine(BaseEstimator, SharedArguments):
         elif is_streamed(X, memory):
             if y is None and self._needs_y:
                 raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
-            source, labels, weights = as_row_source(X, memory=memory), y, sample_weight
+            source = as_row_source(X, memory=memory, client=client)
+            labels, weights = in_memory(y, client), in_memory(sample_weight, client)
         else:
             _check_in_memory(X, memory)
             copied = copied_bytes(X)

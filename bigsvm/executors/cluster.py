@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.data.rows import stack_rows
+from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.local import Partial
@@ -74,13 +74,20 @@ class ClusterExecutor:
         self._force, self._source, self._tiles = workforce, source, tiles
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
         portable = source.portable()
-        job = Job(portable, tiles.kernel, tiles.centre, tiles.offset, source.is_sparse)
-        self._read = source.read if portable is None else None
-        self._sent = workforce.open_job(job)
+        self._blocks = None if portable is not None else source.remote_blocks()
+        convert = None if self._blocks is None else self._blocks.convert
+        self._sent = workforce.open_job(
+            Job(portable, tiles.kernel, tiles.centre, tiles.offset, source.is_sparse, convert)
+        )
+        self._fill = self._with_rows if portable is None else None
         self._unit_bytes = UNIT_BYTES if portable is not None else SENT_UNIT_BYTES
         self._align = max(1, (portable or source).row_alignment)
         self._among: I8 | None = None
         self._among_name, self._told, self._numbers = "", set[int](), itertools.count()
+        if self._blocks is not None:
+            for start, address in self._blocks.holders().items():
+                (unit,) = self._units(start, start + 1)
+                workforce.owners[self._sent.name, unit.start, unit.stop] = address
         entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
         self._seconds = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
 
@@ -89,11 +96,20 @@ class ClusterExecutor:
         self._force.wait_for_workers(look)
 
     @cached_property
-    def unit_rows(self) -> int:
-        """Rows of a unit, by the number of workers there are at first."""
+    def _edges(self) -> I8:
+        """First row of each unit, then the number of rows; by the workers there are at first."""
+        if self._blocks is not None:
+            return self._blocks.edges
+        n_rows = self._source.n_rows
         most = self._unit_bytes / max(self._source.bytes_per_row, 1e-9)
-        few = self._source.n_rows / (UNITS_PER_THREAD * self._force.n_threads)
-        return max(1, int(min(most, few) // self._align)) * self._align
+        few = n_rows / (UNITS_PER_THREAD * self._force.n_threads)
+        size = max(1, int(min(most, few) // self._align)) * self._align
+        return np.append(np.arange(0, n_rows, size), n_rows)
+
+    @cached_property
+    def unit_rows(self) -> int:
+        """Most rows of a unit."""
+        return int(np.diff(self._edges).max())
 
     @property
     def threads(self) -> int:
@@ -273,22 +289,29 @@ class ClusterExecutor:
         ahead = max(self._block_bytes // each, 2 * self.threads)
         return results_of(
             self._force, self._sent, calls, None if weighted is None else weighted.sent,
-            name=name, ahead=ahead, look=look, read=self._read,
+            name=name, ahead=ahead, look=look, fill=self._fill,
         )  # fmt: skip
 
+    def _with_rows(self, unit: Unit) -> tuple[Unit, int]:
+        """Return a unit with its rows, or with Dask's future of them; and the bytes to send."""
+        if self._blocks is not None:
+            return unit._replace(rows=self._blocks.future(unit.start)), 0
+        rows = self._source.read(unit.start, unit.stop)
+        return unit._replace(rows=rows), bytes_of(rows)
+
     def _units(self, start: int, stop: int) -> Iterator[Unit]:
-        size = self.unit_rows
-        for first in range(start // size * size, stop, size):
-            yield Unit(first, min(first + size, self._source.n_rows))
+        first = int(np.searchsorted(self._edges, start, side="right")) - 1
+        for low, high in itertools.pairwise(self._edges[first:].tolist()):
+            if low >= stop:
+                return
+            yield Unit(low, high)
 
     def _by_unit(self, rows: I8) -> Iterator[tuple[Unit, I8]]:
         """Yield each unit that has some of the ascending rows, and those it has."""
-        if not len(rows):
-            return
-        edges = np.flatnonzero(np.diff(rows // self.unit_rows)) + 1
-        for numbers in np.split(rows, edges):
-            (unit,) = self._units(int(numbers[0]), int(numbers[0]) + 1)
-            yield unit, numbers
+        places = np.searchsorted(rows, self._edges)
+        for k in np.flatnonzero(np.diff(places)).tolist():
+            unit = Unit(int(self._edges[k]), int(self._edges[k + 1]))
+            yield unit, rows[places[k] : places[k + 1]]
 
     def _rows_per_task(self, weighted: WeightedRows) -> int:
         by_values = EVALUATIONS_PER_TASK // max(weighted.n, 1)

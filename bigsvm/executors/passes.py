@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bigsvm.data.rows import bytes_of
 from bigsvm.errors import BigsvmError, ClusterError
-from bigsvm.executors.tasks import NotKeptError, Unit
+from bigsvm.executors.tasks import NotKeptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.data.rows import Rows
-    from bigsvm.executors.tasks import Done, SentJob
+    from bigsvm.executors.tasks import Done, SentJob, Unit
     from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
 
 TASKS_PER_THREAD = 2
@@ -66,7 +64,7 @@ def results_of(
     name: str,
     ahead: int,
     look: Callable[[], None],
-    read: Callable[[int, int], Rows] | None = None,
+    fill: Callable[[Unit], tuple[Unit, int]] | None = None,
 ) -> Iterator[Done]:
     """Yield the results of some calls, in their order.
 
@@ -84,10 +82,11 @@ def results_of(
         Most results, and tasks, that wait for an earlier result.
     look : callable
         Called several times a second while this waits.
-    read : callable, optional
-        Reads the rows of a unit here, for jobs whose rows are sent.
+    fill : callable, optional
+        Returns a unit with its rows, and the bytes of these that are sent from here; for jobs
+        without a source.
     """
-    under_way = Pass(workforce, sent, calls, shared, name=name, ahead=ahead, read=read)
+    under_way = Pass(workforce, sent, calls, shared, name=name, ahead=ahead, fill=fill)
     try:
         for number in range(len(calls)):
             under_way.top_up(number)
@@ -196,12 +195,12 @@ class Pass:
         *,
         name: str,
         ahead: int,
-        read: Callable[[int, int], Rows] | None = None,
+        fill: Callable[[Unit], tuple[Unit, int]] | None = None,
         are_long: bool = False,
     ) -> None:
         self._workforce, self._sent, self._calls = workforce, sent, calls
         self._to_share, self._name, self._ahead = shared, name, max(ahead, 1)
-        self._read, self._are_long = read, are_long
+        self._fill, self._are_long = fill, are_long
         # Workers keep what they make of pieces by their names; `id` may be that of an earlier pass.
         self._unique = f"{name}-{uuid.uuid4().hex}"
         self._shares_job = len(sent.pickled) > SHARED_JOB_BYTES
@@ -341,9 +340,9 @@ class Pass:
             given, more = list(call.in_full[0]), call.in_full[1]
             force.traffic.bytes_sent += more - call.nbytes
         if unit is not None:
-            if number in self._in_full and self._read is not None:
-                unit = Unit(unit.start, unit.stop, self._read(unit.start, unit.stop))
-                force.traffic.bytes_sent += bytes_of(unit.rows)
+            if number in self._in_full and self._fill is not None:
+                unit, nbytes = self._fill(unit)
+                force.traffic.bytes_sent += nbytes
             given.insert(0, unit)
         shared = list(self._shared[worker.address])
         if self._shares_job:

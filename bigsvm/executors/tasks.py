@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I8
+    from bigsvm.data.remote_blocks import Convert
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
     from bigsvm.gram.weights import FunctionWeights, Weights
@@ -113,6 +114,8 @@ class Job(NamedTuple):
         Rows that another process can read; None if they are sent.
     is_sparse : bool
         Whether the rows are sparse.
+    convert : callable or None
+        Makes rows of a block that is sent, as `RemoteBlocks` has it; None where rows are sent.
     """
 
     source: RowSource | None
@@ -120,6 +123,7 @@ class Job(NamedTuple):
     centre: NDArray[np.float64] | None
     offset: float
     is_sparse: bool
+    convert: Convert | None = None
 
 
 class SentJob(NamedTuple):
@@ -137,12 +141,12 @@ class SentJob(NamedTuple):
 class Unit(NamedTuple):
     """Rows ``start … stop - 1`` of a source, which a worker keeps together.
 
-    `rows` has them the first time, if the job has no source.
+    `rows` has them the first time, if the job has no source; or the block that they are made of.
     """
 
     start: int
     stop: int
-    rows: Rows | None = None
+    rows: Any = None
 
 
 class Chosen(NamedTuple):
@@ -291,6 +295,7 @@ class _OpenJob:
     def __init__(self, name: str, job: Job, process: _Process) -> None:
         self.name, self.process = name, process
         self.source, self.kernel, self.is_sparse = job.source, job.kernel, job.is_sparse
+        self._convert = job.convert
         self._centre, self._offset = job.centre, job.offset
         self._local = threading.local()
         self._named: dict[int, tuple[str, I8]] = {}
@@ -332,6 +337,8 @@ class _OpenJob:
                 if self.source is None:
                     raise NotKeptError
                 rows = self.source.read(unit.start, unit.stop)
+            elif self._convert is not None:
+                rows = self._convert(rows, unit.start, unit.stop)
             return rows, bytes_of(rows)
 
         limit = max(LEAST_KEPT_BYTES, self.process.memory - needed)

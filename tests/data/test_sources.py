@@ -114,7 +114,7 @@ class TestDenseDask(RowSourceContract):
             lambda block: block[:-1], dtype=matrix.dtype, meta=matrix[:0]
         )
         with pytest.raises(
-            DataError, match=r"block 0 of X has shape \(99, 23\).*compute_chunk_sizes"
+            DataError, match=r"begins with row 0 has shape \(99, 23\).*compute_chunk_sizes"
         ):
             DaskRows(array).read(0, 10)
 
