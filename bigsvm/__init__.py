@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# It looks at the environment, which others may change later.
+import bigsvm.processors as _processors  # noqa: F401
 from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:

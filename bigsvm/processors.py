@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_CONTROL_GROUPS = Path("/proc/self/cgroup")
 """Linux's folder of control groups, and its list of those of this process."""
+IS_LIMITED = "OMP_NUM_THREADS" in os.environ
+"""Whether the environment limited threads when bigsvm was imported. A local cluster of Dask sets
+the variable later, in this process, for the workers it starts."""
 
 
 def available_processors() -> int:
@@ -42,7 +45,7 @@ def default_threads() -> int:
     """
     if _is_worker():
         return 1
-    limits = (_limit_of("OMP_NUM_THREADS"), *(library.num_threads for library in _openmp()))
+    limits = (_limit_of_openmp(), *(library.num_threads for library in _openmp()))
     return int(max(1, min(available_processors(), *limits)))
 
 
@@ -78,6 +81,12 @@ def _limit_of(variable: str) -> float:
     # OMP_NUM_THREADS may be a list with one number per nesting level, the outermost first.
     text = os.environ.get(variable, "").split(",")[0].strip()
     return int(text) if text.isdecimal() and int(text) > 0 else math.inf
+
+
+def _limit_of_openmp() -> float:
+    """Read OMP_NUM_THREADS, unless it is there for the workers of Dask only."""
+    is_for_workers = not IS_LIMITED and "distributed.nanny" in sys.modules
+    return math.inf if is_for_workers else _limit_of("OMP_NUM_THREADS")
 
 
 def _is_worker() -> bool:

@@ -1,6 +1,7 @@
 """Processors that a run may use beside others: affinity, quotas, limits, workers."""
 
 import os
+import sys
 
 import dask.array as da
 import numpy as np
@@ -19,6 +20,12 @@ ESTIMATORS = {
     "SVC": bigsvm.SVC, "SVR": bigsvm.SVR, "OneClassSVM": bigsvm.OneClassSVM,
     "CrammerSingerSVC": bigsvm.CrammerSingerSVC,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def limited_from_outside(monkeypatch):
+    """The environment is the user's, whatever other tests have started in this process."""
+    monkeypatch.setattr(processors, "IS_LIMITED", True)
 
 
 @pytest.fixture
@@ -181,6 +188,15 @@ def test_predictions_have_as_many_threads_as_training(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     fitted.set_params(n_jobs=None).predict(X)
     assert threads == [7, 3]
+
+
+@pytest.mark.parametrize(("is_limited", "threads"), [(False, 8), (True, 1)])
+@pytest.mark.usefixtures("eight")
+def test_what_dask_sets_for_its_workers_is_no_limit_here(is_limited, threads, monkeypatch):
+    monkeypatch.setattr(processors, "IS_LIMITED", is_limited)
+    monkeypatch.setitem(sys.modules, "distributed.nanny", sys)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert default_threads() == threads
 
 
 def test_the_same_threads_give_the_same_bits(monkeypatch):
