@@ -153,7 +153,11 @@ def train_by(
         rule=reduction.rule,
         scaler=scaler,
         bounds=functions.bounds,
-        certificate={**functions.certificate, "kernel_is_definite": kernel.is_definite},
+        certificate={
+            **functions.certificate,
+            "kernel_is_definite": kernel.is_definite,
+            **trainer.cluster_costs(),
+        },
         provenance=provenance_of(parameters, source, reduction.class_weight, fingerprint),
     )
     if reduction.held_out is None or parameters.calibration is None:

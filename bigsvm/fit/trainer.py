@@ -23,7 +23,7 @@ from bigsvm.training.certify import Exact
 from bigsvm.training.checkpoint import Checkpoint
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.events import Joined, Left
-from bigsvm.training.result import StopReason
+from bigsvm.training.result import CLUSTER_COSTS, StopReason
 from bigsvm.training.run import Run
 from bigsvm.training.state import Limits
 from bigsvm.working_sets.held_rows import WorkingRows
@@ -108,6 +108,12 @@ class Trainer:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    def cluster_costs(self) -> dict[str, int]:
+        """Return `CLUSTER_COSTS` by name; nothing if no worker took part."""
+        if self._workforce is None or not self._workforce.traffic.n_workers:
+            return {}
+        return {name: getattr(self._workforce.traffic, name) for name in CLUSTER_COSTS}
 
     def train(
         self,

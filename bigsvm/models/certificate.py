@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.training.result import StopReason
+from bigsvm.training.result import CLUSTER_COSTS, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -118,7 +118,7 @@ CHECKS: dict[str, Callable[[object], bool]] = {
         (
             "n_support", "n_bounded", "n_sweeps", "n_iter", "n_kernel_evaluations", "row_misses",
             "row_reads", "n_working_sets", "rows_swept", "bytes_read", "n_pairs", "n_begun",
-            "n_not_recomputed",
+            "n_not_recomputed", *CLUSTER_COSTS,
         ),
         is_count,
     ),

@@ -9,8 +9,8 @@ from bigsvm.budget import show_bytes
 from bigsvm.parameters.formulations import gap_name
 from bigsvm.report.progress import duration
 from bigsvm.report.resources import bytes_on_disk
-from bigsvm.report.text import count, label_text, number
-from bigsvm.training.result import Certificate, StopReason
+from bigsvm.report.text import count, label_text, number, plural
+from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,7 +256,19 @@ def certificate_lines(
         ),
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
+        ("cluster", _cluster(certificate)),
     ]
+
+
+def _cluster(certificate: Mapping[str, Any]) -> str | None:
+    """Say what the workers of a cluster have done; None where there were none."""
+    if any(name not in certificate for name in CLUSTER_COSTS):
+        return None
+    n_workers, tasks, again, sent, returned = (certificate[name] for name in CLUSTER_COSTS)
+    return (
+        f"{plural(n_workers, 'worker')}, {plural(tasks, 'task')}, {count(again)} started again, "
+        f"{show_bytes(sent)} sent, {show_bytes(returned)} returned"
+    )
 
 
 def _ball(proof: Mapping[str, Any] | None) -> str | None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from bigsvm.budget import show_bytes
-from bigsvm.report.text import count, number, shown
+from bigsvm.report.text import count, number, plural, shown
 from bigsvm.training import events
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ LINE_EVERY = 10.0
 """Seconds between two plain lines of something that reports all the time."""
 MOVE_EVERY = 0.1
 """Seconds between two moves of a bar over what may take less than a millisecond each."""
+MOST_NAMED = 8
+"""Workers that are named when they join a run: a line for each of hundreds tells nothing."""
 
 
 def is_watched() -> bool:
@@ -143,6 +145,7 @@ class TrainingProgress:
         self._last_checkpoint = -math.inf
         self._pairs_began: tuple[float, float] | None = None
         self._last_pair = -math.inf
+        self._threads_of: dict[str, int] = {}
 
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
@@ -191,6 +194,8 @@ class TrainingProgress:
                 )
             case events.Checkpointed():
                 self._checkpointed(event)
+            case events.Joined() | events.Left():
+                self._workers_changed(event)
 
     def _planned(self, event: events.Planned) -> None:
         if self._is_planned:
@@ -211,6 +216,20 @@ class TrainingProgress:
             self._last_checkpoint = now
             self._display.line(f"checkpoint {event.generation} written in {event.seconds:.2f} s")
 
+    def _workers_changed(self, event: events.Joined | events.Left) -> None:
+        """Name the first workers, and all that go; of many the number alone is of interest."""
+        if isinstance(event, events.Joined):
+            self._threads_of[event.address] = event.threads
+            if len(self._threads_of) > MOST_NAMED:
+                return
+            what = "has joined"
+        else:
+            self._threads_of.pop(event.address, None)
+            what = "has gone, and others do its tasks"
+        workers = plural(len(self._threads_of), "worker")
+        threads = plural(sum(self._threads_of.values()), "thread")
+        self._display.line(f"worker {event.address} {what}: {workers}, {threads} now")
+
     def _sweeping(self, event: events.Sweeping) -> None:
         now = time.monotonic()
         if self._sweep_began is None or self._sweep_began[0] != event.sweep:
@@ -221,6 +240,8 @@ class TrainingProgress:
             rate = (event.rows_done - first) / (now - began)
             left = (event.n_rows - event.rows_done) / rate
             note += f", {count(round(rate))} rows/s, this sweep ends in {duration(left)}"
+        if self._threads_of:
+            note += f", {plural(len(self._threads_of), 'worker')}"
         if self._gap is not None:
             note += f", gap {number(self._gap, 3)}"
         self._display.move(f"sweep {event.sweep}", note, event.rows_done, event.n_rows)

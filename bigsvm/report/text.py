@@ -61,6 +61,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def plural(n: int, what: str) -> str:
+    """``1 worker``, ``2 workers``."""
+    return f"{count(n)} {what}{'' if n == 1 else 's'}"
+
+
 def label_text(label: float | str) -> str:
     """Format a label as in LIBSVM text, on one line: whole numbers without a point."""
     if isinstance(label, str):

@@ -134,8 +134,9 @@ class Swept(NamedTuple):
     cpu_idle : float or None
         Share of the threads' time in the passes over rows since the sweep before in which they
         waited: 1 − CPU time of the process / (time × threads). Waiting for a processor that another
-        process has counts; other work of this process hides some. None where there was no pass, as
-        all rows were active.
+        process has counts; other work of this process hides some. On a cluster the time and the
+        threads are those of the workers' tasks, 1 − CPU time of the tasks / (time × threads of all
+        workers). None where there was no pass, as all rows were active.
     """
 
     sweep: int

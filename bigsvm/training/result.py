@@ -54,6 +54,11 @@ class StopReason(StrEnum):
 PHASES = ("certificate", "sweeps", "kernel_rows", "steps", "rest")
 """Phases of a run, in the order in which they are shown."""
 
+CLUSTER_COSTS = ("n_workers", "tasks", "tasks_again", "bytes_sent", "bytes_returned")
+"""What a certificate has besides where the workers of a cluster took part, of this process alone:
+most workers at a time, tasks done, tasks started once more because a worker was late or gone, bytes
+sent to workers, and bytes of results."""
+
 
 @dataclass(frozen=True)
 class Certificate:

@@ -13,6 +13,9 @@ from sklearn.preprocessing import StandardScaler
 
 import bigsvm
 from bigsvm.errors import ClusterError, ParameterError
+from bigsvm.report.describe import model_lines
+from bigsvm.training.result import CLUSTER_COSTS
+from bigsvm.training.watch import Watch
 
 ROWS = np.random.default_rng(0).normal(size=(3000, 4)).astype(np.float32)
 LABELS = (ROWS[:, 0] * ROWS[:, 1] > 0.2 * ROWS[:, 2]).astype(int)
@@ -43,6 +46,36 @@ def test_a_model_trained_by_workers_has_the_same_bits(client, name):
     here = clone(ESTIMATORS[name]).fit(ROWS, LABELS, sample_weight=WEIGHTS)
     there = clone(ESTIMATORS[name]).fit(ROWS, LABELS, sample_weight=WEIGHTS, client=client)
     assert_same_model(here, there)
+    costs = {name: there.certificate_[name] for name in CLUSTER_COSTS}
+    assert costs["n_workers"] == 2
+    assert costs["tasks"] > 0
+    assert min(costs["bytes_sent"], costs["bytes_returned"]) > 8 * costs["tasks"]
+    assert not set(CLUSTER_COSTS) & here.certificate_.keys()
+
+
+def test_the_costs_of_a_cluster_are_kept_in_models(client, tmp_path):
+    fitted = clone(ESTIMATORS["SVC"]).fit(ROWS, LABELS, client=client)
+    fitted.model_.save(tmp_path / "model")
+    loaded = bigsvm.KernelExpansion.load(tmp_path / "model")
+    assert loaded.certificate == fitted.certificate_
+    [line] = [text for name, text in model_lines(loaded, tmp_path / "model") if name == "cluster"]
+    tasks = fitted.certificate_["tasks"]
+    assert str(line).startswith(f"2 workers, {tasks} tasks, 0 started again, ")
+
+
+def test_the_idle_share_is_that_of_the_workers(client, monkeypatch):
+    threads, cpu_seconds, add = [], [], Watch.add
+
+    def noted(self, partial, **options):
+        threads.append(options["threads"])
+        cpu_seconds.append(partial.cpu_seconds)
+        add(self, partial, **options)
+
+    monkeypatch.setattr(Watch, "add", noted)
+    fitted = clone(ESTIMATORS["SVC"]).set_params(n_jobs=1).fit(ROWS, LABELS, client=client)
+    assert set(threads) == {2}
+    assert min(cpu_seconds) > 0
+    assert 0 <= fitted.certificate_["cpu_idle"] < 1
 
 
 def test_an_estimator_does_not_keep_the_client(client):

@@ -9,7 +9,13 @@ import threading
 
 import pytest
 
-from bigsvm.report.progress import LINE_EVERY, Display, RowsProgress, TrainingProgress
+from bigsvm.report.progress import (
+    LINE_EVERY,
+    MOST_NAMED,
+    Display,
+    RowsProgress,
+    TrainingProgress,
+)
 from bigsvm.report.resources import bytes_on_disk, peak_rss_bytes
 from bigsvm.training import events
 
@@ -40,6 +46,33 @@ def test_plain_lines(capsys):
         "1 min 16 s",
         "checkpoint 9 written in 0.50 s",
     ]
+
+
+def test_workers_are_named_when_they_come_and_go(capsys):
+    with Display(quiet=False) as display:
+        show = TrainingProgress(display)
+        show(events.Joined("tcp://10.0.0.1:1", 1))
+        show(events.Joined("tcp://10.0.0.2:1", 4))
+        show(events.Left("tcp://10.0.0.2:1", 4))
+    assert capsys.readouterr().err.splitlines() == [
+        "worker tcp://10.0.0.1:1 has joined: 1 worker, 1 thread now",
+        "worker tcp://10.0.0.2:1 has joined: 2 workers, 5 threads now",
+        "worker tcp://10.0.0.2:1 has gone, and others do its tasks: 1 worker, 1 thread now",
+    ]
+
+
+def test_of_hundreds_of_workers_the_first_are_named_and_all_that_go(capsys, monkeypatch):
+    monkeypatch.setattr("bigsvm.report.progress.LINE_EVERY", 0.0)
+    with Display(quiet=False) as display:
+        show = TrainingProgress(display)
+        for i in range(300):
+            show(events.Joined(f"tcp://10.0.0.1:{i}", 2))
+        show(events.Left("tcp://10.0.0.1:250", 2))
+        show(events.Sweeping(1, 200, 1000, 40))
+    *joined, left, sweeping = capsys.readouterr().err.splitlines()
+    assert len(joined) == MOST_NAMED
+    assert left.endswith("299 workers, 598 threads now")
+    assert "200 of 1 000 rows, 299 workers" in sweeping
 
 
 def test_a_resumed_run_says_what_it_takes_as_recorded(capsys):
