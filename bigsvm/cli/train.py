@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import check_labels_fit, parse_bytes, show_bytes
+from bigsvm.cli.clusters import (
+    ClusterOptions,
+    Scheduler,
+    SchedulerFile,
+    WorkerMemory,
+    opened_client,
+)
 from bigsvm.cli.failures import in_options, options_of
 from bigsvm.cli.inputs import check_text_options, opened
 from bigsvm.cli.options import (
@@ -65,6 +72,9 @@ def command(
             help="Go on with the run in this checkpoint folder, which knows the rest.",
         ),
     ] = None,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
+    worker_memory: WorkerMemory = None,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -82,10 +92,13 @@ def command(
       bigsvm train train.zarr model.safetensors --C 10 --gamma 0.05
       bigsvm train train.zarr model.safetensors --memory 4GB --checkpoint run --max-time 8h
       bigsvm train --resume run
+      bigsvm train --resume run --scheduler tcp://10.0.0.5:8786
       bigsvm train a9a.libsvm model.safetensors --class-weight -1:1 --class-weight +1:3
       bigsvm train houses.zarr model.safetensors --formulation eps-svr --epsilon 0.05
       bigsvm train digits.zarr model.safetensors --formulation crammer-singer --C 10
     """
+    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
+    cluster.worker_bytes()  # refuses what contradicts
     checkpoint: Path | None = values.pop("checkpoint")
     weights = parse_class_weight(list(values["class_weight"] or []))
     values["class_weight"] = list(weights.items()) if isinstance(weights, dict) else weights
@@ -108,7 +121,8 @@ def command(
     check_used(context, run, checkpoint)
     told = partial(in_options, options=options_of(context.command))
     names_model = resume is None
-    raise typer.Exit(_train(run, checkpoint, told, names_model=names_model, json=json, quiet=quiet))
+    code = _train(run, checkpoint, cluster, told, names_model=names_model, json=json, quiet=quiet)
+    raise typer.Exit(code)
 
 
 def _with_options(function: Callable[..., None]) -> inspect.Signature:
@@ -166,6 +180,7 @@ def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> Non
 def _train(
     run: Run,
     checkpoint: Path | None,
+    cluster: ClusterOptions,
     told: Callable[[str], str],
     *,
     names_model: bool,
@@ -185,7 +200,11 @@ def _train(
     check_model_path(path)
     cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
     check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
-    with Interruption() as interruption, Display(quiet=quiet) as display:
+    with (
+        Interruption() as interruption,
+        Display(quiet=quiet) as display,
+        opened_client(cluster, display, interruption) as client,
+    ):
         show = TrainingProgress(display)
         if path.exists() and not names_model:
             display.line(f"{path} will be replaced when the run ends")
@@ -211,7 +230,12 @@ def _train(
                     opened_store.labels(),
                     opened_store.sample_weight(),
                     parameters,
-                    Hooks(listener=listener, interrupted=interruption.requested),
+                    Hooks(
+                        listener=listener,
+                        interrupted=interruption.requested,
+                        client=client,
+                        worker_memory=cluster.worker_bytes(),
+                    ),
                 )
             n_rows = opened_store.rows.n_rows
         trained.save(path)

@@ -1,0 +1,238 @@
+"""Options that name a Dask cluster, and the client of it that a command uses."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.options import local
+from bigsvm.errors import ClusterError, ParameterError
+from bigsvm.files import open_regular, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bigsvm.cli.signals import Interruption
+    from bigsvm.report.progress import Display
+
+ANSWER_SECONDS = 10.0
+"""How long a scheduler may take to answer: many round trips, and a person waits for it."""
+MOST_FILE_BYTES = 1 << 20
+"""Largest file of a scheduler in bytes; Dask writes some hundred, and some for each worker."""
+_LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
+_PANEL = "Cluster"
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS|local:N",
+        help="Have the workers of a Dask cluster compute the passes over the rows; this is its "
+        "scheduler, such as tcp://10.0.0.5:8786. local:N starts N workers on this machine, to try "
+        "it out. The result is the same.",
+        rich_help_panel=_PANEL,
+    ),
+]
+SchedulerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--scheduler-file",
+        callback=local,
+        metavar="FILE",
+        help="The same, of the scheduler that has written this file: `dask scheduler "
+        "--scheduler-file FILE`.",
+        rich_help_panel=_PANEL,
+    ),
+]
+WorkerMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--worker-memory",
+        metavar="SIZE",
+        help="Memory that the run may take on each worker.",
+        show_default="half of its limit",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+class ClusterOptions(NamedTuple):
+    """A cluster as the options of a command name it; none if all are None."""
+
+    scheduler: str | None
+    scheduler_file: Path | None
+    worker_memory: str | None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is to be one."""
+        return self.scheduler is not None or self.scheduler_file is not None
+
+    def worker_bytes(self) -> int | None:
+        """Bytes that a run may take on each worker; None for half of its limit.
+
+        Raises
+        ------
+        ParameterError
+            It is no size, there is no cluster, or there are two.
+        """
+        if self.scheduler is not None and self.scheduler_file is not None:
+            raise ParameterError("--scheduler and --scheduler-file name two clusters; give one")
+        if self.worker_memory is None:
+            return None
+        if not self.is_given:
+            raise ParameterError(
+                "--worker-memory is for the workers of a cluster; name its --scheduler too, or "
+                "leave it out"
+            )
+        return parse_bytes(self.worker_memory, "--worker-memory")
+
+
+@contextmanager
+def opened_client(
+    cluster: ClusterOptions, display: Display, interruption: Interruption
+) -> Iterator[Any | None]:
+    """Give a client of the cluster that options name, or None; it is closed at the end.
+
+    Workers on this machine are started, and ended with the client.
+
+    Raises
+    ------
+    ParameterError
+        The options contradict each other, or name no scheduler.
+    ClusterError
+        The scheduler does not answer within ANSWER_SECONDS, the workers do not start, or
+        `distributed` is not installed.
+    Interrupted
+        A signal has come before there is a client.
+    """
+    cluster.worker_bytes()  # refuses what contradicts
+    if not cluster.is_given:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ClusterError(
+            f"--scheduler needs the package distributed ({error}); pip install 'bigsvm[cluster]'"
+        ) from None
+    n_workers, address = _scheduler_of(cluster)
+    with ExitStack() as stack:
+        with interruption.raising():
+            stack.enter_context(_quiet())
+            if n_workers:
+                where: Any = stack.enter_context(_local_workers(n_workers))
+            else:
+                where = address
+            try:
+                client = Client(where, timeout=ANSWER_SECONDS, set_as_default=False)
+            except OSError as error:
+                raise ClusterError(
+                    f"no scheduler answers at {address} within {ANSWER_SECONDS:g} s "
+                    f"({_first_line(error)}); start it, as with: dask scheduler, or check the "
+                    "address"
+                ) from error
+            stack.enter_context(client)
+        if not client.scheduler_info()["workers"]:
+            display.line(f"{client.scheduler.address} has no workers yet; the run waits for them")
+        yield client
+
+
+def _scheduler_of(cluster: ClusterOptions) -> tuple[int, str]:
+    """Return how many workers are to be started here, or 0 and the address of a scheduler."""
+    if cluster.scheduler_file is not None:
+        option = f"--scheduler-file {cluster.scheduler_file}"
+        address = _address_in(cluster.scheduler_file)
+    else:
+        address = cluster.scheduler or ""
+        option = f"--scheduler {address!r}"
+        if address.startswith("local"):
+            match = _LOCAL.fullmatch(address)
+            if match is None:
+                raise ParameterError(
+                    f"{option} is no number of workers on this machine; write local:2 for two"
+                )
+            return int(match[1]), ""
+    from distributed.comm.addressing import get_address_host_port
+
+    try:
+        get_address_host_port(address)
+    except ValueError as error:
+        raise ParameterError(
+            f"{option} has no address of a scheduler ({error}); write it like tcp://10.0.0.5:8786"
+        ) from error
+    return 0, address
+
+
+def _address_in(path: Path) -> str:
+    """Read the address in the file of a scheduler."""
+    try:
+        with open_regular(path, follow_links=True) as file:
+            record = parse_json(file.read(MOST_FILE_BYTES))
+        if not isinstance(record, dict) or not isinstance(record.get("address"), str):
+            raise ValueError("no object with an address")
+    except OSError as error:
+        raise ParameterError(
+            f"--scheduler-file {path} cannot be read ({error.strerror or error}); it must be the "
+            "file that `dask scheduler --scheduler-file` has written"
+        ) from error
+    except ValueError as error:
+        raise ParameterError(
+            f"--scheduler-file {path} has no address ({error}); it must be the file that `dask "
+            "scheduler --scheduler-file` has written"
+        ) from error
+    address: str = record["address"]
+    return address
+
+
+@contextmanager
+def _local_workers(n_workers: int) -> Iterator[Any]:
+    """Start workers on this machine, processes of one thread each; they end with the block."""
+    from multiprocessing import resource_tracker
+
+    from distributed import LocalCluster
+    from distributed.system import MEMORY_LIMIT
+
+    # A terminal sends Ctrl-C to all processes, and this one alone is to act on it: a thread that
+    # blocks a signal hands that on to the threads and processes it starts. Python's tracker of
+    # resources would unblock it if it were started later.
+    resource_tracker.ensure_running()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        # A share of the machine's memory for each worker, and one for this process.
+        started = LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, processes=True,
+            memory_limit=MEMORY_LIMIT // (n_workers + 1), dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        )  # fmt: skip
+    except (OSError, RuntimeError) as error:
+        raise ClusterError(
+            f"{n_workers} workers on this machine do not start ({_first_line(error)}); start fewer"
+        ) from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with started:
+        yield started
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's log from standard error, where lines have one form: errors are raised as well."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

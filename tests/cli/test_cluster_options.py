@@ -1,0 +1,146 @@
+"""``bigsvm train`` on a cluster: the same model, nothing of the cluster kept, errors in a line."""
+
+import json
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+from command_line import LITTLE, error_of, finish, run_here, start
+
+from bigsvm.cli import clusters
+from bigsvm.models import KernelExpansion
+
+pytest.importorskip("distributed")
+
+SMALL = ("--gamma", "0.3", "--memory", "10MB", "--tol", "0.1")
+"""Memory for few of the rows of `many`, so that there are passes for workers."""
+
+
+@pytest.fixture(scope="module")
+def alone(many, tmp_path_factory):
+    """A model trained by this process alone."""
+    path = tmp_path_factory.mktemp("alone") / "model"
+    run_here("train", many / "many.zarr", path, *SMALL)
+    return KernelExpansion.load(path)
+
+
+def assert_same(path, model):
+    loaded = KernelExpansion.load(path)
+    assert np.array_equal(loaded.support, model.support)
+    assert np.array_equal(loaded.coefficients, model.coefficients)
+    assert loaded.intercept == model.intercept
+
+
+def test_workers_of_a_scheduler_train_the_same_model(cluster, many, alone, tmp_path):
+    scheduler = ("--scheduler", cluster.scheduler_address, "--worker-memory", "100MB")
+    ended = run_here("train", many / "many.zarr", tmp_path / "model", *SMALL, *scheduler)
+    assert_same(tmp_path / "model", alone)
+    assert "2 workers" in ended.stdout
+    model = (tmp_path / "model").read_bytes()
+    assert cluster.scheduler_address.encode() not in model
+
+
+def test_the_file_of_a_scheduler_names_it(cluster, many, alone, tmp_path):
+    (tmp_path / "scheduler.json").write_text(json.dumps({"address": cluster.scheduler_address}))
+    run_here(
+        "train", many / "many.zarr", tmp_path / "model", *SMALL,
+        "--scheduler-file", tmp_path / "scheduler.json",
+    )  # fmt: skip
+    assert_same(tmp_path / "model", alone)
+
+
+def test_a_record_has_no_cluster_and_resumes_with_another(cluster, many, alone, tmp_path):
+    scheduler = ("--scheduler", cluster.scheduler_address, "--worker-memory", "100MB")
+    run_here(
+        "train", many / "many.zarr", tmp_path / "model", *LITTLE, "--tol", "0.1",
+        "--checkpoint", tmp_path / "run", *scheduler,
+    )  # fmt: skip
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert cluster.scheduler_address not in json.dumps(record)
+    assert not {"client", "scheduler", "worker_memory"} & record["parameters"].keys()
+    run_here("train", "--resume", tmp_path / "run", "--max-iter", "-1")
+    assert KernelExpansion.load(tmp_path / "model").certificate["converged"]
+
+
+@pytest.mark.slow
+def test_workers_on_this_machine_are_started_and_ended(many, alone, tmp_path):
+    child = start("train", many / "many.zarr", tmp_path / "model", *SMALL, "--scheduler", "local:2")
+    _, err = finish(child)
+    assert_same(tmp_path / "model", alone)
+    assert "Traceback" not in err
+    assert "distributed" not in err
+    assert "has joined" in err
+
+
+def test_ctrl_c_of_a_terminal_reaches_the_coordinator_alone(many, tmp_path):
+    """A terminal sends it to all processes of its group; the run is saved, and goes on."""
+    child = start(
+        "train", many / "many.zarr", tmp_path / "model", *SMALL, "--tol", "1e-9",
+        "--checkpoint", tmp_path / "run", "--checkpoint-every", "0.1s", "--scheduler", "local:1",
+        start_new_session=True,
+    )  # fmt: skip
+    lines = []
+    for line in child.stderr:
+        lines.append(line)
+        if "checkpoint 1" in line:
+            os.killpg(child.pid, signal.SIGINT)
+            break
+    _, err = finish(child, code=130)
+    assert "Traceback" not in err + "".join(lines)
+    assert "the run was interrupted" in err
+    run_here("train", "--resume", tmp_path / "run", "--tol", "0.1")
+    assert KernelExpansion.load(tmp_path / "model").certificate["converged"]
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--scheduler", "local"), "write local:2 for two"),
+        (("--scheduler", "local:0"), "write local:2 for two"),
+        (("--scheduler", "local:two"), "write local:2 for two"),
+        (("--scheduler", "10.0.0.5"), "write it like tcp://10.0.0.5:8786"),
+        (("--scheduler", "htp://10.0.0.5:8786"), "unknown address scheme 'htp'"),
+        (("--scheduler-file", "no.json"), "--scheduler-file no.json cannot be read (No such file"),
+        (("--scheduler", "local:2", "--scheduler-file", "x"), "name two clusters; give one"),
+        (("--worker-memory", "1GB"), "name its --scheduler too, or leave it out"),
+        (("--scheduler", "local:2", "--worker-memory", "much"), "--worker-memory 'much' is not a"),
+    ],
+)
+def test_what_names_no_cluster_is_refused(data, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in error_of("train", data / "train.zarr", tmp_path / "model", *options)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"address": 3}', '{"address": "x"}', "\x00"])
+def test_a_file_that_no_scheduler_wrote_is_refused(data, tmp_path, text):
+    path = tmp_path / "scheduler.json"
+    path.write_text(text)
+    error = error_of("train", data / "train.zarr", tmp_path / "m", "--scheduler-file", path)
+    assert f"--scheduler-file {path} has no address" in error
+
+
+def test_a_scheduler_that_does_not_answer_is_told(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "ANSWER_SECONDS", 0.5)
+    # Port 1 needs rights that no scheduler has.
+    nobody = ("--scheduler", "tcp://127.0.0.1:1")
+    error = error_of("train", data / "train.zarr", tmp_path / "model", *nobody)
+    assert "no scheduler answers at tcp://127.0.0.1:1 within 0.5 s" in error
+
+
+def test_a_scheduler_without_workers_is_told(client_without_workers, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigsvm.executors.workforce.JOIN_SECONDS", 0.5)
+    address = client_without_workers.scheduler.address
+    error = error_of("train", data / "train.zarr", tmp_path / "model", "--scheduler", address)
+    assert f"the scheduler {address} has had no worker" in error
+
+
+def test_without_distributed_the_message_says_what_to_install(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    error = error_of("train", data / "train.zarr", tmp_path / "m", "--scheduler", "local:2")
+    assert error.endswith("pip install 'bigsvm[cluster]'")
