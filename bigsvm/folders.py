@@ -12,14 +12,15 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bigsvm.files import remove, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _LOCK = "lock"
 
@@ -100,3 +101,41 @@ def remove_folder(folder: Path) -> None:
         if os.listdir(folder) == [_LOCK]:
             os.unlink(folder / _LOCK)
         os.rmdir(folder)
+
+
+@contextmanager
+def temporary_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
+    """Make a folder that goes away, at the latest when the next process makes one of this prefix.
+
+    Parameters
+    ----------
+    parent : Path or None
+        Folder to make it in, made if absent; None is the system's folder for temporary files.
+    prefix : str
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    where = Path(tempfile.gettempdir()) if parent is None else parent
+    where.mkdir(parents=True, exist_ok=True)
+    for left in folders_like(where, prefix):
+        _remove_if_left(left, prefix)
+    folder, lock = make_folder(where, prefix)
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+        os.close(lock)
+
+
+def _remove_if_left(folder: Path, prefix: str) -> None:
+    """Remove the folder of a process that was killed; one whose lock is held is in use."""
+    try:
+        lock = lock_left(folder, prefix)
+    except OSError:
+        return  # it belongs to another user, or was just removed
+    if lock is not None:
+        remove_folder(folder)
+        os.close(lock)

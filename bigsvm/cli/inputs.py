@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bigsvm import folders
 from bigsvm.cli.options import ZeroBased, is_given
 from bigsvm.errors import (
     BigsvmError,
@@ -18,7 +18,6 @@ from bigsvm.errors import (
     UnreachableError,
 )
 from bigsvm.files import LIBSVM_MODEL, open_regular
-from bigsvm.folders import folders_like, lock_left, make_folder, remove_folder
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -278,29 +277,12 @@ def watched(display: Display, interruption: Interruption) -> OnProgress:
 @contextmanager
 def temporary_folder(parent: Path | None) -> Iterator[Path]:
     """Make a folder that goes away, at the latest when the next process looks for such folders."""
-    where = Path(tempfile.gettempdir()) if parent is None else parent
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-        for left in folders_like(where, _PREFIX):
-            _remove_if_left(left)
-        folder, lock = make_folder(where, _PREFIX)
-    except OSError as error:
-        raise DataError(
-            f"{where}: cannot be written ({error.strerror}); use --cache-dir"
-        ) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(folders.temporary_folder(parent, _PREFIX))
+        except OSError as error:
+            where = Path(tempfile.gettempdir()) if parent is None else parent
+            raise DataError(
+                f"{where}: cannot be written ({error.strerror}); use --cache-dir"
+            ) from error
         yield folder
-    finally:
-        remove_folder(folder)
-        os.close(lock)
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove the folder of a process that was killed; one whose lock is held is in use."""
-    try:
-        lock = lock_left(folder, _PREFIX)
-    except OSError:
-        return  # it belongs to another user, or was just removed
-    if lock is not None:
-        remove_folder(folder)
-        os.close(lock)

@@ -48,13 +48,22 @@ class ArrayWriter:
     spec : ArraySpec
     memory_bytes : int
         Bytes that chunks may take; one chunk is always held.
+    finished : callable, optional
+        Given the path of each shard that is complete.
     """
 
-    def __init__(self, folder: Path, spec: ArraySpec, *, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spec: ArraySpec,
+        *,
+        memory_bytes: int,
+        finished: Callable[[Path], None] = lambda _: None,
+    ) -> None:
         chunks = min(SHARD_BYTES // max(spec.chunk_bytes, 1), spec.n_chunks)
         self._spec = spec._replace(chunks_per_shard=max(1, chunks))
         write_array(folder, self._spec)
-        self._shards = ShardWriter(folder, self._spec)
+        self._shards = ShardWriter(folder, self._spec, finished)
         self._free: list[NDArray[Any]] = []
         self._buffer = self._new_buffer()
         self._n_buffered = 0

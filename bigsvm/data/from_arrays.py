@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.from_text import (
     ConversionProgress,
     DType,
@@ -19,24 +20,25 @@ from bigsvm.data.from_text import (
     memory_bytes,
     write_spool,
 )
+from bigsvm.data.place import Place
 from bigsvm.data.row_values import in_order_of
 from bigsvm.data.rows import check_finite
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
 from bigsvm.data.sources import ArrayRows, as_row_source, as_store
-from bigsvm.data.store import Store, open_store
+from bigsvm.data.store import Store, open_place
 from bigsvm.data.store_writer import RowBatch, StoreWriter
-from bigsvm.data.workspace import Workspace
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.files import local_path
 
 if TYPE_CHECKING:
     import os
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.workspace import Workspace
 
 
 def write_store(
@@ -51,6 +53,8 @@ def write_store(
     seed: int = 0,
     memory: str | int = "1GB",
     overwrite: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     allow_missing: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Store:
@@ -58,8 +62,9 @@ def write_store(
 
     Parameters
     ----------
-    path : path
-        Directory to be made.
+    path : path or URL
+        Directory to be made, or the place on object storage, such as ``s3://bucket/name.zarr``;
+        see `open_store`.
     X : (n_rows, n_columns) container or RowSource
         An array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or Dask; an array
         of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's encoding; an
@@ -82,7 +87,12 @@ def write_store(
     memory : str or int
         Bytes to stay below, besides X, y and weights themselves.
     overwrite : bool
-        Replace a store that is there, once the new one is whole.
+        Replace a store that is there, once the new one is whole; not at a URL.
+    cache_dir : path, optional
+        Folder for temporary files of a store at a URL, which take as much space as its rows;
+        without it, the system's.
+    storage_options : mapping, optional
+        Arguments of the file system of fsspec, only for a URL; see `open_store`.
     allow_missing : bool
         Take a Zarr array that lacks chunks, which then read as its fill value: Zarr leaves out
         chunks that hold nothing else.
@@ -100,6 +110,8 @@ def write_store(
         If X cannot be read in blocks that fit in `memory`.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
+    UnreachableError
+        If its URL cannot be reached for a while; see `open_store`.
 
     Examples
     --------
@@ -109,7 +121,7 @@ def write_store(
     >>> bigsvm.SVC(gamma=0.1).fit(store).converged_
     True
     """
-    target = local_path(path, "path")
+    place = Place.of(path, storage_options, name="path")
     check_seed(seed)
     store = as_store(X)
     if store is not None:
@@ -136,13 +148,13 @@ def write_store(
         budget=budget,
         report=on_progress or (lambda _: None),
     )
-    with Workspace(target, overwrite=overwrite) as work:
+    with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
         if isinstance(source, ArrayRows):
-            writing.from_memory(work.store)
+            writing.from_memory(work)
         else:
-            writing.through_spool(work.path / "spool", work.store)
+            writing.through_spool(work)
         work.commit()
-    return open_store(target)
+    return open_place(place)
 
 
 class _Writing:
@@ -169,7 +181,7 @@ class _Writing:
         self._budget = budget
         self._report = report
 
-    def from_memory(self, path: Path) -> None:
+    def from_memory(self, work: Workspace | FarWorkspace) -> None:
         """Rows that are cheap to take one by one are taken in their final order."""
         source = self._source
         n_entries = 0
@@ -182,7 +194,7 @@ class _Writing:
         layout = self._final_layout(n_entries)
         check_columns(source.n_columns, layout, self._budget)
         writer = StoreWriter(
-            path,
+            work,
             n_rows=source.n_rows,
             n_columns=source.n_columns,
             n_entries=n_entries,
@@ -207,12 +219,14 @@ class _Writing:
             feature_names=source.feature_names,
         )
 
-    def through_spool(self, folder: Path, path: Path) -> None:
+    def through_spool(self, work: Workspace | FarWorkspace) -> None:
         """Rows that come in blocks are scattered over files first."""
         source = self._source
         size = int(source.n_rows * source.bytes_per_row)
         bits = bits_for(size, self._budget)
-        with Spool(folder, seed=self._seed, bits=bits, memory_bytes=self._budget // 2) as spool:
+        with Spool(
+            work.path / "spool", seed=self._seed, bits=bits, memory_bytes=self._budget // 2
+        ) as spool:
             for block in source.blocks(self._budget // 8):
                 values = self._converted(block.values, block.start)
                 if self._layout == "sparse" and not source.is_sparse:
@@ -223,7 +237,7 @@ class _Writing:
                 self._report(ConversionProgress("read", done, size))
             write_spool(
                 spool,
-                path,
+                work,
                 n_columns=source.n_columns,
                 first_index=None,
                 layout=self._final_layout(spool.n_entries),

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
+from bigsvm.data.place import Place
 from bigsvm.data.rows import make_csr
 from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
 from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.statistics import DENSE_BYTES
-from bigsvm.data.store import Store, open_store
+from bigsvm.data.store import Store, open_place
 from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.streams import Source, is_compressed, source_name, source_size
-from bigsvm.data.workspace import Workspace
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
-from bigsvm.files import local_path
 from bigsvm.processors import default_threads
 
 if TYPE_CHECKING:
+    from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.libsvm import TextCounts
     from bigsvm.data.scaler import Scaler
+    from bigsvm.data.workspace import Workspace
 
 ZeroBased: TypeAlias = Literal["auto", "yes", "no"]
 Layout: TypeAlias = Literal["auto", "dense", "sparse"]
@@ -84,6 +86,8 @@ def convert(
     dtype: DType = "float32",
     strict: bool = False,
     overwrite: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
     on_parsed: Callable[[TextCounts], None] | None = None,
@@ -98,8 +102,9 @@ def convert(
     sources : path or sequence of paths
         Files of one data set. "-" is standard input. Files compressed with gzip, bzip2, xz or zstd
         are recognised by their content.
-    store_path : path
-        Directory to be made.
+    store_path : path or URL
+        Directory to be made, or the place on object storage, such as ``s3://bucket/name.zarr``;
+        see `open_store`.
     memory : str or int
         Bytes to stay below, besides the interpreter and its libraries.
     shuffle : bool
@@ -118,7 +123,12 @@ def convert(
     strict : bool
         Refuse comments, empty lines, qid and a missing last newline.
     overwrite : bool
-        Replace a store that is there, once the new one is whole.
+        Replace a store that is there, once the new one is whole; not at a URL.
+    cache_dir : path, optional
+        Folder for temporary files of a store at a URL, which take as much space as its rows;
+        without it, the system's.
+    storage_options : mapping, optional
+        Arguments of the file system of fsspec, only for a URL; see `open_store`.
     threads : int, optional
         Threads that parse; without it, two, or one if there is only one core.
     on_progress : callable, optional
@@ -139,6 +149,8 @@ def convert(
         If the columns are too many for `memory`.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
+    UnreachableError
+        If its URL cannot be reached for a while; see `open_store`.
 
     Examples
     --------
@@ -149,7 +161,7 @@ def convert(
     >>> store.rows.n_rows, store.rows.n_columns
     (150, 4)
     """
-    target = local_path(store_path, "store_path")
+    place = Place.of(store_path, storage_options, name="store_path")
     inputs = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     budget = memory_bytes(memory)
     _check_parameters(inputs, seed, zero_based, layout, n_features, min_features, dtype, threads)
@@ -173,7 +185,7 @@ def convert(
     total = None if None in sizes else sum(size or 0 for size in sizes)
     bits = _bucket_bits(inputs, sizes, budget)
     with (
-        Workspace(target, overwrite=overwrite) as work,
+        workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work,
         Spool(
             work.path / "spool",
             seed=seed if shuffle else None,
@@ -192,7 +204,7 @@ def convert(
         n_columns, first_index = _columns(reader.counts, zero_based, n_features, min_features)
         write_spool(
             spool,
-            work.store,
+            work,
             n_columns=n_columns,
             first_index=first_index,
             layout=choose_layout(
@@ -206,12 +218,12 @@ def convert(
             report=report,
         )
         work.commit()
-    return open_store(target)
+    return open_place(place)
 
 
 def write_spool(
     spool: Spool,
-    path: Path,
+    work: Workspace | FarWorkspace,
     *,
     n_columns: int,
     first_index: int | None,
@@ -225,13 +237,13 @@ def write_spool(
     budget: int,
     report: OnProgress,
 ) -> None:
-    """Write the rows of a spool, in its order, as the store `path`.
+    """Write the rows of a spool, in its order, as the store of `work`.
 
     `first_index` is that of the column that becomes column 0, None where the rows are no text's.
     """
     check_columns(n_columns, layout, budget)
     writer = StoreWriter(
-        path,
+        work,
         n_rows=spool.n_rows,
         n_columns=n_columns,
         n_entries=spool.n_entries,

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from bigsvm.data.place import Folder
+from bigsvm.data.schema import MAKING
 from bigsvm.data.signatures import HEAD_BYTES, other_format
 from bigsvm.files import open_regular
 
@@ -25,6 +26,11 @@ def not_a_store(place: Place) -> str:
             ", or make a store of that with bigsvm.write_store"
         )
     if not isinstance(place, Folder):
+        if place.exists(MAKING):
+            return (
+                f"{place}: is being made, or the process that made it was stopped; wait for it, or "
+                "convert the data again"
+            )
         return (
             f"{place}: no store there (no zarr.json); check the URL, or make one with `bigsvm "
             "convert`"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bigsvm.data.schema import REMEDY
 from bigsvm.data.waiting import LOOK_SECONDS, look_now, together, wait
 from bigsvm.errors import ParameterError, StoreError, UnreachableError
-from bigsvm.files import is_url, local_path, open_regular
+from bigsvm.files import is_url, lies_in, local_path, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -217,6 +217,8 @@ class Prefix(Place):
     ----------
     url : str
         Without a slash at its end.
+    protocol : str
+        What is before ``://``, in small letters.
     """
 
     is_far = True
@@ -225,22 +227,22 @@ class Prefix(Place):
         self, url: str, storage_options: Mapping[str, Any], *, name: str = "the URL of a store"
     ) -> None:
         protocol, _, rest = url.partition("://")
-        self._protocol, rest = protocol.lower(), rest.rstrip("/")
+        self.protocol, rest = protocol.lower(), rest.rstrip("/")
         self.url = f"{protocol}://{rest}"
         self._options = dict(storage_options)
-        if self._protocol not in _DRIVERS:
+        if self.protocol not in _DRIVERS:
             raise ParameterError(
                 f"{name} is {_without_secrets(self.url)!r}, and no store is read by "
-                f"{self._protocol}://; known are {', '.join(f'{p}://' for p in _DRIVERS)}, and "
+                f"{self.protocol}://; known are {', '.join(f'{p}://' for p in _DRIVERS)}, and "
                 "paths of this machine"
             )
         host, _, key = rest.partition("/")
-        if "@" in host and self._protocol not in ("az", "abfs", "abfss"):
+        if "@" in host and self.protocol not in ("az", "abfs", "abfss"):
             raise ParameterError(
                 f"{name} is {_without_secrets(self.url)!r}, with credentials in it, which messages "
                 "would show; give them by the environment or storage_options"
             )
-        if self._protocol in _WITHOUT_LISTS and ("?" in key or "#" in key):
+        if self.protocol in _WITHOUT_LISTS and ("?" in key or "#" in key):
             raise ParameterError(
                 f"{name} is {_without_secrets(self.url)!r}, with a query in it, which belongs to a "
                 "single file; give the URL of the folder"
@@ -294,10 +296,10 @@ class Prefix(Place):
     def tail(self, name: str, size: int) -> bytes:
         """Read the last `size` bytes of an object."""
         url = f"{self.url}/{name}"
-        if self._protocol in _FROM_THE_END:
+        if self.protocol in _FROM_THE_END:
             data = self._of(url, -size, None)
         else:
-            whole = self._tried(url, lambda fs: self._answer(fs, "info", fs._strip_protocol(url)))
+            whole = self.tried(url, lambda fs: self.answer(fs, "info", fs._strip_protocol(url)))
             data = self._of(url, max(0, whole["size"] - size), whole["size"])
         return self._whole(name, data, size)
 
@@ -309,12 +311,12 @@ class Prefix(Place):
 
     def _of(self, url: str, start: int, end: int | None) -> bytes:
         """Bytes ``start … end - 1`` of an object."""
-        return self._tried(url, lambda fs: self._range(fs, url, start, end))
+        return self.tried(url, lambda fs: self._range(fs, url, start, end))
 
     def _range(self, fs: Any, url: str, start: int, end: int | None) -> bytes:
         path = fs._strip_protocol(url)
         try:
-            data: bytes = self._answer(fs, "cat_file", path, start=start, end=end)
+            data: bytes = self.answer(fs, "cat_file", path, start=start, end=end)
         except Exception as error:
             if _is_past_the_end(error):
                 return b""
@@ -329,7 +331,7 @@ class Prefix(Place):
             )
         return data
 
-    def _answer(self, fs: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+    def answer(self, fs: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the file system, and look several times a second while it works."""
         if not fs.async_impl:
             return getattr(fs, method)(*args, **kwargs)
@@ -348,8 +350,23 @@ class Prefix(Place):
         finally:
             future.cancel()
 
-    def _tried(self, url: str, call: Callable[[Any], T]) -> T:
-        """Return what `call` gives for the file system; tried again with growing pauses."""
+    def tried(self, url: str, call: Callable[[Any], T]) -> T:
+        """Return what `call` gives for the file system; tried again with growing pauses.
+
+        Parameters
+        ----------
+        url : str
+            URL of the object, for messages.
+        call : callable
+            Given the file system of fsspec; uses `answer`.
+
+        Raises
+        ------
+        FileNotFoundError, FileExistsError
+            As the storage has answered.
+        StoreError
+            Access is refused, or it cannot be reached.
+        """
         timeout = store_timeout()
         end, pause = time.monotonic() + timeout, _FIRST_PAUSE
         while True:
@@ -360,7 +377,7 @@ class Prefix(Place):
                 except FileNotFoundError as error:
                     self._confirm_absence(fs, url, error)
                     raise
-            except (FileNotFoundError, ParameterError, StoreError):
+            except (FileNotFoundError, FileExistsError, ParameterError, StoreError):
                 raise
             except Exception as error:
                 refusal = _refusal(error)
@@ -392,11 +409,11 @@ class Prefix(Place):
                 f"{url}: there is no bucket or container {bucket!r}; check its name, and the "
                 "endpoint and region"
             ) from error
-        if self._protocol in _WITHOUT_LISTS:
+        if self.protocol in _WITHOUT_LISTS:
             return
         path = fs._strip_protocol(url)
         try:
-            listed = self._answer(fs, "ls", path.rpartition("/")[0], detail=False)
+            listed = self.answer(fs, "ls", path.rpartition("/")[0], detail=False)
         except (FileNotFoundError, PermissionError):
             return
         if path in listed:
@@ -405,8 +422,15 @@ class Prefix(Place):
     def _file_system(self) -> Any:
         """Open the file system of fsspec, once for each process."""
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = os.getpid(), _file_system(self._protocol, self._options)
+            self._opened = os.getpid(), _file_system(self.protocol, self._options)
         return self._opened[1]
+
+
+def lies_below(place: Place, other: Place) -> bool:
+    """Whether a place, where nothing need be yet, is below another one."""
+    if isinstance(place, Folder) and isinstance(other, Folder):
+        return lies_in(place.path.parent, other.path)
+    return str(place).startswith(f"{other}/")
 
 
 def store_timeout() -> float:
@@ -517,6 +541,11 @@ def _code(error: BaseException) -> str | int | None:
     return None
 
 
+def is_not_supported(error: Exception) -> bool:
+    """Whether the storage has said that it does not know such a request."""
+    return _code(error) in ("NotImplemented", "501", 501)
+
+
 def _is_past_the_end(error: Exception) -> bool:
     """Whether bytes were asked for behind the last one of an object."""
     return _code(error) in ("InvalidRange", "416", 416)
@@ -538,8 +567,8 @@ def _refusal(error: Exception) -> str | None:
     if isinstance(error, PermissionError) or _code(error) in (401, 403):
         return (
             f"access is refused ({_reason(error)}); check the credentials, and that they may list "
-            "and read these objects. S3 also answers so for objects that do not exist, if names "
-            "may not be listed"
+            "and read these objects, or write and delete them where they are made. S3 also answers "
+            "so for objects that do not exist, if names may not be listed"
         )
     return None
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.from_text import ConversionProgress, OnProgress, check_columns, memory_bytes
+from bigsvm.data.place import Place, lies_below
 from bigsvm.data.scaler import choose_scaler
-from bigsvm.data.store import Store, open_store
+from bigsvm.data.store import Store, open_place, open_store
 from bigsvm.data.store_writer import RowBatch, StoreWriter
 from bigsvm.data.views import ScaledRows
-from bigsvm.data.workspace import Workspace
 from bigsvm.errors import DataError, ParameterError
-from bigsvm.files import lies_in, local_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bigsvm.data.scaler import Method, Scaler
 
 
@@ -40,6 +42,8 @@ def scale_store(
     like: HasScaler | str | os.PathLike[str] | None = None,
     memory: str | int = "1GB",
     overwrite: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Store:
     """Scale the columns of a store, and write them as a new store.
@@ -50,21 +54,27 @@ def scale_store(
 
     Parameters
     ----------
-    store : Store or path of one
+    store : Store, or path or URL of one
         Its rows must not be scaled yet.
-    path : path
-        Directory to be made.
+    path : path or URL
+        Directory to be made, or the place on object storage, such as ``s3://bucket/name.zarr``;
+        see `open_store`.
     method : {"minmax", "standard", "maxabs"}, optional
         See `choose_scaler`; "minmax" unless given. Sparse rows stay sparse, so that each column
         must keep its zeros: "maxabs" always does.
     lower, upper : float, optional
         Range of "minmax"; -1 and 1 unless given.
-    like : Store, path of one, or KernelExpansion, optional
+    like : Store, path or URL of one, or KernelExpansion, optional
         Scale as this store or model was scaled, in place of a method.
     memory : str or int
         Bytes to stay below.
     overwrite : bool
-        Replace a store that is there, once the new one is whole.
+        Replace a store that is there, once the new one is whole; not at a URL.
+    cache_dir : path, optional
+        Folder for temporary files of a store at a URL, which take as much space as its rows;
+        without it, the system's.
+    storage_options : mapping, optional
+        Arguments of the file system of fsspec, only for a URL; see `open_store`.
     on_progress : callable, optional
         Called with a `ConversionProgress` now and then.
 
@@ -77,6 +87,8 @@ def scale_store(
         scaled, or not without turning zeros of sparse rows into other values.
     StoreError
         If the store exists, is being made by another process, or cannot be written.
+    UnreachableError
+        If its URL cannot be reached for a while; see `open_store`.
 
     Examples
     --------
@@ -88,7 +100,7 @@ def scale_store(
     >>> len(model.predict(X))  # rows that are not scaled
     150
     """
-    target = local_path(path, "path")
+    place = Place.of(path, storage_options, name="path")
     budget = memory_bytes(memory)
     report = on_progress or (lambda _: None)
     store = store if isinstance(store, Store) else open_store(store)
@@ -97,7 +109,7 @@ def scale_store(
         raise DataError(
             f"{store}: is scaled already ({attributes.scaler}); scale the store it was made of"
         )
-    if not store.place.is_far and lies_in(target.absolute().parent, store.path):
+    if lies_below(place, store.place):
         raise ParameterError(f"path is {str(path)!r}, which lies in the store; give another")
     check_columns(attributes.n_columns, attributes.layout, budget)
     if like is None:
@@ -116,9 +128,9 @@ def scale_store(
             f"{column} (from 0) into other values; use --method maxabs, or convert the data with "
             "--layout dense"
         )
-    with Workspace(target, overwrite=overwrite) as work:
+    with workspace_at(place, overwrite=overwrite, cache_dir=cache_dir) as work:
         writer = StoreWriter(
-            work.store,
+            work,
             n_rows=attributes.n_rows,
             n_columns=attributes.n_columns,
             n_entries=attributes.n_nonzero,
@@ -146,7 +158,7 @@ def scale_store(
             feature_names=attributes.feature_names,
         )
         work.commit()
-    return open_store(target)
+    return open_place(place)
 
 
 def _scaler_of(other: HasScaler, store: Store) -> Scaler:

@@ -73,6 +73,8 @@ COLUMN = "column"
 MOST_COLUMNS = 2**31 - 1
 """Most columns of sparse rows, whose column numbers are int32."""
 REMEDY = "convert the data again"
+MAKING = ".making"
+"""Object beside a store at a URL that says who makes it."""
 
 
 class ArraySpec(NamedTuple):

@@ -18,6 +18,7 @@ from bigsvm.data.schema import ZSTD_LEVEL
 from bigsvm.files import begin_sync
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -170,11 +171,14 @@ class ShardWriter:
         Folder of the array.
     spec : ArraySpec
         With `chunks_per_shard`.
+    finished : callable
+        Given the path of each shard that is complete.
     """
 
-    def __init__(self, folder: Path, spec: ArraySpec) -> None:
+    def __init__(self, folder: Path, spec: ArraySpec, finished: Callable[[Path], None]) -> None:
         self._folder = folder
         self._spec = spec
+        self._finished = finished
         self._shard = 0
         self._sizes: list[int] = []
 
@@ -211,10 +215,12 @@ class ShardWriter:
         index[: len(ends), 0] = ends - self._sizes
         index[: len(ends), 1] = self._sizes
         data = index.tobytes()
-        with self._path().open("ab") as file:
+        path = self._path()
+        with path.open("ab") as file:
             file.write(data + google_crc32c.value(data).to_bytes(_CRC_BYTES, "little"))
         self._shard += 1
         self._sizes = []
+        self._finished(path)
 
     def _path(self) -> Path:
         return self._folder / _name_of(self._spec, self._shard)

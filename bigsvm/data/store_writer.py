@@ -25,11 +25,11 @@ from bigsvm.data.statistics import statistics_of
 from bigsvm.data.zarr_json import write_group
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
+    from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.scaler import Scaler
+    from bigsvm.data.workspace import Workspace
 
 
 _BLOCK_BYTES = 4 << 20
@@ -73,8 +73,8 @@ class StoreWriter:
 
     Parameters
     ----------
-    path : Path
-        New directory.
+    work : Workspace or FarWorkspace
+        Its `store` is a new directory.
     n_rows, n_columns, n_entries : int
         Size of X; `n_entries` matters for CSR only.
     dtype : numpy.dtype
@@ -104,7 +104,7 @@ class StoreWriter:
 
     def __init__(
         self,
-        path: Path,
+        work: Workspace | FarWorkspace,
         *,
         n_rows: int,
         n_columns: int,
@@ -116,7 +116,8 @@ class StoreWriter:
         memory_bytes: int,
         statistics_bytes: int,
     ) -> None:
-        self._path = path
+        self._path = path = work.store
+        self._finished = work.finished
         write_group(path, {})
         self._shape = (n_rows, n_columns)
         self._dtype = dtype
@@ -154,6 +155,7 @@ class StoreWriter:
                 memory_bytes=memory_bytes // 4
                 if name in {"X", "X/data", "X/indices"}
                 else self._vector_bytes,
+                finished=self._finished,
             )
             for name, spec in self._sizes().items()
             if name.split("/")[0] not in _OF_COLUMNS
@@ -203,7 +205,12 @@ class StoreWriter:
             group, _, of_group = name.partition("/")
             if group in _OF_COLUMNS:
                 values = statistics if group == "statistics" else self._scaler
-                array = ArrayWriter(self._path / name, spec, memory_bytes=self._vector_bytes)
+                array = ArrayWriter(
+                    self._path / name,
+                    spec,
+                    memory_bytes=self._vector_bytes,
+                    finished=self._finished,
+                )
                 array.append(getattr(values, "columns" if of_group == COLUMN else of_group))
                 manifest[name] = array.finish()
         n_rows, n_columns = self._shape

@@ -92,6 +92,9 @@ class Workspace:
                 "on its file system, or put it elsewhere. Nothing is left behind"
             ) from error
 
+    def finished(self, file: Path) -> None:
+        """Take notice of a file of the store that is complete; it is where it has to be."""
+
     def commit(self) -> None:
         """Put the finished store in its place."""
         sync_tree(self.store)
