@@ -2,13 +2,12 @@
 
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bigsvm.cli.inputs import watched
-from bigsvm.cli.options import Json, Memory, Quiet, ZeroBased, is_given, local
+from bigsvm.cli.options import CacheDirOfUrl, Json, Memory, Quiet, ZeroBased, is_given
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.report.progress import Display
@@ -44,7 +43,8 @@ def command(
         ),
     ],
     store: Annotated[
-        Path, typer.Argument(callback=local, metavar="STORE", help="Folder to be made.")
+        str,
+        typer.Argument(metavar="STORE", help="Folder to be made, or URL such as s3://bucket/name."),
     ],
     memory: Memory = "1GB",
     shuffle: Annotated[
@@ -85,8 +85,12 @@ def command(
         ),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a store once the new one is whole.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a store once the new one is whole; not at a URL."
+        ),
     ] = False,
+    cache_dir: CacheDirOfUrl = None,
     threads: Annotated[
         int | None,
         typer.Option("--threads", min=1, show_default="2", help="Threads that parse."),
@@ -104,6 +108,7 @@ def command(
       bigsvm convert train.libsvm train.zarr
       bigsvm convert day1.txt.gz day2.txt.gz both.zarr --memory 4GB
       zcat train.gz | bigsvm convert - train.zarr --features 780
+      bigsvm convert train.libsvm s3://bucket/train.zarr
     """
     if dense + sparse + (layout is not Layout.AUTO) > 1:
         raise typer.BadParameter("give one of --dense, --sparse and --layout")
@@ -128,6 +133,7 @@ def command(
                 dtype=dtype.value,
                 strict=strict,
                 overwrite=overwrite,
+                cache_dir=cache_dir,
                 threads=threads,
                 on_progress=watched(display, interruption),
                 on_parsed=counts.append,

@@ -227,6 +227,16 @@ def _read(reader: Callable[[Any, str], Any]) -> Callable[..., Any]:
 Memory = option("memory").annotation
 Threads = option("threads").annotation
 CacheDir = option("cache_dir").annotation
+CacheDirOfUrl = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache-dir",
+        callback=local,
+        metavar="DIR",
+        show_default="the system's",
+        help="Folder for temporary files of a store at a URL.",
+    ),
+]
 
 
 def is_given(context: typer.Context, option: str) -> bool:

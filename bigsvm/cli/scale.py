@@ -13,6 +13,7 @@ from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBas
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
+from bigsvm.files import is_url
 from bigsvm.report.progress import Display
 from bigsvm.report.text import as_columns, as_json
 
@@ -39,7 +40,8 @@ def command(
         ),
     ],
     output: Annotated[
-        Path, typer.Argument(callback=local, metavar="OUT", help="Folder to be made.")
+        str,
+        typer.Argument(metavar="OUT", help="Folder to be made, or URL such as s3://bucket/name."),
     ],
     method: Annotated[
         Method | None,
@@ -68,7 +70,10 @@ def command(
     ] = None,
     memory: Memory = "1GB",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a store once the new one is whole.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a store once the new one is whole; not at a URL."
+        ),
     ] = False,
     cache_dir: CacheDir = None,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
@@ -89,7 +94,7 @@ def command(
       bigsvm scale test.zarr test-scaled.zarr --like svmguide1.range
     """
     started = time.monotonic()
-    check_text_options(context, store, "cache_dir")
+    check_text_options(context, store, *(() if is_url(output) else ("cache_dir",)))
     with Interruption() as interruption, Display(quiet=quiet) as display:
         from bigsvm.data.scaling import scale_store
 
@@ -122,6 +127,7 @@ def command(
                 like=other,
                 memory=memory,
                 overwrite=overwrite,
+                cache_dir=cache_dir if is_url(output) else None,
                 on_progress=watched(display, interruption),
             )
     from bigsvm.report.describe import store_lines, store_record

@@ -129,9 +129,11 @@ class Faulty:
     endpoint : str
         Its URL.
     refused, cut : float
-        Shares of the GET and HEAD requests that are answered by 503, and whose body ends early.
+        Shares of these requests that are answered by 503, and whose body ends early.
+    methods : tuple of str
+        Methods of the requests that faults are made for.
     refused_first : int
-        GET and HEAD requests that are still to be answered by 503, whatever the share.
+        Such requests that are still to be answered by 503, whatever the share.
     status : int
         What refused requests are answered by instead of 503.
     pause : float
@@ -150,6 +152,7 @@ class Faulty:
         self._line = threading.Lock()
         self.refused = self.cut = self.pause = 0.0
         self.refused_first, self.status, self.rate = 0, 503, math.inf
+        self.methods = ("GET", "HEAD")
         self.requests, self.faults = [], Counter()
         self._dark_after, self._dark_seconds, self._dark_until = math.inf, 0.0, 0.0
         self._port = 0
@@ -217,7 +220,7 @@ class Faulty:
     def _choose(self, method):
         if self.is_dark:
             return "dark"
-        if method not in ("GET", "HEAD"):
+        if method not in self.methods:
             return None
         if self.refused_first > 0:
             self.refused_first -= 1
