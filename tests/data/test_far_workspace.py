@@ -12,6 +12,7 @@ import time
 import fsspec
 import numpy as np
 import pytest
+from command_line import answer, error_of, run_here
 from support.stores import everything, make_matrix
 
 from bigsvm.data import far_workspace
@@ -103,6 +104,25 @@ def test_text_and_scaled_rows_too(near, memory, text, tmp_path, small_chunks):
     local = scale_store(tmp_path / "s.zarr", tmp_path / "scaled.zarr", method="maxabs")
     assert objects_of(memory, f"{near}-scaled") == files_of(local.path)
     assert scaled.scaler is not None
+
+
+def test_commands_take_urls(near, memory, text, tmp_path):
+    path = text(n_rows=30)
+    made = answer("convert", path, near, "--cache-dir", tmp_path / "cache")
+    assert made["path"] == near
+    run_here("convert", path, tmp_path / "s.zarr")
+    assert objects_of(memory, near) == files_of(tmp_path / "s.zarr")
+    answer("scale", near, f"{near}-scaled", "--method", "maxabs", "--cache-dir", tmp_path / "cache")
+    run_here("scale", tmp_path / "s.zarr", tmp_path / "scaled.zarr", "--method", "maxabs")
+    assert objects_of(memory, f"{near}-scaled") == files_of(tmp_path / "scaled.zarr")
+    assert "give another name" in error_of("convert", path, near, "--overwrite")
+    assert "already exists" in error_of("convert", path, near)
+    assert "leave it out" in error_of(
+        "convert", path, tmp_path / "t.zarr", "--cache-dir", tmp_path / "cache"
+    )
+    assert "is a store; leave it out" in error_of(
+        "scale", near, tmp_path / "t.zarr", "--cache-dir", tmp_path / "cache"
+    )
 
 
 def test_storage_without_conditions_and_without_loops(near, arrays, tmp_path):
