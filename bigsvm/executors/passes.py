@@ -17,6 +17,7 @@ import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors.tasks import NotKeptError
+from bigsvm.executors.workforce import ResultLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -142,8 +143,8 @@ class _Flight:
 class _Sharing:
     """What all tasks share on its way to some workers, piece by piece."""
 
-    def __init__(self, workers: list[Worker], pieces: Iterator[Sent]) -> None:
-        self.workers, self._pieces = workers, pieces
+    def __init__(self, workers: list[Worker], pieces: Iterator[Sent], patience: float) -> None:
+        self.workers, self._pieces, self._patience = workers, pieces, patience
         self.values: list[Any] = []
         self._reply: Future[Any] | None = None
         self._deadline = 0.0
@@ -164,7 +165,7 @@ class _Sharing:
             traffic.bytes_sent += piece.nbytes * copies
             self._reply = workforce.scatter("bigsvm-rows", piece, self.workers)
             seconds = LATE_SECONDS + copies * piece.nbytes / SLOW_LINK
-            self._deadline = time.monotonic() + seconds
+            self._deadline = time.monotonic() + self._patience * seconds
 
     def cancel(self) -> None:
         """Give up."""
@@ -217,6 +218,8 @@ class Pass:
         self._sharing: list[_Sharing] = []
         self._error: BaseException | None = None
         self._n_counted = 0
+        self._seconds: deque[float] = deque(maxlen=50)
+        self._patience: dict[str, float] = {}
 
     def top_up(self, following: int) -> None:
         """Give workers what they can do now; `following` is the first call without a result.
@@ -360,10 +363,14 @@ class Pass:
         self._flights.remove(flight)
         number, worker = flight.number, flight.worker
         error = None if reply.cancelled() else reply.exception()
-        if reply.cancelled() or isinstance(error, LookupError):
-            self._put_back(number)
+        if reply.cancelled() or isinstance(error, ResultLostError):
+            # What the worker was sent may be lost as well, and Dask cannot make it again.
+            self._shared.pop(worker.address, None)
+            self._lose(flight)
             return
         worker.heard, worker.is_slow = time.monotonic(), False
+        if number in self._arrived:
+            return  # another worker was faster
         if isinstance(error, NotKeptError):
             self._in_full.add(number)
             self._waiting.add(number)
@@ -372,11 +379,10 @@ class Pass:
         if error is not None:
             self._fail(number, worker, error)
             return
-        if number in self._arrived:
-            return  # another worker was faster
         self._arrived.add(number)
         self.results[number] = reply.result()
         self._waiting.discard(number)
+        self._seconds.append(self.results[number].seconds)
         self._workforce.note(self.results[number])
 
     def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
@@ -386,6 +392,12 @@ class Pass:
         if len(failed_on) < MOST_FAULTS:
             self._workforce.owners.pop(self._key(number), None)
             self._put_back(number)
+            return
+        if isinstance(error, MemoryError) and not isinstance(error, BigsvmError):
+            self._error = ClusterError(
+                f"worker {worker.address}{_limit_of(worker)} has no memory left for a task; give "
+                "workers more memory, or lower worker_memory"
+            )
             return
         if isinstance(error, BigsvmError):
             self._error = type(error)(f"worker {worker.address}: {error}")
@@ -401,24 +413,26 @@ class Pass:
         workers = self._workforce.workers
         for flight in [f for f in self._flights if workers.get(f.worker.address) is not f.worker]:
             self._flights.remove(flight)
-            number = flight.number
-            self._losses[number] = self._losses.get(number, 0) + 1
-            if self._losses[number] >= MOST_LOSSES:
-                opened = flight.worker.opened
-                limit = f" (limit {opened.limit} bytes)" if opened and opened.limit else ""
-                self._error = ClusterError(
-                    f"{MOST_LOSSES} workers died over the same task, the last one at "
-                    f"{flight.worker.address}{limit}; give workers more memory, or lower "
-                    "worker_memory"
-                )
-            self._put_back(number)
+            self._lose(flight)
         for address in [address for address in self._shared if address not in workers]:
             del self._shared[address]
+
+    def _lose(self, flight: _Flight) -> None:
+        """Have a task done again whose worker has gone, unless many have gone over it."""
+        number, worker = flight.number, flight.worker
+        self._losses[number] = self._losses.get(number, 0) + 1
+        if self._losses[number] >= MOST_LOSSES:
+            self._error = ClusterError(
+                f"{MOST_LOSSES} workers were lost over the same task, the last one at "
+                f"{worker.address}{_limit_of(worker)}; give workers more memory, or lower "
+                "worker_memory"
+            )
+        self._put_back(number)
 
     def _give_up_late(self) -> None:
         """Have the tasks of workers that do not answer done by others."""
         force, now = self._workforce, time.monotonic()
-        expected = float(np.median(force.seconds)) if force.seconds else FIRST_SECONDS
+        expected = float(np.median(self._seconds)) if self._seconds else FIRST_SECONDS
         for flight in self._flights:
             worker = flight.worker
             late = now - max(worker.heard, flight.began) > LATE * expected + LATE_SECONDS
@@ -445,7 +459,7 @@ class Pass:
             if address not in self._shared and address not in busy
         ]
         if fresh:
-            self._sharing.append(_Sharing(fresh, self._pieces()))
+            self._share_with(fresh)
         for sharing in list(self._sharing):
             state = sharing.advance(self._workforce)
             if state is False:
@@ -460,12 +474,18 @@ class Pass:
 
     def _share_apart(self, workers: list[Worker]) -> None:
         """Find out which worker of several does not take rows: each gets its own copy."""
-        if len(workers) == 1:
-            self._workforce.suspect(workers[0])
-            return
-        for worker in workers:
-            if self._workforce.workers.get(worker.address) is worker:
-                self._sharing.append(_Sharing([worker], self._pieces()))
+        present = [w for w in workers if self._workforce.workers.get(w.address) is w]
+        for worker in present:
+            if len(workers) > 1:
+                self._share_with([worker])
+                continue
+            # All workers may be slow: each attempt has more time.
+            self._patience[worker.address] = 2 * self._patience.get(worker.address, 1.0)
+            self._workforce.suspect(worker)
+
+    def _share_with(self, workers: list[Worker]) -> None:
+        patience = max(self._patience.get(worker.address, 1.0) for worker in workers)
+        self._sharing.append(_Sharing(workers, self._pieces(), patience))
 
     def _pieces(self) -> Iterator[Sent]:
         if self._shares_job:
@@ -477,3 +497,9 @@ class Pass:
                 self._n_counted = number + 1
                 self._workforce.traffic.bytes_moved += piece.nbytes
             yield piece
+
+
+def _limit_of(worker: Worker) -> str:
+    """Describe the memory limit of a worker, in brackets."""
+    opened = worker.opened
+    return f" (limit {opened.limit} bytes)" if opened and opened.limit else ""

@@ -13,7 +13,6 @@ import pickle
 import queue
 import time
 import uuid
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,8 +34,12 @@ MEMBERS_SECONDS = 0.5
 """Between two looks at which workers there are."""
 JOIN_SECONDS = 60.0
 """How long a run waits for a first worker, or for another one when all are gone."""
-FIRST_SECONDS = 5.0
-"""What a task is expected to take while none has been done."""
+OPEN_SECONDS = 5.0
+"""How long a run waits for workers that are slow to open while others are ready."""
+
+
+class ResultLostError(Exception):
+    """A result, or what its task was sent, is gone with the worker that had it."""
 
 
 class Call(NamedTuple):
@@ -106,6 +109,8 @@ class Worker:
 
     Attributes
     ----------
+    folder : str
+        Its folder for temporary files. Another process at the same address has another one.
     opened : Opened or None
         What it said of itself; None until then.
     heard : float
@@ -120,6 +125,7 @@ class Worker:
 
     address: str
     threads: int
+    folder: str
     opened: Opened | None = None
     heard: float = field(default_factory=time.monotonic)
     last_seen: float = 0.0
@@ -149,7 +155,7 @@ class Workforce:
         on_change: Callable[[str, int, bool], None] = lambda address, threads, joined: None,
     ) -> None:
         self._client, self._memory, self._on_change = client, memory, on_change
-        self._loop = client.loop.asyncio_loop
+        self._loop, self._scheduler = client.loop.asyncio_loop, client.scheduler.address
         self.traffic = Traffic()
         self.workers: dict[str, Worker] = {}
         self.owners: dict[UnitKey, str] = {}
@@ -158,10 +164,12 @@ class Workforce:
         self._asking: Future[Any] | None = None
         self._jobs: list[str] = []
         self._error: BigsvmError | None = None
-        self.seconds: deque[float] = deque(maxlen=50)
         self._looked = 0.0
         self._opening: dict[str, Any] = {}
         self._asked_since: float | None = None
+        self._stepped = time.monotonic()
+        self._seconds_alone = 0.0
+        self._least_memory = 0
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -177,12 +185,13 @@ class Workforce:
 
     @property
     def memory(self) -> int:
-        """Bytes that a run may take on the worker that has least."""
+        """Bytes that a run may take on the worker that has least; as before if there is none."""
         sizes = [worker.opened.memory for worker in self.ready() if worker.opened is not None]
-        return min(sizes, default=0)
+        self._least_memory = min(sizes, default=self._least_memory)
+        return self._least_memory
 
     def wait_for_workers(self, look: Callable[[], None]) -> None:
-        """Wait until all workers that there are have opened, or some after FIRST_SECONDS.
+        """Wait until all workers that there are have opened, or some after OPEN_SECONDS.
 
         Parameters
         ----------
@@ -197,20 +206,21 @@ class Workforce:
         began = time.monotonic()
         while not self.ready() or self._opening:
             self.step(look)
-            waited = time.monotonic() - began
-            if waited > JOIN_SECONDS and not self.ready():
-                raise ClusterError(
-                    f"the scheduler {self._client.scheduler.address} has had no worker for "
-                    f"{JOIN_SECONDS:.0f} s; start workers, as with: dask worker "
-                    f"{self._client.scheduler.address}"
-                )
-            if waited > FIRST_SECONDS and self.ready():
+            if time.monotonic() - began > OPEN_SECONDS and self.ready():
                 return
 
     def step(self, look: Callable[[], None]) -> None:
-        """Handle one event, or wait for a moment; look around now and then."""
+        """Handle one event, or wait for a moment; look around now and then.
+
+        Raises
+        ------
+        ClusterError
+            The scheduler does not answer, or has had no worker for JOIN_SECONDS.
+        """
         now = time.monotonic()
         self.handle_events()
+        self._check_connection(now)
+        self._check_workers(now)
         if now - self._asked > MEMBERS_SECONDS and self._asking is None:
             self._asked = now
             self._asked_since = self._asked_since or now
@@ -219,7 +229,6 @@ class Workforce:
         if now - self._looked > POLL_SECONDS:
             self._looked = now
             look()
-            self._check_scheduler(now)
         with contextlib.suppress(queue.Empty):
             self._events.get(timeout=POLL_SECONDS)()
         self.handle_events()
@@ -232,13 +241,26 @@ class Workforce:
             while True:
                 self._events.get_nowait()()
 
-    def _check_scheduler(self, now: float) -> None:
+    def _check_connection(self, now: float) -> None:
         # Only while it is asked: this process may have been busy with other things for long.
         waited = now - self._asked_since if self._asked_since is not None else 0.0
         if self._client.status in ("closed", "closing") or waited > JOIN_SECONDS:
+            raise self._disconnected()
+
+    def _disconnected(self) -> ClusterError:
+        return ClusterError(
+            f"the scheduler {self._scheduler} does not answer, or the client has been closed; "
+            "resume the run from its checkpoint, on any number of workers or on none"
+        )
+
+    def _check_workers(self, now: float) -> None:
+        """Count the time spent waiting here while there is no worker."""
+        spent, self._stepped = min(now - self._stepped, 2 * POLL_SECONDS), now
+        self._seconds_alone = 0.0 if self.ready() else self._seconds_alone + spent
+        if self._seconds_alone > JOIN_SECONDS:
             raise ClusterError(
-                f"the scheduler {self._client.scheduler.address} does not answer; start it again, "
-                "and resume the run from its checkpoint, on any number of workers or on none"
+                f"the scheduler {self._scheduler} has had no worker for {JOIN_SECONDS:.0f} s; "
+                f"start workers, as with: dask worker {self._scheduler}"
             )
 
     def _start(self, awaitable: Any) -> Future[Any]:
@@ -253,14 +275,16 @@ class Workforce:
         """Note which workers there are."""
         asking, self._asking = self._asking, None
         if asking is None or asking.cancelled() or asking.exception() is not None:
-            return  # the scheduler is asked again, until `_check_scheduler` gives up
+            return  # the scheduler is asked again, until `_check_connection` gives up
         self._asked_since = None
         told = asking.result()["workers"]
-        for address in [address for address in self.workers if address not in told]:
-            self._lose(self.workers.pop(address))
+        for worker in list(self.workers.values()):
+            if told.get(worker.address, {}).get("local_directory") != worker.folder:
+                self._lose(self.workers.pop(worker.address))
         for address, information in told.items():
             if address not in self.workers:
-                worker = self.workers[address] = Worker(address, int(information["nthreads"]))
+                threads, folder = int(information["nthreads"]), information["local_directory"]
+                worker = self.workers[address] = Worker(address, threads, folder)
                 self._open(worker)
             worker = self.workers[address]
             if information["last_seen"] != worker.last_seen:
@@ -271,10 +295,13 @@ class Workforce:
         self._opening[worker.address] = future
 
         def opened(reply: Future[Any]) -> None:
-            self._opening.pop(worker.address, None)
-            if reply.cancelled() or worker.address not in self.workers:
+            if reply.cancelled() or self.workers.get(worker.address) is not worker:
                 return
+            self._opening.pop(worker.address, None)
             error = reply.exception()
+            if isinstance(error, ResultLostError):
+                del self.workers[worker.address]  # it is opened again if it is still there
+                return
             if error is not None:
                 self._error = ClusterError(
                     f"worker {worker.address} cannot run bigsvm ({error}); install the same "
@@ -322,10 +349,15 @@ class Workforce:
 
     def submit(self, worker: Worker, name: str, function: Callable[..., Any], *given: Any) -> Any:
         """Have a worker, and no other, call a function; returns Dask's future."""
-        return self._client.submit(
-            function, *given, key=f"{name}-{uuid.uuid4().hex}", workers=[worker.address],
-            allow_other_workers=False, pure=False, retries=0,
-        )  # fmt: skip
+        try:
+            return self._client.submit(
+                function, *given, key=f"{name}-{uuid.uuid4().hex}", workers=[worker.address],
+                allow_other_workers=False, pure=False, retries=0,
+            )  # fmt: skip
+        except Exception as error:
+            if self._client.status in ("closed", "closing"):
+                raise self._disconnected() from error
+            raise
 
     def when_done(self, future: Any, use: Callable[[Future[Any]], None]) -> None:
         """Have `use` called in `step`, with what a future has led to once it is done."""
@@ -342,7 +374,7 @@ class Workforce:
         Raises
         ------
         Exception
-            Of the task; LookupError if its worker has gone.
+            Of the task; ResultLostError if its worker has gone.
         """
         if future.status == "error":
             raise await future.exception(asynchronous=True)
@@ -350,7 +382,7 @@ class Workforce:
             answer = await self._client.scheduler.gather(keys=[future.key])
             if answer["status"] == "OK":
                 return answer["data"][future.key]
-        raise LookupError(future.key)
+        raise ResultLostError(future.key)
 
     def scatter(self, name: str, value: Any, workers: Sequence[Worker]) -> Future[Any]:
         """Start to copy a value to some workers; the result is Dask's future of it."""
@@ -384,15 +416,18 @@ class Workforce:
         traffic.bytes_read += done.bytes_read
         traffic.evaluations += done.evaluations
         traffic.busy_seconds += done.seconds
-        self.seconds.append(done.seconds)
 
     def suspect(self, worker: Worker) -> None:
         """Give a worker no more tasks until it answers."""
         worker.is_slow = True
 
         def answered(reply: Future[Any]) -> None:
-            if not reply.cancelled() and reply.exception() is None:
-                worker.is_slow, worker.heard = False, time.monotonic()
+            if reply.cancelled() or self.workers.get(worker.address) is not worker:
+                return
+            if reply.exception() is not None:
+                self.suspect(worker)  # the answer could not be fetched
+                return
+            worker.is_slow, worker.heard = False, time.monotonic()
 
         self.when_done(self.submit(worker, "bigsvm-ping", tasks.ping), answered)
 
@@ -401,8 +436,10 @@ class Workforce:
         from distributed import fire_and_forget
 
         for worker in self.workers.values():
-            if worker.opened is not None and self._client.status == "running":
-                for name in self._jobs:
+            if worker.opened is None or self._client.status != "running":
+                continue
+            for name in self._jobs:
+                with contextlib.suppress(ClusterError):  # there is nothing left to forget
                     fire_and_forget(self.submit(worker, "bigsvm-forget", tasks.forget_job, name))
         if self._asking is not None:
             self._asking.cancel()

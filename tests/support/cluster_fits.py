@@ -7,7 +7,7 @@ from bigsvm.data.from_arrays import write_store
 from bigsvm.data.store import open_store
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
-from bigsvm.training.events import Hooks
+from bigsvm.training.events import Hooks, ignore
 from support.problems import blobs, classes_of_blobs, target
 from support.same import assert_same_bits
 
@@ -49,12 +49,14 @@ def stored(folder, labels, *, sparse=False):
     return store.rows, None if labels == "none" else store.labels()
 
 
-def fit(rows, y, options, client=None, **others):
+def fit(rows, y, options, client=None, listener=ignore, **others):
     """Train a model on rows from a store, in little memory; on a cluster if there is a client."""
     options = {
         "gamma": 0.1, "tol": 1e-2, "memory": 2 * 10**6, "threads": 1, "seed": 0, **options, **others
     }  # fmt: skip
-    return train_model(rows, y, None, TrainingParameters(**options), Hooks(client=client))
+    return train_model(
+        rows, y, None, TrainingParameters(**options), Hooks(client=client, listener=listener)
+    )
 
 
 def assert_same_fit(model, expected):

@@ -1,9 +1,11 @@
 """Dask clusters on this machine, and what may happen to their workers in the middle of a run."""
 
+import contextlib
 import itertools
 import logging
 import os
 import signal
+import threading
 import time
 from contextlib import contextmanager
 
@@ -11,6 +13,7 @@ import pytest
 
 from bigsvm.executors import cluster as cluster_executor
 from bigsvm.executors.passes import Pass
+from bigsvm.executors.workforce import Workforce
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.solve import Solve
 
@@ -92,6 +95,20 @@ def kill(process_id):
     os.kill(process_id, signal.SIGKILL)
 
 
+def stop(process_id, seconds):
+    """Stop a worker for a while, as a machine that swaps does."""
+    os.kill(process_id, signal.SIGSTOP)
+    timer = threading.Timer(seconds, go_on, [process_id])
+    timer.daemon = True
+    timer.start()
+
+
+def go_on(process_id):
+    """Let a stopped worker go on, if it is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process_id, signal.SIGCONT)
+
+
 def wait_for_workers(client, n_workers, *, seconds=60.0):
     """Bring a local cluster to so many workers, all of which answer."""
     client.cluster.scale(n_workers)
@@ -112,11 +129,12 @@ class Disturbance:
     act : callable
         Without arguments.
     phase : str
-        One of `PHASES`.
+        One of `PHASES`, or "opening", when workers have been asked what they are.
     name : str
         Of the tasks: bigsvm-pass, bigsvm-active, bigsvm-certificate or bigsvm-take.
-    share : float
-        Share of their results that have been used by then.
+    share : float or None
+        Share of their results that have been used by then; None for the time before the first
+        task, while workers are sent what all tasks share.
 
     Attributes
     ----------
@@ -140,6 +158,15 @@ class Disturbance:
                 self._act()
 
         self._patches.setattr(Pass, "top_up", disturbed)
+        step = Workforce.step
+
+        def stepped(workforce, look):
+            if self._phase == "opening" and workforce._opening and not self.done:
+                self.done = True
+                self._act()
+            step(workforce, look)
+
+        self._patches.setattr(Workforce, "step", stepped)
         return self
 
     def __exit__(self, *exception):
@@ -156,9 +183,8 @@ class Disturbance:
         return noted
 
     def _has_come(self, under_way, following):
-        return (
-            self._current[-1:] == [self._phase]
-            and under_way._name == self._name
-            and bool(under_way._flights)
-            and following >= self._share * len(under_way._calls)
-        )
+        if self._current[-1:] != [self._phase] or under_way._name != self._name:
+            return False
+        if self._share is None:
+            return bool(under_way._sharing)
+        return bool(under_way._flights) and following >= self._share * len(under_way._calls)

@@ -1,0 +1,133 @@
+"""Workers that are killed, stopped and added at any moment of a run change no bit of the model."""
+
+import time
+
+import pytest
+from support.cluster_fits import FITS, assert_same_fit, fit, stored
+from support.clusters import (
+    Disturbance,
+    go_on,
+    kill,
+    opened_cluster,
+    process_ids,
+    stop,
+    wait_for_workers,
+)
+from support.stores import make_chunks_small
+
+from bigsvm.training.events import Left
+from bigsvm.working_sets import scopes
+
+distributed = pytest.importorskip("distributed")
+
+N_WORKERS = 3
+MOST_SECONDS_MORE = 30.0
+"""How much longer a disturbed run may take."""
+STOPPED_SECONDS = 20.0
+MOMENTS = {
+    "opening": {"phase": "opening"},
+    "fill": {"phase": "fill", "share": 0.3},
+    "take": {"phase": "solve", "name": "bigsvm-take", "share": 0.3},
+    "active product": {"phase": "solve", "name": "bigsvm-active", "share": 0.3},
+    "sending rows": {"phase": "sweep", "share": None},
+    "sweep at 0 %": {"phase": "sweep", "share": 0.0},
+    "sweep at 30 %": {"phase": "sweep", "share": 0.3},
+    "sweep at 90 %": {"phase": "sweep", "share": 0.9},
+    "grow": {"phase": "grow", "share": 0.3},
+    "certificate": {"phase": "certificate", "name": "bigsvm-certificate", "share": 0.3},
+}
+ACTS = ("kill one", "kill all", "stop one", "add one")
+A_SLICE = [
+    ("opening", "kill one"),
+    ("fill", "kill one"),
+    ("take", "stop one"),
+    ("active product", "kill one"),
+    ("sending rows", "kill one"),
+    ("sweep at 30 %", "kill all"),
+    ("sweep at 0 %", "add one"),
+    ("grow", "stop one"),
+    ("certificate", "kill one"),
+]
+
+
+@pytest.fixture(autouse=True)
+def several_scopes(many_tasks, monkeypatch):
+    """The scope grows, though there are few rows."""
+    monkeypatch.setattr(scopes, "DIRECT_ROWS", 100)
+    monkeypatch.setattr(scopes, "FIRST_SCOPE", 1400)
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        make_chunks_small(patch)
+        labels, options = FITS["one-class"]
+        rows, y = stored(tmp_path_factory.mktemp("stores"), labels)
+    return rows, y, options
+
+
+@pytest.fixture(scope="module")
+def client():
+    with opened_cluster(N_WORKERS) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """The model, and the seconds that it takes on a cluster: once per module."""
+    return {}
+
+
+def expected(undisturbed, problem, client):
+    if not undisturbed:
+        undisturbed["model"] = fit(*problem)
+        fit(*problem, client)  # loads compiled code
+        began = time.monotonic()
+        fit(*problem, client)
+        undisturbed["seconds"] = time.monotonic() - began
+    return undisturbed["model"], undisturbed["seconds"]
+
+
+def act(kind, client, seconds):
+    """Make one of `ACTS`, which ends by itself."""
+    workers = process_ids(client)
+    if kind == "add one":
+        wait_for_workers(client, N_WORKERS + 1)
+    elif kind == "stop one":
+        stop(workers[0], seconds)
+    else:
+        for worker in workers if kind == "kill all" else workers[:1]:
+            kill(worker)
+
+
+def disturb(problem, client, undisturbed, moment, kind, seconds):
+    model, usual = expected(undisturbed, problem, client)
+    wait_for_workers(client, N_WORKERS)
+    events, workers, began = [], process_ids(client), time.monotonic()
+    try:
+        with Disturbance(lambda: act(kind, client, seconds), **MOMENTS[moment]) as disturbance:
+            found = fit(*problem, client, events.append)
+        taken = time.monotonic() - began
+    finally:
+        for worker in workers:
+            go_on(worker)
+        wait_for_workers(client, N_WORKERS)
+    assert disturbance.done
+    assert_same_fit(found, model)
+    assert taken < usual + MOST_SECONDS_MORE
+    print(f"{moment}, {kind}: {taken - usual:.1f} s more than {usual:.1f} s")
+    return events
+
+
+@pytest.mark.parametrize(("moment", "kind"), A_SLICE)
+def test_bits_stay(problem, client, undisturbed, moment, kind):
+    events = disturb(problem, client, undisturbed, moment, kind, 3.0)
+    if kind == "kill all":
+        assert len([event for event in events if isinstance(event, Left)]) == N_WORKERS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ACTS)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_bits_stay_after_everything(problem, client, undisturbed, moment, kind):
+    disturb(problem, client, undisturbed, moment, kind, STOPPED_SECONDS)
