@@ -1,4 +1,4 @@
-"""docs/guide.md does what it says: its blocks run, in order, as they stand there."""
+"""docs/guide.md and docs/cluster.md do what they say: their blocks run, in order."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from bigsvm.models import KernelExpansion
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
-GUIDE = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDE = BLOCK.findall(PAGE)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """An empty folder in which the guide has been followed from beginning to end."""
-    place = tmp_path_factory.mktemp("guide")
+def follow(tmp_path_factory):
+    """Give a function that follows a page from beginning to end; it returns the folder."""
     programs = tmp_path_factory.mktemp("bin")
     command = programs / "bigsvm"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bigsvm "$@"\n')
@@ -30,23 +30,42 @@ def folder(tmp_path_factory):
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(REPOSITORY),
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        for kind, text in GUIDE:
-            if kind == "python":
-                # Each block imports all it uses.
-                exec(compile(text, "guide.md", "exec"), {"__name__": "__main__"})
-                continue
-            ended = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", text],
-                capture_output=True,
-                text=True,
-                check=False,
-                env=environment,
-            )
-            assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
-            assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
-    return place
+
+    def run(blocks, name):
+        place = tmp_path_factory.mktemp("page")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(place)
+            for kind, text in blocks:
+                if kind == "python":
+                    # Each block imports all it uses.
+                    exec(compile(text, name, "exec"), {"__name__": "__main__"})
+                    continue
+                ended = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", text],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    env=environment,
+                )
+                assert ended.returncode == 0, f"{text}\n{ended.stdout}\n{ended.stderr}"
+                assert "warning" not in ended.stderr.lower(), f"{text}\n{ended.stderr}"
+        return place
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(follow):
+    """The folder in which the guide has been followed."""
+    return follow(GUIDE, "guide.md")
+
+
+def test_the_page_on_clusters_runs_where_it_needs_no_cluster(follow):
+    page = (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8")
+    blocks = BLOCK.findall(page)
+    assert {kind for kind, _ in blocks} == {"sh", "python", "text"}
+    runs = [(kind, text) for kind, text in blocks if kind != "text" and "pip install" not in text]
+    assert (follow(runs, "cluster.md") / "clouds.safetensors").exists()
 
 
 def test_the_guide_is_shell_and_python_and_runs(folder):
