@@ -17,7 +17,7 @@ from bigsvm.errors import (
     StoreError,
     UnreachableError,
 )
-from bigsvm.files import LIBSVM_MODEL, open_regular
+from bigsvm.files import LIBSVM_MODEL, is_url, open_regular
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -71,12 +71,13 @@ def is_far_store(url: str) -> bool:
         return False  # a single file may be readable where names are not listed
 
 
-def load_model(path: Path, range_file: Path | None = None) -> KernelExpansion:
+def load_model(model: str | Path, range_file: Path | None = None) -> KernelExpansion:
     """Read a model of ``bigsvm train``, or one of LIBSVM's.
 
     Parameters
     ----------
-    path : Path
+    model : path or URL
+        LIBSVM's are not read from URLs.
     range_file : Path or None
         File of svm-scale to scale rows by; only for LIBSVM models.
 
@@ -84,7 +85,22 @@ def load_model(path: Path, range_file: Path | None = None) -> KernelExpansion:
     ------
     ModelError
         It is neither, damaged, or cannot be read.
+    StoreError
+        Its URL cannot be read.
     """
+    if isinstance(model, str) and is_url(model):
+        from bigsvm.models import KernelExpansion
+
+        if range_file is not None:
+            raise ModelError(
+                f"{model} is a URL, and --range is for LIBSVM's models, which are read from this "
+                "machine; leave --range out, or copy the model"
+            )
+        return KernelExpansion.load(model)
+    return _load_model(Path(model), range_file)
+
+
+def _load_model(path: Path, range_file: Path | None) -> KernelExpansion:
     from bigsvm.models import KernelExpansion
 
     try:
@@ -115,14 +131,14 @@ def _is_model(start: bytes) -> bool:
     return start == LIBSVM_MODEL or start[8:] == b"{"
 
 
-def check_order(source: str, model: Path, usage: str) -> None:
+def check_order(source: str, model: str | Path, usage: str) -> None:
     """Refuse a model in place of rows, and rows in place of a model.
 
     Parameters
     ----------
     source : str
         Argument that should name rows.
-    model : Path
+    model : path or URL
         Argument that should name a model.
     usage : str
         Usage line of the command.
@@ -138,7 +154,9 @@ def check_order(source: str, model: Path, usage: str) -> None:
         except OSError:
             return False
 
-    if is_model(Path(source)) and not is_model(model):
+    if is_url(str(model)):
+        return
+    if is_model(Path(source)) and not is_model(Path(model)):
         raise DataError(f"{source} is a model, and {model} is none; write `{usage}`")
 
 

@@ -12,7 +12,7 @@ import typer
 
 from bigsvm.cli.failures import in_options
 from bigsvm.errors import ParameterError
-from bigsvm.files import local_path
+from bigsvm.files import is_url, local_path
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import (
     BALL,
@@ -51,6 +51,19 @@ def local(param: typer.CallbackParam, value: Path | None) -> Path | None:
         return None
     names = [name for name in param.opts if name.startswith("-")]
     return local_path(value, names[0] if names else str(param.metavar))
+
+
+def local_or_url(param: typer.CallbackParam, value: str | None) -> str | None:
+    """Refuse what is neither a local path nor a URL that names a file.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if value is None or is_url(value):
+        return value
+    path = local(param, Path(value))
+    return value if path is None else str(path)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

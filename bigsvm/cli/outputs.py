@@ -10,11 +10,14 @@ from urllib.request import url2pathname
 import typer
 
 from bigsvm.cli.streams import discard_output
+from bigsvm.data.objects import start_of_object
 from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
-from bigsvm.files import LIBSVM_MODEL, descriptor_of, is_stream, lies_in
+from bigsvm.files import LIBSVM_MODEL, descriptor_of, is_stream, is_url, lies_in
 
 STANDARD_OUTPUT = Path("/dev/stdout")
 _FILE_URL = "file://"
+_START_BYTES = 1 << 20
+"""Bytes that tell what a file is."""
 
 _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "bigsvm": ("a model", lambda start: b'"bigsvm"' in start),
@@ -51,23 +54,31 @@ def say(text: str, *, on_error: bool = False) -> None:
         ) from error
 
 
-def check_model_path(path: Path, kind: str = "bigsvm") -> None:
+def check_model_path(path: str | Path, kind: str = "bigsvm") -> None:
     """Refuse a path that no model can be written to, or had better not.
 
     Parameters
     ----------
-    path : Path
+    path : path or URL
     kind : {"bigsvm", "libsvm", "range", "onnx"}
         What will be written; a file of this kind is replaced.
 
     Raises
     ------
     ModelError
+    StoreError
+        The URL cannot be reached.
     """
-    _check_place(path, "model", ModelError)
-    if path.exists() and path.stat().st_size:
-        with path.open("rb") as file:
-            start = file.read(1 << 20)
+    start = b""
+    if isinstance(path, str) and is_url(path):
+        start = start_of_object(path, "MODEL", _START_BYTES)
+    else:
+        path = Path(path)
+        _check_place(path, "model", ModelError)
+        if path.exists() and path.stat().st_size:
+            with path.open("rb") as file:
+                start = file.read(_START_BYTES)
+    if start:
         called, is_one = _STARTS[kind]
         if not is_one(start):
             raise ModelError(
@@ -77,31 +88,35 @@ def check_model_path(path: Path, kind: str = "bigsvm") -> None:
 
 
 def check_no_input(
-    path: Path, inputs: Iterable[str | Path], name: str, error: type[BigsvmError] = DataError
+    path: str | Path, inputs: Iterable[str | Path], name: str, error: type[BigsvmError] = DataError
 ) -> None:
     """Refuse to write to an input or into it, including by other names of the same file.
 
     Parameters
     ----------
-    path : Path
+    path : path or URL
     inputs : iterable of paths, URLs, or ``-``
     name : str
         Name of the option or argument, for messages.
     error : class
     """
     for text in map(str, inputs):
-        read = url2pathname(text[len(_FILE_URL) :]) if text.startswith(_FILE_URL) else text
-        if lies_in(path, read):
+        if isinstance(path, str) and is_url(path):
+            is_input = f"{path}/".startswith(f"{text.rstrip('/')}/")
+        else:
+            read = url2pathname(text[len(_FILE_URL) :]) if text.startswith(_FILE_URL) else text
+            is_input = lies_in(Path(path), read)
+        if is_input:
             raise error(f"{path} is part of the input, so it is not replaced; give another {name}")
 
 
-def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) -> None:
+def check_apart(source: str, model: str | Path, folders: Mapping[str, Path | None]) -> None:
     """Refuse a model inside the data, and run folders inside the data or at the model's path.
 
     Parameters
     ----------
     source : str
-    model : Path
+    model : path or URL
     folders : mapping
         Folders by the options that name them.
 
@@ -110,7 +125,7 @@ def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) ->
     ModelError, ParameterError
     """
     check_no_input(model, (source,), "MODEL", ModelError)
-    place = Path(os.path.realpath(model))
+    place = None if is_url(str(model)) else Path(os.path.realpath(model))
     for option, folder in folders.items():
         if folder is None:
             continue
@@ -120,12 +135,12 @@ def check_apart(source: str, model: Path, folders: Mapping[str, Path | None]) ->
             raise ParameterError(f"{option} is {folder}, where the model will be; give another")
 
 
-def predictions_path(output: Path, inputs: Iterable[str | Path]) -> Path:
-    """Destination of predictions: a file, a device, a pipe, or for ``-`` standard output.
+def predictions_path(output: str, inputs: Iterable[str | Path]) -> str | Path:
+    """Destination of predictions: a file, a URL, a device, a pipe, or for ``-`` standard output.
 
     Parameters
     ----------
-    output : Path
+    output : path or URL
     inputs : iterable of paths, URLs, or ``-``
         Inputs of the predictions.
 
@@ -133,9 +148,17 @@ def predictions_path(output: Path, inputs: Iterable[str | Path]) -> Path:
     ------
     DataError
         The predictions cannot be written there, or the output is one of the inputs.
+    StoreError
+        The URL cannot be reached.
     """
-    if str(output) == "-":
-        output = STANDARD_OUTPUT
+    if is_url(output):
+        check_no_input(output, inputs, "--output")
+        start_of_object(output, "--output", 1)
+        return output
+    return _local_predictions_path(STANDARD_OUTPUT if output == "-" else Path(output), inputs)
+
+
+def _local_predictions_path(output: Path, inputs: Iterable[str | Path]) -> Path:
     if descriptor_of(output) == 1 and sys.stdout is None:
         raise DataError("standard output is closed; name a file to write the predictions to")
     if is_stream(output) and not output.is_dir():

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from bigsvm.cli.options import (
     ZeroBasedText,
     is_given,
     local,
+    local_or_url,
 )
 from bigsvm.cli.outputs import predictions_path, say
 from bigsvm.cli.signals import Interruption
@@ -32,6 +33,7 @@ from bigsvm.report.text import as_columns, as_json, count, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -51,20 +53,22 @@ def command(
         ),
     ],
     model: Annotated[
-        Path,
+        str,
         typer.Argument(
-            callback=local, metavar="MODEL", help="A model of `bigsvm train`, or LIBSVM's."
+            callback=local_or_url,
+            metavar="MODEL",
+            help="A model of `bigsvm train`, or its URL, or a model of LIBSVM's.",
         ),
     ],
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--output",
             "-o",
-            callback=local,
+            callback=local_or_url,
             metavar="FILE",
-            help="Write one prediction a line, in the order of the original input; - is standard "
-            "output, and the report then goes to standard error.",
+            help="Write one prediction a line, in the order of the original input, to a file or "
+            "URL; - is standard output, and the report then goes to standard error.",
         ),
     ] = None,
     decision_function: Annotated[
@@ -121,6 +125,7 @@ def command(
       bigsvm predict test.libsvm model.safetensors --output predicted.txt
       bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
       bigsvm predict test.zarr model.safetensors -o probabilities.txt --probability
+      bigsvm predict s3://bucket/test.zarr s3://bucket/model.safetensors -o s3://bucket/predicted
     """
     if probability and (decision_function or output is None):
         raise typer.BadParameter("--probability needs --output, and no --decision-function")
@@ -130,9 +135,10 @@ def command(
     budget = parse_bytes(memory)
     if decision_function and output is None:
         raise typer.BadParameter("--decision-function needs --output")
+    path = None
     if output is not None:
-        beside = Path(f"{model}.range") if range_file is None else range_file
-        output = predictions_path(output, (store, model, beside))
+        beside = f"{model}.range" if range_file is None else range_file
+        path = predictions_path(output, (store, model, beside))
     with Interruption() as interruption, Display(quiet=quiet) as display:
         trained = load_model(model, range_file)
         if probability and trained.calibration is None:
@@ -153,6 +159,7 @@ def command(
                 min_features=trained.n_features,
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
             ) as rows,
+            _file_of(path) as target,
             interruption.raising(),
         ):
             if is_libsvms:
@@ -168,7 +175,7 @@ def command(
             from bigsvm.models.prediction import PREDICTION_BLOCKS
 
             with _room_for_values(
-                trained, rows.rows.n_rows, output if decision_function else None
+                trained, rows.rows.n_rows, target if decision_function else None
             ) as values:
                 codes = trained.decide(
                     rows.rows,
@@ -179,16 +186,16 @@ def command(
                 )
                 is_regression = traits_of(trained.formulation).learns == "targets"
                 errors = _errors(values, labels) if is_regression else {}
-                if output is not None:
+                if target is not None:
                     from bigsvm.report.predictions import write_labels, write_values
 
                     original = rows.original_rows()
                     if decision_function or names is None:
-                        write_values(output, values, original)
+                        write_values(target, values, original)
                     else:
                         made = trained.calibration if probability else None
                         write_labels(
-                            output, codes, original, classes=names, calibration=made, values=values
+                            target, codes, original, classes=names, calibration=made, values=values
                         )
             accuracy = None if names is None else _accuracy(names, codes, labels)
     _print(
@@ -199,11 +206,20 @@ def command(
             "n_correct": None if accuracy is None else round(accuracy * len(codes)),
             "seconds": time.monotonic() - started,
             "converged": trained.certificate.get("converged"),
-            "output": None if output is None else str(output),
+            "output": None if path is None else str(path),
         },
         json=json,
-        on_error=output is not None and descriptor_of(output) == 1,
+        on_error=isinstance(path, Path) and descriptor_of(path) == 1,
     )
+
+
+def _file_of(path: str | Path | None) -> "AbstractContextManager[Path | None]":
+    """Give the file to write predictions to; one for a URL is sent there after the block."""
+    from bigsvm.data.objects import file_to_write
+
+    if path is None:
+        return nullcontext()
+    return file_to_write(path, "--output", what="file of predictions")
 
 
 def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:

@@ -50,7 +50,7 @@ class Run:
     source : str
         Absolute path of a store or of LIBSVM text, or a URL.
     model : str
-        Absolute path of the model to be written.
+        Absolute path of the model to be written, or a URL.
     cache_dir : str or None
     zero_based : str
         Whether column 0 of LIBSVM text is index 0.
@@ -94,7 +94,7 @@ class Run:
             raise ValueError("cache_dir is no path")
         if self.zero_based not in set(ZeroBased):
             raise ValueError(f"zero_based is none of {', '.join(ZeroBased)}")
-        if not os.path.isabs(self.model) or self.source != absolute(self.source):
+        if self.model != absolute(self.model) or self.source != absolute(self.source):
             raise ValueError("source or model is no absolute path")
         if not isinstance(self.parameters, dict):
             raise ValueError("parameters is no JSON object")
@@ -240,14 +240,14 @@ def check_is_read_again(source: str) -> None:
         )
 
 
-def check_source(run: Run, store: str | None, directory: Path) -> None:
-    """Refuse to resume with other rows, and to open a URL that only the record names.
+def check_source(run: Run, store: str | None, model: str | None, directory: Path) -> None:
+    """Refuse to resume with other rows, and to use a URL that only the record names.
 
     Parameters
     ----------
     run : Run
-    store : str or None
-        Store named on the command line.
+    store, model : str or None
+        Those named on the command line.
     directory : Path
         Folder in which the run is saved.
 
@@ -260,23 +260,30 @@ def check_source(run: Run, store: str | None, directory: Path) -> None:
             f"the run in {directory} was begun with {run.source}, not {store}; leave STORE out, or "
             "give another --checkpoint"
         )
-    if store is None and is_url(run.source):
+    if model is not None and model != run.model:
         raise ParameterError(
-            f"the run in {directory} reads {run.source}, which --resume does not open by itself; "
-            f"name it: {resume_command(directory, source=run.source)}"
+            f"the run in {directory} writes {run.model}, not {model}; leave MODEL out, or give "
+            "another --checkpoint"
         )
+    for what, url, named in (("reads", run.source, store), ("writes", run.model, model)):
+        if named is None and is_url(url):
+            raise ParameterError(
+                f"the run in {directory} {what} {url}, which --resume does not open by itself; "
+                f"name it: {resume_command(directory, run)}"
+            )
 
 
-def resume_command(
-    directory: Path, reason: StopReason | None = None, *, source: str | None = None
-) -> str:
+def resume_command(directory: Path, run: Run, reason: StopReason | None = None) -> str:
     """Return the command that resumes a run, without the step limit that ended it.
 
-    The command names a `source` that is a URL, as resuming opens no other URL.
+    The command names URLs of the run, as resuming opens no others.
     """
-    arguments = ["bigsvm", "train", "--resume", str(directory)]
-    if source is not None and is_url(source):
-        arguments.insert(2, source)
+    named = []
+    if is_url(run.model):
+        named = [run.source, run.model]
+    elif is_url(run.source):
+        named = [run.source]
+    arguments = ["bigsvm", "train", *named, "--resume", str(directory)]
     if reason is StopReason.MAX_ITER:  # they are counted from the first start
         arguments += ["--max-iter", "-1"]
     return shlex.join(arguments)
@@ -310,7 +317,7 @@ def run_record(directory: Path) -> dict[str, Any]:
         progress |= {"fingerprint": manifest["fingerprint"]}
     resume = f"fit again, with the same data and parameters and checkpoint={str(directory)!r}"
     if run is not None:
-        resume = resume_command(directory, reason, source=run.source)
+        resume = resume_command(directory, run, reason)
     return {
         "kind": "run",
         "path": str(directory),

@@ -27,6 +27,7 @@ from bigsvm.cli.options import (
     ZeroBasedText,
     is_given,
     local,
+    local_or_url,
     option,
     parse_class_weight,
 )
@@ -35,6 +36,7 @@ from bigsvm.cli.runs import NAME as RUN_FILE
 from bigsvm.cli.runs import Run, absolute, check_is_read_again, check_source, resume_command
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ParameterError, UnreachableError
+from bigsvm.files import is_url
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import PANELS, declaration_of, option_of
@@ -59,8 +61,10 @@ def command(
         ),
     ] = None,
     model: Annotated[
-        Path | None,
-        typer.Argument(callback=local, metavar="MODEL", help="File to write the model to."),
+        str | None,
+        typer.Argument(
+            callback=local_or_url, metavar="MODEL", help="File or URL to write the model to."
+        ),
     ] = None,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
     resume: Annotated[
@@ -106,16 +110,16 @@ def command(
     values["cache_dir"] = None if cache_dir is None else os.path.abspath(cache_dir)
     values["zero_based"] = zero_based.value
     if resume is not None:
-        if model is not None or checkpoint is not None:
+        if checkpoint is not None or (model is not None and not is_url(model)):
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
         changes = {name: value for name, value in values.items() if is_given(context, name)}
         run, checkpoint = Run.load(resume, own=True).updated(changes), resume
-        check_source(run, store, resume)
+        check_source(run, store, model, resume)
     else:
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")
         check_model_path(model)
-        run = Run(source=absolute(store), model=os.path.abspath(model)).updated(values)
+        run = Run(source=absolute(store), model=absolute(model)).updated(values)
     if checkpoint is not None:
         check_is_read_again(run.source)
     check_used(context, run, checkpoint)
@@ -196,7 +200,7 @@ def _train(
 
     parameters = run.training_parameters(checkpoint)
     check_parameters(parameters)
-    path = Path(run.model)
+    path = run.model if is_url(run.model) else Path(run.model)
     check_model_path(path)
     cache_dir = None if run.cache_dir is None else Path(run.cache_dir)
     check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
@@ -206,7 +210,7 @@ def _train(
         opened_client(cluster, display, interruption) as client,
     ):
         show = TrainingProgress(display)
-        if path.exists() and not names_model:
+        if isinstance(path, Path) and path.exists() and not names_model:
             display.line(f"{path} will be replaced when the run ends")
 
         def listener(event: events.Event) -> None:
@@ -246,7 +250,7 @@ def _train(
             hint = ""
             # A resumed run would stall again.
             if checkpoint is not None and reason is not StopReason.STALLED:
-                hint = f": {resume_command(checkpoint, reason, source=run.source)}"
+                hint = f": {resume_command(checkpoint, run, reason)}"
             display.warn(told(f"the model has not converged: {reason.sentence}{hint}"))
         if parameters.calibration is not None and trained.calibration is None:
             display.warn("the model has no probabilities: they are fitted after training")
@@ -264,11 +268,11 @@ def _saying_how_to_resume(run: Run, checkpoint: Path | None) -> "Iterator[None]"
     except UnreachableError as error:
         if checkpoint is None or not os.path.lexists(checkpoint / RUN_FILE):
             raise
-        command = resume_command(checkpoint, source=run.source)
+        command = resume_command(checkpoint, run)
         raise UnreachableError(f"{error}. The run is saved; resume it by: {command}") from error
 
 
-def _print(model: "KernelExpansion", path: Path, n_rows: int, *, json: bool) -> None:
+def _print(model: "KernelExpansion", path: str | Path, n_rows: int, *, json: bool) -> None:
     from bigsvm.report.describe import (
         calibration_record,
         calibration_text,

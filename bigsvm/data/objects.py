@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import concurrent.futures
-from contextlib import suppress
+import errno
+import tempfile
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.data.place import Prefix, is_not_supported
+from bigsvm.data.place import Place, Prefix, is_not_supported
 from bigsvm.data.waiting import together
-from bigsvm.errors import ParameterError
+from bigsvm.errors import ParameterError, StoreError
+from bigsvm.files import is_url, local_path
+from bigsvm.folders import temporary_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    import os
+    from collections.abc import Iterable, Iterator
 
 _READ_ONLY = frozenset({"http", "https"})
 """Protocols that fsspec does not write by."""
@@ -158,3 +163,109 @@ class Objects:
             self.place.tried(
                 url, lambda fs: self.place.answer(fs, "rm_file", fs._strip_protocol(url))
             )
+
+
+@contextmanager
+def file_to_write(path: str | os.PathLike[str], name: str, *, what: str) -> Iterator[Path]:
+    """Give the path of this machine to write a file to, which goes to its URL after the block.
+
+    Parameters
+    ----------
+    path : path or URL
+        An object of this name is replaced.
+    name : str
+        Name of the parameter, for messages.
+    what : str
+        What the file holds, for messages.
+
+    Raises
+    ------
+    ParameterError
+        The URL is none that can be written.
+    OSError
+        There is no room for a temporary file.
+    StoreError
+        The storage cannot be reached or refuses. The file is kept on this machine, and named.
+    """
+    if not (isinstance(path, str) and is_url(path)):
+        yield local_path(path, name)
+        return
+    objects, key = _object_of(path, name)
+    with temporary_folder(None, _PREFIX) as folder:
+        file = folder / "file"
+        yield file
+        try:
+            objects.put(key, file)
+        except StoreError as error:
+            kept = Path(tempfile.mkdtemp(prefix="bigsvm-kept-"), key)
+            file.rename(kept)
+            raise type(error)(f"{error}. The {what} is whole in {kept}") from error
+
+
+@contextmanager
+def file_to_read(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
+    """Give the path of a file on this machine, or of a temporary copy of the object at a URL.
+
+    Parameters
+    ----------
+    path : path or URL
+    name : str
+        Name of the parameter, for messages.
+
+    Raises
+    ------
+    ParameterError
+        The URL is none that can be read.
+    OSError
+        There is no such object, or no room for a copy.
+    StoreError
+        The storage cannot be reached or refuses.
+    """
+    if not (isinstance(path, str) and is_url(path)):
+        yield local_path(path, name)
+        return
+    place, key = _split(path, name)
+    with temporary_folder(None, _PREFIX) as folder:
+        with (folder / "file").open("wb") as file:
+            while True:
+                try:
+                    part = place.part(key, file.tell(), _PART_BYTES)
+                except FileNotFoundError:
+                    raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from None
+                file.write(part)
+                if len(part) < _PART_BYTES:
+                    break
+        yield folder / "file"
+
+
+def start_of_object(url: str, name: str, size: int) -> bytes:
+    """First bytes of the object that is to be replaced; empty if there is none.
+
+    Raises
+    ------
+    ParameterError
+        The URL is none that can be written.
+    StoreError
+        The storage cannot be reached or refuses.
+    """
+    objects, key = _object_of(url, name)
+    try:
+        return objects.place.part(key, 0, size)
+    except FileNotFoundError:
+        return b""
+
+
+def _split(url: str, name: str) -> tuple[Prefix, str]:
+    """Return the place that an object is in, and its name there."""
+    folder, _, key = url.rpartition("/")
+    place = Place.of(folder, name=name) if key and not folder.endswith("/") else None
+    if not isinstance(place, Prefix):
+        raise ParameterError(
+            f"{name} is {url!r}, which names no file; give a URL such as s3://bucket/name"
+        )
+    return place, key
+
+
+def _object_of(url: str, name: str) -> tuple[Objects, str]:
+    place, key = _split(url, name)
+    return Objects(place), key

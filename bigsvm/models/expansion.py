@@ -386,17 +386,37 @@ class KernelExpansion:
     # -- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, whole or not at all."""
+        """Write the model to one file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path or URL
+            A URL such as ``s3://bucket/model.safetensors`` takes the extra ``bigsvm[cloud]``; the
+            model is whole in a temporary file first.
+
+        Raises
+        ------
+        ModelError
+            The file cannot be written.
+        StoreError
+            The URL cannot be written to.
+        """
         write_model(vars(self), path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> KernelExpansion:
         """Read a model file and check every byte of it.
 
+        Parameters
+        ----------
+        path : path or URL
+
         Raises
         ------
         ModelError
             Not a bigsvm model, damaged, or written by a newer version.
+        StoreError
+            The URL cannot be read, or not reached for a while; see `open_store`.
         """
         return read_model(path, cls)
 

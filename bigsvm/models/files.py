@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import xxhash
 
+from bigsvm.data.objects import file_to_read, file_to_write
 from bigsvm.errors import BigsvmError, ModelError
-from bigsvm.files import LIBSVM_MODEL, local_path, open_regular, parse_json, part_of
+from bigsvm.files import LIBSVM_MODEL, open_regular, parse_json, part_of
 from bigsvm.models.certificate import is_count
 from bigsvm.models.contents import FORMAT_VERSION, attributes_of, header_and_tensors
 
@@ -36,22 +37,24 @@ times as much."""
 
 
 def write_model(attributes: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write the attributes of a `KernelExpansion` to one file, whole or not at all.
+    """Write the attributes of a `KernelExpansion` to one file or object, whole or not at all.
 
     Raises
     ------
     ModelError
         The file cannot be written.
+    StoreError
+        The URL cannot be written to.
     """
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
-    target = local_path(path, "path")
     header, tensors = header_and_tensors(attributes)
     text = json.dumps(header, sort_keys=True, default=_plain)
     metadata = {"bigsvm": text, "xxh3_128": _digest(text, tensors)}
     try:
-        _replace_synced(target, tensors, metadata)
+        with file_to_write(path, "path", what="model") as target:
+            _replace_synced(target, tensors, metadata)
     except (OSError, safetensors.SafetensorError) as error:
         raise ModelError(f"cannot write the model {path}: {error}") from error
 
@@ -63,17 +66,27 @@ def read_model(path: str | os.PathLike[str], make: Callable[..., Model]) -> Mode
     ------
     ModelError
         Not a bigsvm model, damaged, or written by a newer version.
+    StoreError
+        The URL cannot be read.
     """
+    try:
+        with file_to_read(path, "path") as source:
+            return _read(source, path, make)
+    except OSError as error:
+        raise ModelError(f"cannot read the model {path}: {error}") from error
+
+
+def _read(source: Path, path: str | os.PathLike[str], make: Callable[..., Model]) -> Model:
+    """Read a model from a file of this machine, which messages call `path`."""
     # Saves 1 MB where a model is used and thrown away.
     import safetensors
 
-    source = local_path(path, "path")
     try:
         # Opening a pipe would wait for a writer, and nothing could interrupt that.
         with open_regular(source, follow_links=True) as plain:
             if plain.read(len(LIBSVM_MODEL)) == LIBSVM_MODEL:
                 raise ModelError(f"{path} is a model of LIBSVM's; read it by read_libsvm_model")
-        with safetensors.safe_open(str(path), "numpy") as file:
+        with safetensors.safe_open(str(source), "numpy") as file:
             metadata = file.metadata() or {}
             if "bigsvm" not in metadata:
                 raise ModelError(f"{path} is not a bigsvm model: it has no bigsvm header")
@@ -86,8 +99,6 @@ def read_model(path: str | os.PathLike[str], make: Callable[..., Model]) -> Mode
         return make(**attributes_of(_header(text, path), tensors))
     except ModelError:
         raise
-    except OSError as error:
-        raise ModelError(f"cannot read the model {path}: {error}") from error
     except (
         safetensors.SafetensorError, BigsvmError, ValueError, KeyError, TypeError,
     ) as error:  # fmt: skip

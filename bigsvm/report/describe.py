@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import show_bytes
@@ -14,7 +15,6 @@ from bigsvm.training.result import CLUSTER_COSTS, Certificate, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
@@ -110,7 +110,7 @@ def _labels(counts: list[dict[str, Any]] | None) -> str:
     return ", ".join(shown) + (f", and {more} more" if more > 0 else "")
 
 
-def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
+def model_record(model: KernelExpansion, path: str | Path) -> dict[str, Any]:
     """All of a model but its vectors."""
     return {
         "kind": "model",
@@ -127,18 +127,18 @@ def model_record(model: KernelExpansion, path: Path) -> dict[str, Any]:
         "scaler": _scaler_record(model.scaler),
         "certificate": dict(model.certificate),
         "provenance": dict(model.provenance),
-        "bytes_on_disk": path.stat().st_size,
+        "bytes_on_disk": path.stat().st_size if isinstance(path, Path) else None,
     }
 
 
-def model_lines(model: KernelExpansion, path: Path) -> Lines:
+def model_lines(model: KernelExpansion, path: str | Path) -> Lines:
     """Describe a model to a person."""
     record = model_record(model, path)
     kernel = ", ".join(
         f"{name} {value}" if name != "name" else str(value)
         for name, value in record["kernel"].items()
     )
-    provenance = record["provenance"]
+    provenance, size = record["provenance"], record["bytes_on_disk"]
     is_libsvms = provenance.get("read from") == "libsvm"
     return [
         ("model", record["path"]),
@@ -153,7 +153,7 @@ def model_lines(model: KernelExpansion, path: Path) -> Lines:
         *certificate_lines(record["certificate"], model.classes, formulation=model.formulation),
         ("written by", "LIBSVM" if is_libsvms else f"bigsvm {provenance.get('bigsvm', '-')}"),
         ("trained on", None if is_libsvms else f"data {provenance.get('data', '-')}"),
-        ("on disk", show_bytes(record["bytes_on_disk"])),
+        ("on disk", None if size is None else show_bytes(size)),
     ]
 
 

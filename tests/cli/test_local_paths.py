@@ -75,8 +75,8 @@ CALLS = {
     "write_store": lambda _: bigsvm.write_store(Path(URL), ROWS, [0, 1, 0, 1]),
     "convert": lambda _: bigsvm.convert("text.libsvm", Path(URL)),
     "scale_store": lambda _: bigsvm.scale_store(Path(URL), "scaled.zarr"),
-    "save": lambda model: model.save("file:///tmp/model"),
-    "load": lambda _: KernelExpansion.load(URL),
+    "save": lambda model: model.save(Path(URL)),
+    "load": lambda _: KernelExpansion.load(Path(URL)),
     "write_libsvm_model": lambda model: write_libsvm_model(model, URL),
     "read_libsvm_model": lambda _: read_libsvm_model(URL),
 }
