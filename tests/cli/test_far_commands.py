@@ -11,7 +11,7 @@ from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.cli.signals import Interrupted, Interruption
-from bigsvm.data import place
+from bigsvm.data import place, schema
 from bigsvm.data.store import open_store
 from bigsvm.models import KernelExpansion
 
@@ -86,7 +86,8 @@ def test_a_url_without_a_store_is_named(s3_server, tmp_path):
 
 def test_a_run_whose_store_goes_away_says_how_to_resume(faulty, upload, tmp_path, monkeypatch):
     make_chunks_small(monkeypatch)
-    X, _ = two_clouds(2000, 80)
+    monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+    X, _ = two_clouds(4000, 40)
     path, run, options = (
         tmp_path / "s.zarr",
         tmp_path / "run",

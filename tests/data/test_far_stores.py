@@ -10,7 +10,7 @@ import pytest
 from row_contracts import RowSourceContract
 from support.stores import everything, make_chunks_small, make_matrix
 
-from bigsvm.data import place
+from bigsvm.data import place, schema
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
@@ -234,3 +234,23 @@ def test_an_interrupted_pass_does_not_wait(url, faulty):
     began = time.monotonic()
     blocks.close()
     assert time.monotonic() - began < 2
+
+
+def test_the_byte_rate_limits_a_pass_and_not_the_latency(faulty, s3_server, tmp_path, monkeypatch):
+    """With 30 ms before each answer, and 4 MB a second; prints what either takes alone."""
+    monkeypatch.setattr(schema, "SMALL_CHUNK_BYTES", 1 << 17)
+    monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 17)
+    X = np.random.default_rng(0).random((20_000, 100), np.float32)
+    local = write_store(tmp_path / "s.zarr", X, np.zeros(len(X)), shuffle=False)
+    store = open_store(s3_server.upload(local.path, f"s3://bucket/far-{next(_numbers)}.zarr"))
+    store.rows.read(0, 1)
+    faulty.pause, faulty.rate = 0.03, 4e6
+    faulty.requests, faulty.bytes_sent = [], 0
+    began = time.monotonic()
+    for start, rows in store.rows.blocks(2 * 16 * store.rows.row_alignment * 400):
+        np.testing.assert_array_equal(rows, X[start : start + len(rows)])
+    seconds = time.monotonic() - began
+    by_rate, by_latency = faulty.bytes_sent / faulty.rate, faulty.pause * len(faulty.requests)
+    print(f"pass {seconds:.2f} s; byte rate {by_rate:.2f} s, latencies {by_latency:.2f} s")
+    # One request after another would take both.
+    assert seconds < by_rate + by_latency / 2

@@ -139,9 +139,11 @@ class Faulty:
     pause : float
         Seconds before each answer.
     rate : float
-        Bytes per second of each answer's body.
+        Bytes per second of all bodies together.
     requests : list of (str, str)
         Method and path of each request.
+    bytes_sent : int
+        Bytes of all bodies.
     faults : Counter
         Faults made, by their kind.
     """
@@ -149,11 +151,11 @@ class Faulty:
     def __init__(self, endpoint, seed=0):
         self._address = urlsplit(endpoint).netloc
         self._random, self._lock = random.Random(seed), threading.Lock()
-        self._line = threading.Lock()
+        self._line_free = 0.0
         self.refused = self.cut = self.pause = 0.0
         self.refused_first, self.status, self.rate = 0, 503, math.inf
         self.methods = ("GET", "HEAD")
-        self.requests, self.faults = [], Counter()
+        self.requests, self.faults, self.bytes_sent = [], Counter(), 0
         self._dark_after, self._dark_seconds, self._dark_until = math.inf, 0.0, 0.0
         self._port = 0
         self.start()
@@ -232,14 +234,15 @@ class Faulty:
 
     def send(self, out, body):
         """Send a body at the rate of the line, which all answers share."""
-        if self.rate == math.inf:
-            out.write(body)
-            return
-        step = max(1, int(self.rate / 100))
+        with self._lock:
+            self.bytes_sent += len(body)
+        step = max(1, int(min(self.rate / 100, len(body))))
         for start in range(0, len(body), step):
             piece = body[start : start + step]
-            with self._line:
-                time.sleep(len(piece) / self.rate)
+            with self._lock:
+                now = time.monotonic()
+                self._line_free = max(now, self._line_free) + len(piece) / self.rate
+            time.sleep(max(0.0, self._line_free - now))
             out.write(piece)
 
 
