@@ -3,7 +3,10 @@
 import itertools
 import multiprocessing
 import pickle
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -146,6 +149,46 @@ def test_a_url_without_a_store_is_named(s3_server):
         open_store("s3://bucket/nothing.zarr")
     with pytest.raises(StoreError, match=r"a Zarr array, .* zarr.open_array\('s3://bucket/other"):
         open_store("s3://bucket/other.zarr")
+
+
+# -- web servers ---------------------------------------------------------------------------------
+
+
+def test_a_web_server_is_read_from(url, local, faulty, monkeypatch):
+    address = f"{faulty.endpoint}/{url.removeprefix('s3://')}"
+    store = open_store(address)
+    for ours, theirs in zip(everything(store), everything(local), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(StoreError, match="no store there"):
+        open_store(f"{address}-of-nobody")
+    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.2")
+    for share, status, kind in ((1, 403, StoreError), (1, 503, UnreachableError)):
+        faulty.refused, faulty.status = share, status
+        with pytest.raises(kind) as caught:
+            store.verify()
+        assert type(caught.value) is kind
+    faulty.refused, faulty.cut = 0, 1
+    with pytest.raises(UnreachableError):
+        store.verify()
+
+
+@one_layout
+def test_a_web_server_without_ranges_is_refused(local):
+    class Silent(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    handler = partial(Silent, directory=local.path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            store = open_store(f"http://127.0.0.1:{server.server_address[1]}")
+            with pytest.raises(StoreError, match="sends whole files where a part is asked for"):
+                store.labels()
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 # -- faults: the table of the kinds of errors ----------------------------------------------------

@@ -86,9 +86,11 @@ class S3Server:
         """Copy a folder of this machine, such as a store, to a URL."""
         client, (bucket, prefix) = self._client(), _split(url)
         for file in sorted(p for p in Path(path).rglob("*") if p.is_file()):
+            # Readable without credentials too, as from a web server.
             client.put_object(
-                Bucket=bucket, Key=f"{prefix}/{file.relative_to(path)}", Body=file.read_bytes()
-            )
+                Bucket=bucket, Key=f"{prefix}/{file.relative_to(path)}", Body=file.read_bytes(),
+                ACL="public-read",
+            )  # fmt: skip
         return url
 
     def names(self, url):
