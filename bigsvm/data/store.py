@@ -38,7 +38,6 @@ from bigsvm.data.schema import (
     array_specs,
 )
 from bigsvm.data.statistics import Statistics
-from bigsvm.data.waiting import looking
 from bigsvm.data.workspace import put_back
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
@@ -335,10 +334,7 @@ class StoreRows(RowSource):
         for first in range(0, len(spans), at_once):
             batch = spans[first : first + at_once]
             look()
-            with looking(look):
-                blocks = self._read_spans(
-                    [(int(wanted[a]), int(wanted[b - 1]) + 1) for a, b in batch]
-                )
+            blocks = self._read_spans([(int(wanted[a]), int(wanted[b - 1]) + 1) for a, b in batch])
             for (a, b), block in zip(batch, blocks, strict=True):
                 chosen = block[wanted[a:b] - wanted[a]]
                 if self.is_sparse:
