@@ -32,6 +32,7 @@ from bigsvm.cli import main
 sys.argv = ["bigsvm", "train", "few.zarr", "few.safetensors", "--quiet"]
 assert main() == 0
 """
+CLOUD = ("distributed", "tornado", "s3fs", "gcsfs", "adlfs", "aiobotocore")
 
 
 def modules_of(program, folder):
@@ -64,6 +65,19 @@ def of_the_command(tmp_path_factory):
     rng = np.random.default_rng(0)
     write_store(folder / "few.zarr", rng.random((40, 3), np.float32), np.arange(40) % 2)
     return modules_of(COMMAND, folder)
+
+
+def test_the_package_by_itself_loads_next_to_nothing(tmp_path):
+    loaded = modules_of("import bigsvm", tmp_path)
+    assert not loaded & {"numpy", "dask", "distributed", "fsspec", "s3fs", "sklearn", "asyncio"}
+
+
+@pytest.mark.parametrize("module", CLOUD)
+def test_nothing_of_clusters_and_clouds_is_loaded_unless_asked_for(
+    of_rows_in_memory, of_the_estimator, of_the_command, module
+):
+    for loaded in (of_rows_in_memory, of_the_estimator, of_the_command):
+        assert module not in loaded
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
 """A run whose cluster has no workers yet waits for them, and ends when it is asked to, saved."""
 
+import os
+import signal
 import threading
 import time
 
 import numpy as np
 import pytest
+from support import processes
 from support.problems import clouds
 
+import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError
 from bigsvm.fit.train import train_model
@@ -59,6 +63,26 @@ def test_the_time_limit_ends_a_wait_saved(client_without_workers, problem, tmp_p
     assert time.monotonic() - began < 3
     assert model.certificate["stop_reason"] == StopReason.TIME_LIMIT
     assert newest_manifest(tmp_path) is not None
+
+
+def fit_and_be_interrupted(address, folder):
+    """Fit in a process of its own, which sends itself SIGINT while it waits."""
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            bigsvm.SVC(checkpoint=folder).fit(X, CODES > 0, client=client)
+        assert 0.4 < time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_ctrl_c_ends_a_wait_of_fit(client_without_workers, tmp_path, saves):
+    address = client_without_workers.scheduler.address
+    folder = str(tmp_path) if saves else None
+    assert processes.run(fit_and_be_interrupted, address, folder) == 0
+    assert (newest_manifest(tmp_path) is not None) == saves
 
 
 def test_no_workers_for_a_while_is_an_error_that_says_how_to_start_some(
