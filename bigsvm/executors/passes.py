@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
+from bigsvm.executors import tasks
 from bigsvm.executors.tasks import NotKeptError
 from bigsvm.executors.workforce import ResultLostError
 
@@ -467,7 +468,10 @@ class Pass:
             self._sharing.remove(sharing)
             if state:
                 for worker in sharing.workers:
-                    self._shared[worker.address] = sharing.values
+                    self._shared[worker.address] = [
+                        self._workforce.submit(worker, "bigsvm-keep", tasks.keep, value)
+                        for value in sharing.values
+                    ]
             else:
                 sharing.cancel()
                 self._share_apart(sharing.workers)

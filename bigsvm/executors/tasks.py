@@ -420,6 +420,15 @@ def versions() -> dict[str, str]:
     }
 
 
+def keep(value: Any) -> Any:
+    """Keep what was sent to several workers as a result of this worker's own.
+
+    Dask drops copies of a value that it finds on several workers. A worker then fetches it again,
+    and waits for ever if the copy that is left is on a worker that has stopped.
+    """
+    return value
+
+
 def ping() -> None:
     """Answer."""
 
