@@ -240,12 +240,15 @@ class Pass:
         self._give_up_lost()
         self._give_up_late()
         self._share_rows(present)
+        at_a_time = TASKS_PER_THREAD
+        if self._are_long and len(self._waiting) <= self._workforce.n_threads:
+            at_a_time = 1  # a task that waits for a long one could be done by another worker
         for address in self._shared:
             worker = present.get(address)
             if worker is None:
                 continue
             flying = sum(flight.worker is worker for flight in self._flights)
-            for _ in range(TASKS_PER_THREAD * worker.threads - flying):
+            for _ in range(at_a_time * worker.threads - flying):
                 number = self._choose(worker)
                 if number is None:
                     break
@@ -381,6 +384,8 @@ class Pass:
             self._fail(number, worker, error)
             return
         self._arrived.add(number)
+        # Release the same task of a worker that was late: it ends where it looks for that.
+        self._flights = [other for other in self._flights if other.number != number]
         self.results[number] = reply.result()
         self._waiting.discard(number)
         self._seconds.append(self.results[number].seconds)

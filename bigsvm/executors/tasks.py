@@ -21,6 +21,7 @@ from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.kernels import RBF
+from bigsvm.processors import one_blas_thread
 from bigsvm.version import __version__
 
 if TYPE_CHECKING:
@@ -177,13 +178,23 @@ class NotKeptError(Exception):
 
 
 class Done(NamedTuple):
-    """What a task returns, and what it has cost."""
+    """What a task returns, and what it has cost.
+
+    `values` are an array, CSR rows, or a list of results that count their bytes.
+    """
 
     values: Any
     evaluations: int
     bytes_read: int
     seconds: float
     cpu_seconds: float
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays among the values."""
+        if isinstance(self.values, list):
+            return sum(one.nbytes for one in self.values)
+        return bytes_of(self.values)
 
 
 class Opened(NamedTuple):
@@ -250,11 +261,11 @@ class _Process:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.jobs: OrderedDict[str, _OpenJob] = OrderedDict()
+        self.jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self.units, self.packed = _Kept(), _Kept()
         self.memory = LEAST_KEPT_BYTES
 
-    def job(self, sent: SentJob) -> _OpenJob:
+    def job(self, sent: SentJob) -> OpenJob:
         """Return a job, opened by the first task that needs it."""
         with self.lock:
             if sent.name not in self.jobs:
@@ -270,7 +281,7 @@ class _Process:
                         "at the same path on every machine, or on object storage, and a kernel of "
                         "your own in a module that workers can import"
                     ) from error
-                self.jobs[sent.name] = _OpenJob(sent.name, job, self)
+                self.jobs[sent.name] = OpenJob(sent.name, job, self)
             self.jobs.move_to_end(sent.name)
             return self.jobs[sent.name]
 
@@ -289,8 +300,14 @@ class _Process:
 _PROCESS = _Process()
 
 
-class _OpenJob:
-    """A job on a worker: its rows, and tiles for each thread."""
+class OpenJob:
+    """A job on a worker: its rows, and tiles for each thread.
+
+    Attributes
+    ----------
+    source : RowSource or None
+        None if rows are sent.
+    """
 
     def __init__(self, name: str, job: Job, process: _Process) -> None:
         self.name, self.process = name, process
@@ -328,6 +345,19 @@ class _OpenJob:
         tiles: KernelTiles = held[dtype]
         return tiles
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows that this process has read for the job."""
+        return 0 if self.source is None else self.source.bytes_read
+
+    def kept(self, key: tuple[Any, ...], make: Callable[[], tuple[Any, int]], needed: int) -> Any:
+        """Return what was made for this job under a key, made again where it is no longer kept.
+
+        `make` returns it and its bytes; `needed` are bytes for what is not kept.
+        """
+        limit = max(LEAST_KEPT_BYTES, self.process.memory - needed)
+        return self.process.units.get((self.name, *key), make, limit)
+
     def unit(self, unit: Unit, needed: int) -> Rows:
         """Rows of a unit: sent, kept, or read; `needed` are bytes for what is not units."""
 
@@ -341,8 +371,7 @@ class _OpenJob:
                 rows = self._convert(rows, unit.start, unit.stop)
             return rows, bytes_of(rows)
 
-        limit = max(LEAST_KEPT_BYTES, self.process.memory - needed)
-        rows: Rows = self.process.units.get((self.name, unit.start, unit.stop), read, limit)
+        rows: Rows = self.kept((unit.start, unit.stop), read, needed)
         return rows
 
     def packed(
@@ -364,12 +393,12 @@ class _OpenJob:
 class _Cost:
     """Measures a task."""
 
-    def __init__(self, job: _OpenJob, *, exact: bool) -> None:
-        self._tiles, self._source = job.tiles(exact=exact), job.source
+    def __init__(self, job: OpenJob, *, exact: bool) -> None:
+        self._tiles, self._job = job.tiles(exact=exact), job
         self._before = self._now()
 
     def _now(self) -> tuple[int, int, float, float]:
-        read = 0 if self._source is None else self._source.bytes_read
+        read = self._job.bytes_read
         return self._tiles.n_evaluations, read, time.perf_counter(), time.thread_time()
 
     def done(self, values: Any) -> Done:
@@ -392,6 +421,7 @@ def open_worker(memory: int | None) -> Opened:
     import psutil
     from distributed import get_worker
 
+    one_blas_thread()  # for good, as Dask sets it for workers that it starts: bits depend on it
     limit = get_worker().memory_manager.memory_limit or 0
     with KernelTiles(RBF(gamma=1.0), threads=1) as tiles:
         rows = np.eye(12, dtype=np.float32)
@@ -427,6 +457,11 @@ def keep(value: Any) -> Any:
     and waits for ever if the copy that is left is on a worker that has stopped.
     """
     return value
+
+
+def open_job(sent: SentJob) -> OpenJob:
+    """Return a job, opened by the first task that needs it."""
+    return _PROCESS.job(sent)
 
 
 def ping() -> None:

@@ -16,7 +16,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bigsvm.data.rows import bytes_of
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import tasks
 from bigsvm.executors.tasks import SentJob
@@ -412,7 +411,7 @@ class Workforce:
         """Count what a task has cost."""
         traffic = self.traffic
         traffic.tasks += 1
-        traffic.bytes_returned += bytes_of(done.values)
+        traffic.bytes_returned += done.nbytes
         traffic.bytes_read += done.bytes_read
         traffic.evaluations += done.evaluations
         traffic.busy_seconds += done.seconds

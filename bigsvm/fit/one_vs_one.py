@@ -14,12 +14,13 @@ import numpy as np
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
 from bigsvm.fit.log_check import LogCheck
 from bigsvm.fit.pair_problems import Budget, ClassPairs
+from bigsvm.fit.pair_trainer import PairTrainer
+from bigsvm.fit.pair_workers import PairWorkers
 from bigsvm.fit.problem import check_has_others
 from bigsvm.fit.reduction import ModelFunctions, refuse_start
 from bigsvm.fit.trainer import limits_of
-from bigsvm.fit.variables import decision_of, make_variables
 from bigsvm.one_vs_one.class_rows import ClassRows
-from bigsvm.one_vs_one.log import PairLog, Solved
+from bigsvm.one_vs_one.log import PairLog
 from bigsvm.one_vs_one.small import SmallPairs
 from bigsvm.one_vs_one.training import PairLane, PairTraining
 from bigsvm.parameters.formulations import BALLS
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
     from bigsvm.fit.reduction import RunResources
     from bigsvm.fit.trainer import Trainer
     from bigsvm.models import KernelExpansion
-    from bigsvm.one_vs_one.class_rows import PairRows
     from bigsvm.one_vs_one.joined import OneVsOne
     from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
-    from bigsvm.training.state import Limits
+
+WORTH_SENDING = 1.0
+"""Estimated seconds of a pair from which on workers do its passes: to send one takes milliseconds,
+and a run has tens of them."""
 
 
 class OneVsOneReduction:
@@ -138,6 +141,7 @@ class OneVsOneReduction:
                 limits=limits_of(parameters, hooks),
                 listener=hooks.listener,
                 small=small,
+                workers=PairWorkers.of(trainer, rows, problem, budget, parameters, small),
             ).run()
 
     def functions(self, result: OneVsOne) -> ModelFunctions:
@@ -154,6 +158,8 @@ class OneVsOneReduction:
 
 class PairLanes:
     """Lanes of pairs; each has a share of the threads and of the memory.
+
+    With the workers of a cluster large pairs are trained in one lane, and their passes on workers.
 
     Parameters
     ----------
@@ -182,6 +188,8 @@ class PairLanes:
 
     def count(self, n_rows: int, row_alignment: int) -> int:
         """Count the lanes for pairs of `n_rows` rows."""
+        if self._sends_passes(n_rows):
+            return 1
         return self._budget.lanes(n_rows, row_alignment)
 
     def open(self, count: int) -> list[PairLane]:
@@ -198,54 +206,18 @@ class PairLanes:
             listener=self._listener,
             keeps_ends=False,
         )
-        trainer = self._trainer.with_threads(threads)
-        return PairLane(
-            PairTrainer(trainer, self._problem, self._budget, self._parameters), slot, saver, speaks
-        )
+        alone = self._trainer.with_threads(threads)
 
+        def trainer(n_rows: int) -> Trainer:
+            return self._trainer if self._sends_passes(n_rows) else alone
 
-class PairTrainer:
-    """Trains one pair after the other with what all of them share.
+        train = PairTrainer(trainer, self._problem, self._budget, self._parameters)
+        return PairLane(train, slot, saver, speaks)
 
-    Parameters
-    ----------
-    trainer : Trainer
-        With the threads that a pair may use.
-    problem : ClassPairs
-    budget : Budget
-    parameters : TrainingParameters
-    """
-
-    def __init__(
-        self, trainer: Trainer, problem: ClassPairs, budget: Budget, parameters: TrainingParameters
-    ) -> None:
-        self._trainer, self._problem, self._budget = trainer, problem, budget
-        self._merge = parameters.merges_rows
-
-    def __call__(
-        self,
-        pair: tuple[int, int],
-        rows: PairRows,
-        *,
-        saver: Saver,
-        limits: Limits,
-        listener: events.Listener,
-    ) -> Solved:
-        """Train a pair, or go on with what the saver has of it."""
-        formulation, n_rows = self._problem.of_pair(pair, rows), rows.source.n_rows
-        # Rows are copied to be compared, so there must be memory to hold them.
-        compare = n_rows <= self._budget.most_held_rows
-        variables = make_variables(rows.source, formulation, merge=self._merge, compare=compare)
-        plan = self._budget.plan(n_rows, rows.source.row_alignment)
-        result = self._trainer.train(variables, plan, saver=saver, limits=limits, listener=listener)
-        decision = decision_of(variables, formulation, result)
-        return Solved(
-            rows.rows[decision.support],
-            decision.coefficients,
-            decision.intercept,
-            decision.extras.get("rho", np.nan),
-            decision.certificate,
-        )
+    def _sends_passes(self, n_rows: int) -> bool:
+        """Whether there are workers for the passes of a pair, and these are worth sending."""
+        (seconds,) = self._budget.seconds_of_pair(np.array([n_rows], np.float64))
+        return self._trainer.workforce is not None and bool(seconds >= WORTH_SENDING)
 
 
 def _least_sure(functions: OneVsOne, n_classes: int) -> dict[str, Any]:

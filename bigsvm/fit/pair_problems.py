@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from bigsvm.fit.problem import (
     check_every_class,
     make_classification,
 )
+from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
 from bigsvm.one_vs_one.entries import RECORD
 from bigsvm.one_vs_one.log import BYTES_PER_COEFFICIENT
 from bigsvm.one_vs_one.small import MOST_BYTES
@@ -25,6 +27,7 @@ from bigsvm.working_sets.choice import LARGEST_SET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.arrays import F8
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.duplicates import Indices
     from bigsvm.data.row_source import RowSource
@@ -44,6 +47,11 @@ PAIR_ROW_BYTES = 20
 SAVED_ROW_BYTES = 64
 """Bytes of the last save of a row of a pair that is trained beside others: alpha 8, output 8; an
 active row's number, alpha and output 24, and as many of a row in the working set."""
+RUN_SECONDS = 0.02
+"""Seconds to begin and to end a run, beside its kernel values."""
+VALUES_PER_SQUARE = 0.7
+"""Kernel values of a run for each two of its rows: twice or so those of a sweep with the support
+vectors, a third of the rows."""
 CHOICE_BYTES = 32
 """Bytes of each two classes while the pairs are divided into batches."""
 
@@ -92,6 +100,12 @@ class ClassPairs:
         self.classes, self.codes, self.weights, self.class_weight = check_classes(
             parameters, source.n_rows, labels, sample_weight, listener
         )
+
+    def among(self, weights: NDArray[np.float64] | None) -> ClassPairs:
+        """Return the same problems over some of the rows, renumbered, which have these weights."""
+        some = copy.copy(self)
+        some.weights = weights
+        return some
 
     @property
     def n_pairs(self) -> int:
@@ -215,6 +229,22 @@ class Budget:
         """
         return self._plan(n_rows, row_alignment, self.lanes(n_rows, row_alignment))
 
+    def bytes_of_pair(self, n_rows: int) -> int:
+        """Bytes of a pair of `n_rows` held rows, without these and without what pairs share."""
+        lanes = self.lanes(n_rows, 1)
+        plan = self._plan(n_rows, 1, lanes)
+        shared = self._shared(1, lanes) + self._source.copied_bytes + self._source.kept_bytes
+        # Two blocks have all rows at most, however many bytes are left for blocks.
+        blocks = min(plan.block_bytes, int(2 * n_rows * self._source.bytes_per_row))
+        return sum(plan.projected.values()) - plan.block_bytes + blocks - int(shared)
+
+    def seconds_of_pair(self, n_rows: F8) -> F8:
+        """Estimate the seconds of one thread for pairs of so many rows, (m,)."""
+        source = self._source
+        entries = source.bytes_per_row / (12 if source.is_sparse else source.dtype.itemsize)
+        value = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[source.is_sparse] * entries
+        return RUN_SECONDS + VALUES_PER_SQUARE * value * n_rows**2
+
     def lanes(self, n_rows: int, row_alignment: int) -> int:
         """Count the pairs of `n_rows` rows that can be trained at once.
 
@@ -234,12 +264,10 @@ class Budget:
 
     def _plan(self, n_rows: int, row_alignment: int, lanes: int) -> TrainingPlan:
         """Divide the memory left for one of `lanes` pairs."""
-        held = self._held if row_alignment < self._source.row_alignment else 0.0
-        resident, parameters = self._resident + held, self._parameters
+        resident, parameters = self._shared(row_alignment, lanes), self._parameters
         pair_bytes = PAIR_ROW_BYTES * n_rows
         if lanes > 1:
             pair_bytes += SAVED_ROW_BYTES * n_rows
-            resident += (1 - 1 / lanes) * (parse_bytes(parameters.memory) - resident)
             parameters = replace(parameters, threads=parameters.n_threads // lanes)
         return make_plan(
             parameters,
@@ -248,3 +276,9 @@ class Budget:
             n_rows=n_rows,
             row_alignment=row_alignment,
         )
+
+    def _shared(self, row_alignment: int, lanes: int) -> float:
+        """Bytes that pairs share, and those of the other lanes."""
+        held = self._held if row_alignment < self._source.row_alignment else 0.0
+        resident = self._resident + held
+        return resident + (1 - 1 / lanes) * (parse_bytes(self._parameters.memory) - resident)

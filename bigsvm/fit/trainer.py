@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from bigsvm.executors.cluster import ClusterExecutor
+from bigsvm.executors.tasks import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows
@@ -78,6 +79,11 @@ class Trainer:
         self._stack = ExitStack()
         threads = parameters.n_threads
         self._tiles = KernelTiles(kernel, centre=centre, threads=threads, offset=offset)
+
+    @property
+    def workforce(self) -> Workforce | None:
+        """Workers that take part, while this is open; None without a cluster."""
+        return self._workforce
 
     @property
     def _certifies(self) -> bool:
@@ -169,6 +175,11 @@ class Trainer:
     def dual(self, source: RowSource, formulation: Formulation, plan: TrainingPlan) -> BoxDual:
         """Make the dual of a problem of one function."""
         return make_dual(source, formulation, self._tiles, plan, self._parameters)
+
+    def job(self, source: RowSource) -> Job:
+        """Describe the kernel, and the rows of a source, for workers."""
+        tiles = self._tiles
+        return Job(source.portable(), tiles.kernel, tiles.centre, tiles.offset, source.is_sparse)
 
     def exact_tiles(self) -> AbstractContextManager[KernelTiles]:
         """Make tiles in float64 that have one thread; close them after use."""

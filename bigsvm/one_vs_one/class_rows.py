@@ -113,21 +113,31 @@ class ClassRows:
         most_rows : float
             Rows that may be held. Pairs that are larger come last, and are not held.
         """
-        k, sizes = len(self), self.sizes
-        left = np.triu(np.ones((k, k), np.bool_), 1)
+        left = np.triu(np.ones((len(self), len(self)), np.bool_), 1)
         if self.source.row_alignment <= 1:
             yield Batch(np.argwhere(left), np.empty(0, np.int64))
             return
-        fits = sizes[:, None] + sizes <= most_rows
-        too_large, left = left & ~fits, left & fits
+        yield from self.held_batches(most_rows)
+        for pair in np.argwhere(left & ~self._fit(most_rows)):
+            yield Batch(pair[None, :], np.empty(0, np.int64))
+
+    def held_batches(self, most_rows: float) -> Iterator[Batch]:
+        """Divide the pairs of at most `most_rows` rows into batches of classes that fit together.
+
+        Rows that are in memory already are divided too, for processes that do not have them.
+        """
+        left = np.triu(self._fit(most_rows), 1)
         while left.any():
             chosen = self._held_next(left, most_rows)
             among = np.zeros_like(left)
             among[np.ix_(chosen, chosen)] = True
             yield Batch(np.argwhere(left & among), np.flatnonzero(chosen))
             left &= ~among
-        for pair in np.argwhere(too_large):
-            yield Batch(pair[None, :], np.empty(0, np.int64))
+
+    def _fit(self, most_rows: float) -> NDArray[np.bool_]:
+        """Whether each two classes have at most `most_rows` rows, (k, k)."""
+        fits: NDArray[np.bool_] = self.sizes[:, None] + self.sizes <= most_rows
+        return fits
 
     def _held_next(self, left: NDArray[np.bool_], most_rows: float) -> NDArray[np.bool_]:
         """Choose classes to hold, (k,): the first pair's, then always that which adds most pairs.

@@ -82,6 +82,11 @@ class Solved(NamedTuple):
     rho: float
     certificate: Certificate
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.rows.nbytes + self.coefficients.nbytes
+
 
 class EntryCheck(Protocol):
     """Checks entries of the log against their problems.

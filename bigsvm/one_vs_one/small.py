@@ -124,11 +124,15 @@ class SmallPairs:
         Most bytes while pairs are being solved here.
     nu : float, optional
         Of ν-SVC.
+    most_rows : int, optional
+        Most rows of a small class: those of a `SmallPairs` of another process, with at least as
+        many threads and the same `n_bytes`; as many as these bytes allow by default.
 
     Attributes
     ----------
     n_bytes : int
         Bytes that it will take at most.
+    most_rows : int
     """
 
     def __init__(
@@ -141,13 +145,16 @@ class SmallPairs:
         threads: int,
         n_bytes: float,
         nu: float | None = None,
+        most_rows: int | None = None,
     ) -> None:
         self._classes, self._tiles, self._bounds, self._tol = classes, tiles, bounds, tol
         self._nu, self._n_groups = nu, 1 if nu is None else 2
         self._threads, self._n_evaluations, self._row_seconds = threads, 0, 0.0
         values_per_row = min(classes.source.n_columns, classes.source.bytes_per_row)
-        most = _most_rows(n_bytes, values_per_row, threads)
-        small = classes.sizes <= most
+        if most_rows is None:
+            most_rows = _most_rows(n_bytes, values_per_row, threads)
+        self.most_rows = most_rows
+        small = classes.sizes <= most_rows
         self._small = small & (np.count_nonzero(small) > 1)
         sizes = np.where(self._small, classes.sizes, 0)
         ends = np.cumsum(sizes)
@@ -175,6 +182,13 @@ class SmallPairs:
 
     def __exit__(self, *exception: object) -> None:
         self._team.close()
+
+    def taken(self, pairs: I8) -> I8:
+        """Places of the small ones of `pairs`, (m, 2), in the order that shares most work."""
+        chosen = np.flatnonzero(self._small[pairs].all(axis=1))
+        if not len(chosen):
+            return chosen
+        return np.concatenate([cell.places for cell in self._cells(pairs, chosen)])
 
     def parts(self, pairs: I8, held: HeldClasses) -> Iterator[I8]:
         """Divide the small ones of `pairs`, (m, 2), into parts to `solve`: yield their places.

@@ -94,6 +94,20 @@ class Lanes(Protocol):
         """Have each lane do its work, on a thread of its own; see `Team.share_out`."""
 
 
+class Workers(Protocol):
+    """The workers of a cluster, which train whole pairs."""
+
+    def batches(self, look: Callable[[], None]) -> Iterator[Batch]:
+        """Wait for workers, and divide the pairs that they may train by what they can hold."""
+
+    def train(self, held: I8, pairs: I8, look: Callable[[], None]) -> Iterator[tuple[int, Solved]]:
+        """Train those of some pairs, (m, 2), that fit a worker, in any order.
+
+        `held` are their classes; `look` is called several times a second, and may raise. Yields
+        places in `pairs` and results.
+        """
+
+
 class PairTraining:
     """The loop over the pairs.
 
@@ -110,6 +124,8 @@ class PairTraining:
     listener : callable
     small : SmallPairs, optional
         Solves those that it takes, before the others of their batch are trained.
+    workers : Workers, optional
+        Train those that they take, before all others.
     """
 
     def __init__(
@@ -122,8 +138,9 @@ class PairTraining:
         limits: Limits,
         listener: events.Listener,
         small: SmallPairs | None = None,
+        workers: Workers | None = None,
     ) -> None:
-        self._small = small
+        self._small, self._workers = small, workers
         self._classes, self._lanes, self._log = classes, lanes, log
         self._most_held_rows = most_held_rows
         self._opened: dict[int, Sequence[PairLane]] = {1: lanes.open(1)}
@@ -145,6 +162,8 @@ class PairTraining:
         self._report()
         try:
             with looking(self._look):
+                if self._workers is not None and self._limits.max_iter < 0:
+                    self._on_workers(self._workers)
                 for batch in self._classes.batches(self._most_held_rows):
                     self._batch(batch)
         except Stopped as stopped:
@@ -158,6 +177,26 @@ class PairTraining:
     def _save_log(self) -> None:
         if not self._log.is_saved:
             self._saver.write({}, {})
+
+    def _on_workers(self, workers: Workers) -> None:
+        """Have workers train whole pairs; the pairs that they do not take are left."""
+        for batch in workers.batches(self._look):
+            numbers = pair_number(batch.pairs[:, 0], batch.pairs[:, 1], len(self._classes))
+            # A pair that an earlier process began goes on from its state, which is here.
+            left = np.flatnonzero(
+                (self._log.records["reason"][numbers] < 0)
+                & ~np.isin(numbers, self._log.in_progress)
+            )
+            for place, solved in workers.train(batch.held, batch.pairs[left], self._look):
+                self._finish(int(numbers[left[place]]), batch.pairs[left[place]], solved)
+                self._report()
+                if self._saver.is_due():
+                    self._saver.write({}, {})
+
+    def _finish(self, number: int, pair: I8, solved: Solved) -> None:
+        """Take the result of a pair that was not trained in a lane."""
+        self._log.finish(number, solved)
+        self._work_done += float(self._classes.sizes[pair].sum()) ** 2
 
     def _batch(self, batch: Batch) -> None:
         """Train the pairs of a batch that are not finished; its rows are released at the end."""
@@ -232,14 +271,12 @@ class PairTraining:
 
     def _solve_small(self, small: SmallPairs, pairs: I8, numbers: I8, rows: HeldClasses) -> None:
         """Solve small pairs, part by part; those that stay unsolved are left to be trained."""
-        sizes = self._classes.sizes.astype(np.float64)
         for part in small.parts(pairs, rows):
             self._look()
             solved = small.solve(pairs[part], rows, max_steps=self._limits_left().max_iter)
             for place, result in zip(part.tolist(), solved, strict=True):
                 if result is not None:
-                    self._log.finish(int(numbers[place]), result)
-                    self._work_done += float(sizes[pairs[place]].sum()) ** 2
+                    self._finish(int(numbers[place]), pairs[place], result)
             self._report()
             if self._saver.is_due():
                 self._saver.write({}, {})

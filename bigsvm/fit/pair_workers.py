@@ -1,0 +1,210 @@
+"""PairWorkers: whole pairs of classes as tasks for the workers of a cluster.
+
+A pair is a task where its rows and its plan fit the memory that a worker has for a task. Its plan
+is that of one machine, so that it has the same bits wherever it is trained. Other pairs are trained
+here, and workers do their passes.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.budget import parse_bytes
+from bigsvm.executors.passes import results_as_done
+from bigsvm.executors.tasks import Ascending, Job
+from bigsvm.executors.workforce import Call
+from bigsvm.fit.pair_problems import HELD_SHARE
+from bigsvm.fit.pair_tasks import PairGroup, SentProblems, SentRows, SmallClasses, train_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bigsvm.arrays import F8, I8, Mask
+    from bigsvm.executors.workforce import Workforce
+    from bigsvm.fit.pair_problems import Budget, ClassPairs
+    from bigsvm.fit.trainer import Trainer
+    from bigsvm.one_vs_one.class_rows import Batch, ClassRows
+    from bigsvm.one_vs_one.log import Solved
+    from bigsvm.one_vs_one.small import SmallPairs
+    from bigsvm.parameters import TrainingParameters
+
+MOST_ROWS = 1 << 19
+"""Most rows of the pairs of a task: its result has 16 bytes a row at most, 8 MB in one message."""
+TASK_SECONDS = 0.3
+"""Estimated seconds from which on a task is long beside what it takes to send it."""
+LONG_SECONDS = 60.0
+"""Estimated seconds of a pair that is a task only if all workers have such: it is lost with its
+worker, or with this process, while a pair that is trained here is saved."""
+PIECE_BYTES = 4 << 20
+"""Most bytes of rows in a message."""
+DESCRIBED_ROW_BYTES = 24
+"""Bytes of a row of a batch here, while it is described: numbers and classes, and their order."""
+
+
+class PairWorkers:
+    """Has workers train pairs; `of` makes it.
+
+    Parameters
+    ----------
+    workforce : Workforce
+    job : Job
+        Rows, as workers read them, and kernel.
+    rows : ClassRows
+    problem : ClassPairs
+    budget : Budget
+    parameters : TrainingParameters
+    small : SmallPairs or None
+        Says which pairs are solved together; workers do that, too.
+    """
+
+    def __init__(
+        self,
+        workforce: Workforce,
+        job: Job,
+        rows: ClassRows,
+        problem: ClassPairs,
+        budget: Budget,
+        parameters: TrainingParameters,
+        small: SmallPairs | None,
+    ) -> None:
+        self._force, self._job, self._rows = workforce, workforce.open_job(job), rows
+        self._sends_rows = job.source is None
+        self._problem, self._budget, self._small = problem, budget, small
+        # Workers have one thread for a task, and no files of this machine.
+        self._parameters = replace(parameters, threads=1, checkpoint=None)
+        self._plan = functools.cache(lambda n_rows: budget.plan(n_rows, 1))
+
+    @classmethod
+    def of(
+        cls,
+        trainer: Trainer,
+        rows: ClassRows,
+        problem: ClassPairs,
+        budget: Budget,
+        parameters: TrainingParameters,
+        small: SmallPairs | None,
+    ) -> PairWorkers | None:
+        """Make it, where there is a cluster that can train whole pairs of this problem."""
+        keeps_rows_on_disk = parameters.working_set == "all" and parameters.disk_cache_bytes() > 0
+        if trainer.workforce is None or parameters.takes_kernel_matrix or keeps_rows_on_disk:
+            return None
+        job = trainer.job(rows.source)
+        return cls(trainer.workforce, job, rows, problem, budget, parameters, small)
+
+    def batches(self, look: Callable[[], None]) -> Iterator[Batch]:
+        """Divide pairs into batches of classes whose rows a worker can hold together."""
+        self._force.wait_for_workers(look)
+        return self._rows.held_batches(self._most_rows())
+
+    def _most_rows(self) -> float:
+        """Rows that each worker can hold, and that can be described here."""
+        here = HELD_SHARE * parse_bytes(self._parameters.memory) / DESCRIBED_ROW_BYTES
+        each = self._rows.source.bytes_per_row + DESCRIBED_ROW_BYTES
+        return min(here, HELD_SHARE * self._force.memory / each)
+
+    def train(self, held: I8, pairs: I8, look: Callable[[], None]) -> Iterator[tuple[int, Solved]]:
+        """Train those of some pairs that fit a worker; see `one_vs_one.training.Workers`."""
+        groups = self._groups(pairs)
+        if not groups:
+            return
+        calls = [
+            Call(train_pairs, None, (self._group(pairs[places], are_small=are_small),), 0)
+            for places, are_small in groups
+        ]
+        shared = functools.partial(self._pieces, held)
+        results = results_as_done(
+            self._force, self._job, calls, shared, name="bigsvm-pairs", look=look
+        )
+        for number, done in results:
+            yield from zip(groups[number][0].tolist(), done.values, strict=True)
+
+    # -- which pairs, in which tasks -------------------------------------------------------------
+
+    def _groups(self, pairs: I8) -> list[tuple[I8, bool]]:
+        """Divide the pairs that are tasks into groups; says of each whether its pairs are small."""
+        small = np.empty(0, np.int64) if self._small is None else self._small.taken(pairs)
+        n_rows = self._rows.sizes[pairs].sum(axis=1)
+        seconds = self._budget.seconds_of_pair(n_rows.astype(np.float64))
+        is_small = np.zeros(len(pairs), np.bool_)
+        is_small[small] = True
+        room = self._room()
+        others = np.flatnonzero(~is_small & self._fits(n_rows, room))
+        others = others[np.argsort(-seconds[others], kind="stable")]
+        long = int(np.count_nonzero(seconds[others] > LONG_SECONDS))
+        if long < 2 * self._force.n_threads:
+            others = others[long:]
+        groups = [(places, False) for places in _grouped(others, seconds, n_rows)]
+        if self._small is not None and self._small.n_bytes <= room:
+            # Kernel values are computed anew in each task, and solving takes as long.
+            groups += [(places, True) for places in _grouped(small, seconds, n_rows)]
+        return groups
+
+    def _fits(self, n_rows: I8, room: float) -> Mask:
+        """Whether pairs of so many rows are held on one machine, and fit a worker, (m,) bool."""
+        sizes, of_size = np.unique(n_rows, return_inverse=True)
+        is_held = self._rows.source.row_alignment <= 1
+        most_here = np.inf if is_held else self._budget.most_held_rows
+        fits = [
+            size <= min(MOST_ROWS, most_here) and self._budget.bytes_of_pair(size) <= room
+            for size in sizes.tolist()
+        ]
+        return np.array(fits, np.bool_)[of_size]
+
+    def _room(self) -> float:
+        """Bytes that each worker has for a task, besides the rows of a batch and their copies."""
+        rooms = [
+            (1 - 2 * HELD_SHARE) * worker.opened.memory / worker.threads
+            for worker in self._force.ready()
+            if worker.opened is not None
+        ]
+        return min(rooms, default=0.0)
+
+    def _group(self, pairs: I8, *, are_small: bool) -> PairGroup:
+        sizes = np.unique(self._rows.sizes[pairs].sum(axis=1)).tolist()
+        return PairGroup(pairs, are_small, {size: self._plan(size) for size in sizes})
+
+    # -- what is sent ----------------------------------------------------------------------------
+
+    def _pieces(self, held: I8, name: str) -> Iterator[SentProblems | SentRows]:
+        """Yield the problems, and the rows of some classes, ascending."""
+        small, source, n_bytes = self._small, self._rows.source, self._budget.small_bytes
+        yield SentProblems(
+            name, self._problem, self._parameters,
+            most_held_rows=self._budget.most_held_rows,
+            small=None if small is None else SmallClasses(n_bytes, small.most_rows),
+            source=source,
+        )  # fmt: skip
+        classes = held.tolist()
+        numbers = np.concatenate([self._rows.of(one) for one in classes])
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        codes: Any = held.astype(np.min_scalar_type(int(held.max())))
+        codes = np.repeat(codes, self._rows.sizes[held])[order]
+        del order
+        each = source.bytes_per_row if self._sends_rows else DESCRIBED_ROW_BYTES
+        step = max(1, int(PIECE_BYTES / max(each, 1.0)))
+        weights: F8 | None = self._problem.weights
+        for low in range(0, len(numbers), step):
+            some = numbers[low : low + step].astype(np.int64)
+            yield SentRows(
+                Ascending.of(some),
+                codes[low : low + step],
+                None if weights is None else weights[some],
+                source.take(some) if self._sends_rows else None,
+            )
+
+
+def _grouped(places: I8, seconds: F8, n_rows: I8) -> list[I8]:
+    """Divide pairs, in their order, into groups that are worth a task."""
+    groups, start, spent, rows = [], 0, 0.0, 0
+    for end, place in enumerate(places.tolist(), start=1):
+        spent, rows = spent + float(seconds[place]), rows + int(n_rows[place])
+        following = int(n_rows[places[end]]) if end < len(places) else MOST_ROWS
+        if spent >= TASK_SECONDS or rows + following > MOST_ROWS:
+            groups.append(places[start:end])
+            start, spent, rows = end, 0.0, 0
+    return groups
