@@ -319,13 +319,15 @@ class Pass:
         return None
 
     def _put_back_for(self, worker: Worker) -> int | None:
-        """Choose a call that was put back, and has not failed on this worker alone."""
-        alone = len(self._workforce.ready()) == 1
+        """Choose a call that was put back; one that has failed here is for others, if there are."""
+        alone = len(self._workforce.workers) == 1
         for number in list(self._queues.get(PUT_BACK, ())):
             if number not in self._waiting:
                 self._queues[PUT_BACK].remove(number)
             elif alone or worker.address not in self._failed_on.get(number, ()):
                 self._queues[PUT_BACK].remove(number)
+                if self._calls[number].unit is not None:
+                    self._workforce.owners[self._key(number)] = worker.address
                 return number
         return None
 
