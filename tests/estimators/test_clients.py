@@ -26,13 +26,9 @@ WEIGHTS = 1.0 + (np.arange(len(ROWS)) % 3)
 SHARED = {"gamma": 0.5, "memory": "2MB"}
 ESTIMATORS = {
     "SVC": bigsvm.SVC(C=0.3, tol=0.1, **SHARED),
-    "NuSVC": bigsvm.NuSVC(nu=0.3, tol=0.1, **SHARED),
-    "L2SVC": bigsvm.L2SVC(C=0.3, **SHARED),
     "CrammerSingerSVC": bigsvm.CrammerSingerSVC(C=0.3, tol=0.1, **SHARED),
     "SVR": bigsvm.SVR(C=0.1, tol=0.1, **SHARED),
-    "NuSVR": bigsvm.NuSVR(C=0.1, tol=0.1, **SHARED),
     "OneClassSVM": bigsvm.OneClassSVM(nu=0.1, tol=0.1, **SHARED),
-    "L2OneClassSVM": bigsvm.L2OneClassSVM(C=1, **SHARED),
 }
 MOONS = make_moons(200, noise=0.2, random_state=0)
 

@@ -8,7 +8,10 @@ import time
 import numpy as np
 import pytest
 from support import processes
+from support.cluster_fits import FITS, assert_same_fit, fit, stored
+from support.clusters import Disturbance, opened_cluster
 from support.problems import clouds
+from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -92,3 +95,28 @@ def test_no_workers_for_a_while_is_an_error_that_says_how_to_start_some(
     address = client_without_workers.scheduler.address
     with pytest.raises(ClusterError, match=f"{address} has had no worker .*dask worker {address}$"):
         train(problem, Hooks(client=client_without_workers))
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_run_whose_workers_have_all_left_can_be_ended_and_goes_on_here(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    make_chunks_small(monkeypatch)
+    rows, _ = stored(tmp_path, "none")
+    options = FITS["one-class"][1] | {"checkpoint": str(tmp_path / "run")}
+    left_at = []
+
+    def lose_all():
+        client.cluster.scale(0)
+        while client.scheduler_info()["workers"]:
+            time.sleep(0.05)
+        left_at.append(time.monotonic())
+
+    def is_interrupted():
+        return bool(left_at) and time.monotonic() - left_at[0] > 1
+
+    with opened_cluster(1) as cluster, distributed.Client(cluster) as client:
+        with Disturbance(lose_all, phase="sweep", share=0.3):
+            model = fit(rows, None, options, client, interrupted=is_interrupted)
+        assert time.monotonic() - left_at[0] < 1 + 2
+    assert model.certificate["stop_reason"] == StopReason.INTERRUPTED
+    assert_same_fit(fit(rows, None, options), fit(rows, None, FITS["one-class"][1]))

@@ -49,14 +49,13 @@ def stored(folder, labels, *, sparse=False):
     return store.rows, None if labels == "none" else store.labels()
 
 
-def fit(rows, y, options, client=None, listener=ignore, **others):
+def fit(rows, y, options, client=None, listener=ignore, *, interrupted=lambda: False, **others):
     """Train a model on rows from a store, in little memory; on a cluster if there is a client."""
     options = {
         "gamma": 0.1, "tol": 1e-2, "memory": 2 * 10**6, "threads": 1, "seed": 0, **options, **others
     }  # fmt: skip
-    return train_model(
-        rows, y, None, TrainingParameters(**options), Hooks(client=client, listener=listener)
-    )
+    hooks = Hooks(client=client, listener=listener, interrupted=interrupted)
+    return train_model(rows, y, None, TrainingParameters(**options), hooks)
 
 
 def assert_same_fit(model, expected):
