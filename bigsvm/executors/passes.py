@@ -17,7 +17,7 @@ import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import tasks
-from bigsvm.executors.tasks import NotKeptError
+from bigsvm.executors.tasks import NotKept
 from bigsvm.executors.workforce import ResultLostError
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ class Pass:
         worker.heard, worker.is_slow = time.monotonic(), False
         if number in self._arrived:
             return  # another worker was faster
-        if isinstance(error, NotKeptError):
+        if error is None and isinstance(reply.result(), NotKept):
             self._in_full.add(number)
             self._waiting.add(number)
             self._queues.setdefault(worker.address, deque()).appendleft(number)

@@ -6,6 +6,7 @@ and partners packed for this machine.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import threading
 import time
@@ -175,6 +176,10 @@ class Chosen(NamedTuple):
 
 class NotKeptError(Exception):
     """A worker does not keep a unit, or a list of rows, that was sent earlier."""
+
+
+class NotKept(NamedTuple):
+    """What a task returns instead: an error would be in the logs of the worker."""
 
 
 class Done(NamedTuple):
@@ -473,6 +478,20 @@ def forget_job(name: str) -> None:
     _PROCESS.forget(name)
 
 
+def may_lack(task: Callable[..., Done]) -> Callable[..., Done | NotKept]:
+    """Have a task say so where the worker does not keep what it refers to."""
+
+    @functools.wraps(task)
+    def answer(*given: Any) -> Done | NotKept:
+        try:
+            return task(*given)
+        except NotKeptError:
+            return NotKept()
+
+    return answer
+
+
+@may_lack
 def add_up(
     sent: SentJob,
     pieces: list[SentPiece],
@@ -498,6 +517,7 @@ def add_up(
     return cost.done(sums)
 
 
+@may_lack
 def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     """Rows of a unit, by number."""
     job = _PROCESS.job(sent)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.executors.tasks import Done, Job, Opened, Unit
+    from bigsvm.executors.tasks import Done, Job, NotKept, Opened, Unit
 
 UnitKey = tuple[str, int, int]
 POLL_SECONDS = 0.25
@@ -58,7 +58,7 @@ class Call(NamedTuple):
         Arguments and their bytes for a worker that does not keep what they refer to.
     """
 
-    function: Callable[..., Done]
+    function: Callable[..., Done | NotKept]
     unit: Unit | None
     arguments: tuple[Any, ...]
     nbytes: int = 0
