@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ClusterError, ParameterError
+from bigsvm.executors.workforce import Workforce
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def check_client(client: Any) -> None:
@@ -69,3 +74,28 @@ def worker_bytes(client: Any, worker_memory: Any) -> int | None:
             "client too, or leave it out"
         )
     return None if worker_memory is None else parse_bytes(worker_memory, "worker_memory")
+
+
+@contextmanager
+def workers_of(client: Any) -> Iterator[Workforce | None]:
+    """Open the workers of a client for a while.
+
+    Parameters
+    ----------
+    client : distributed.Client, Workforce or None
+        A `Workforce` is open already, and stays so; None stands for no workers.
+
+    Raises
+    ------
+    ParameterError, ClusterError
+        As `check_client`.
+    """
+    if client is None or isinstance(client, Workforce):
+        yield client
+        return
+    check_client(client)
+    workforce = Workforce(client)
+    try:
+        yield workforce
+    finally:
+        workforce.close()

@@ -57,10 +57,12 @@ class ClusterExecutor:
     source : RowSource
         Rows to compute sums for. Workers open them again if they can, else units are sent.
     tiles : KernelTiles
-        Their kernel, centre and offset are used; evaluations on workers are added to their count
-        by `at_rows` and `halves`.
+        Their kernel, centre and offset are used, and their dtype in `run`; evaluations on workers
+        are added to their count by `at_rows` and `halves`.
     block_bytes : int
         Bytes for results that wait for an earlier one.
+    name : str
+        What the tasks of `run` are called on Dask's dashboard.
 
     Attributes
     ----------
@@ -69,8 +71,15 @@ class ClusterExecutor:
     """
 
     def __init__(
-        self, workforce: Workforce, source: RowSource, tiles: KernelTiles, *, block_bytes: int
+        self,
+        workforce: Workforce,
+        source: RowSource,
+        tiles: KernelTiles,
+        *,
+        block_bytes: int,
+        name: str = "bigsvm-pass",
     ) -> None:
+        self._name = name
         self._force, self._source, self._tiles = workforce, source, tiles
         self._block_bytes, self.is_sparse = block_bytes, source.is_sparse
         portable = source.portable()
@@ -138,6 +147,7 @@ class ClusterExecutor:
         """Yield the sums of rows ``start … stop - 1``; see `Executor.run`."""
         self._check_memory(weighted)
         spans, calls, step = [], [], self._rows_per_task(weighted)
+        exact = bool(self._tiles.dtype == np.float64)
         for unit in self._units(start, stop):
             for low in range(max(unit.start, start), min(unit.stop, stop), step):
                 high = min(low + step, unit.stop, stop)
@@ -146,12 +156,14 @@ class ClusterExecutor:
                     continue
                 skipped = Ascending.of(inside - low) if len(inside) else None
                 chosen = Chosen(low, high, skipped=skipped)
-                first = None if initial is None else initial[low:high]
+                first = initial
+                if initial is not None and len(initial) > 1:
+                    first = initial[low:high]
                 sent = chosen.nbytes + (0 if first is None else first.nbytes)
-                calls.append(Call(tasks.add_up, unit, (chosen, first, False), sent))
+                calls.append(Call(tasks.add_up, unit, (chosen, first, exact), sent))
                 spans.append((low, high, chosen if len(inside) else None))
         wall = time.monotonic()
-        results = self._run(calls, weighted, "bigsvm-pass", look)
+        results = self._run(calls, weighted, self._name, look)
         for (low, high, some), done in zip(spans, results, strict=True):
             kept = None if some is None else some.kept() - low
             spent = time.monotonic() - wall

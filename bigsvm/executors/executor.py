@@ -43,7 +43,8 @@ class Executor(Protocol):
         skip : (s,) int64, optional
             Ascending rows that are left out.
         initial : (n_rows,) or (n_rows, k) float64, optional
-            Sums to start from; 0 if not given. Excludes `skip`.
+            Sums to start from; 0 if not given. One row of them, (1,) or (1, k), is for all rows.
+            Excludes `skip`.
         sums_bytes : int
             Bytes of the sums of rows that several pieces are added to, where one process does it.
         look : callable

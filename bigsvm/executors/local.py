@@ -117,6 +117,8 @@ class LocalExecutor:
         look: Callable[[], None] = lambda: None,
     ) -> Iterator[Partial]:
         """Yield the sums of rows ``start … stop - 1``, block by block; see `Executor.run`."""
+        if initial is not None and len(initial) == 1:
+            initial = np.broadcast_to(initial, (stop, *initial.shape[1:]))
         if weighted.is_one_piece:
             (piece,) = weighted.pieces()
             yield from self._add_piece(piece, start, stop, skip, initial)

@@ -502,7 +502,7 @@ def add_up(
 ) -> Done:
     """Compute ``initial + K(chosen rows, pieces) @ weights``, piece by piece.
 
-    Sums begin at 0 where `initial` is None.
+    Sums begin at 0 where `initial` is None, and all at the same where it has one row.
     """
     job = _PROCESS.job(sent)
     cost = _Cost(job, exact=exact)
@@ -510,7 +510,9 @@ def add_up(
     values = job.unit(unit, 2 * moved)
     rows = RowsAt(values, job.numbers(unit, chosen) - unit.start)
     shape = pieces[0].weights.shape[1:]
-    sums = np.zeros((len(rows.places), *shape)) if initial is None else initial.copy()
+    sums = np.zeros((len(rows.places), *shape))
+    if initial is not None:
+        sums[:] = initial
     tiles = job.tiles(exact=exact)
     for piece in pieces:
         tiles.multiply(rows, *job.packed(piece, exact=exact, most_bytes=2 * moved), sums)

@@ -18,6 +18,7 @@ from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
+from bigsvm.executors.clients import workers_of
 from bigsvm.models.certificate import doubt_of
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.prediction import PREDICTION_BLOCKS, Functions, stream
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import scipy.sparse as sp
+    from distributed import Client
     from numpy.typing import ArrayLike, NDArray
 
     from bigsvm.calibration import Calibration
     from bigsvm.data.rows import Rows
     from bigsvm.data.scaler import Scaler
     from bigsvm.data.store import Store
+    from bigsvm.executors.workforce import Workforce
     from bigsvm.gram.weights import Weights
     from bigsvm.kernels import Kernel
 
@@ -162,6 +165,7 @@ class KernelExpansion:
         threads: int = 1,
         block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
+        client: Client | Workforce | None = None,
     ) -> NDArray[np.float64]:
         """Decision values of all rows of a source, streamed in blocks.
 
@@ -178,6 +182,9 @@ class KernelExpansion:
             support vectors, which are prepared in groups, take as much again.
         on_progress : callable, optional
             Called with the number of rows done, several times a second; the pass ends if it raises.
+        client : distributed.Client or Workforce, optional
+            Its workers compute, and read the rows where they can; each keeps the whole model. The
+            values have the same bits.
 
         Returns
         -------
@@ -190,10 +197,12 @@ class KernelExpansion:
             Another number of columns, or column 0 was another index in the LIBSVM text, or the
             rows are of a store that was scaled in another way; an array has values that are not
             finite.
+        ClusterError, MemoryBudgetError
+            The client or its cluster cannot be used; the model does not fit on a worker.
         """
         source = _row_source(source)
         values = np.empty((source.n_rows, *np.shape(self.intercept)))
-        self._stream(source, values.__setitem__, threads, block_bytes, on_progress)
+        self._stream(source, values.__setitem__, threads, block_bytes, on_progress, client)
         return values
 
     def decide(
@@ -205,6 +214,7 @@ class KernelExpansion:
         threads: int = 1,
         block_bytes: int = PREDICTION_BLOCKS,
         on_progress: Callable[[int], None] | None = None,
+        client: Client | Workforce | None = None,
     ) -> NDArray[np.int64]:
         """Classes of all rows of a source, streamed as by `decision_function`.
 
@@ -213,7 +223,7 @@ class KernelExpansion:
 
         Parameters
         ----------
-        source, threads, block_bytes, on_progress
+        source, threads, block_bytes, on_progress, client
             As for `decision_function`.
         rule : str, optional
             Another one of the same functions: "ddag" or "ovo-break-ties" in place of "ovo".
@@ -246,11 +256,16 @@ class KernelExpansion:
                 keep(rows, values)
             codes[rows] = values > 0 if rule is None else votes.decide(values, rule, n_classes)
 
-        self._stream(source, reduce, threads, block_bytes, on_progress)
+        self._stream(source, reduce, threads, block_bytes, on_progress, client)
         return codes
 
     def class_values(
-        self, source: RowsLike, *, threads: int = 1, block_bytes: int = PREDICTION_BLOCKS
+        self,
+        source: RowsLike,
+        *,
+        threads: int = 1,
+        block_bytes: int = PREDICTION_BLOCKS,
+        client: Client | Workforce | None = None,
     ) -> NDArray[np.float64]:
         """Values of the classes, (n_rows, k) float64, streamed as by `decide`.
 
@@ -259,7 +274,7 @@ class KernelExpansion:
 
         Parameters
         ----------
-        source, threads, block_bytes
+        source, threads, block_bytes, client
             As for `decision_function`.
 
         Raises
@@ -278,7 +293,7 @@ class KernelExpansion:
         def reduce(rows: slice, values: NDArray[np.float64]) -> None:
             of_classes[rows] = votes.one_vs_rest_values(values, n_classes) if of_pairs else values
 
-        self._stream(source, reduce, threads, block_bytes, None)
+        self._stream(source, reduce, threads, block_bytes, None, client)
         return of_classes
 
     def _stream(
@@ -288,6 +303,7 @@ class KernelExpansion:
         threads: int,
         block_bytes: int,
         on_progress: Callable[[int], None] | None,
+        client: Client | Workforce | None,
     ) -> None:
         """Hand decision values to `use`, some rows at a time."""
         threads = count_threads(threads, "threads")
@@ -299,14 +315,11 @@ class KernelExpansion:
         functions = Functions(
             self.kernel, self.support_vectors, self.coefficients, self.intercept, self.centre
         )
-        stream(
-            functions,
-            source,
-            use,
-            threads=threads,
-            block_bytes=block_bytes,
-            on_progress=on_progress,
-        )
+        with workers_of(client) as workforce:
+            stream(
+                functions, source, use, threads=threads, block_bytes=block_bytes,
+                on_progress=on_progress, workforce=workforce,
+            )  # fmt: skip
 
     @property
     def kind(self) -> str:

@@ -7,19 +7,22 @@ size of the vectors if they share few features.
 
 from __future__ import annotations
 
-import itertools
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigsvm.budget import packed_bytes
+from bigsvm.budget import packed_bytes, show_bytes
 from bigsvm.data.narrow import NarrowRows, Numbering
-from bigsvm.data.rows import RowsAt, is_sparse
+from bigsvm.data.rows import RowsAt, bytes_of, is_sparse
 from bigsvm.data.statistics import far_columns, may_be_listed, statistics_of
+from bigsvm.errors import MemoryBudgetError
+from bigsvm.executors.cluster import ClusterExecutor
 from bigsvm.executors.local import Block, blocks, rows_at_once
+from bigsvm.executors.weighted import WeightedRows
 from bigsvm.gram import KernelTiles, Partners
+from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.kernels import KernelCode
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
+    from bigsvm.executors.local import Partial
+    from bigsvm.executors.workforce import Workforce
     from bigsvm.gram.weights import Weights
     from bigsvm.kernels import Kernel
 
@@ -42,6 +47,8 @@ ROWS_AT_ONCE = 1 << 12
 """Support vectors of a linear kernel that are float64 together."""
 PREDICTION_BLOCKS = 64 << 20
 """Bytes of rows in memory while predicting."""
+SHARE_LAID_OUT = 0.25
+"""Share of a worker's memory for vectors that are laid out, beside the model and rows."""
 ENOUGH = 1e-3
 """Largest error of a decision value in single precision: the usual tolerance of training."""
 
@@ -64,6 +71,7 @@ def stream(
     threads: int,
     block_bytes: int,
     on_progress: Callable[[int], None] | None,
+    workforce: Workforce | None = None,
 ) -> None:
     """Hand decision values to `use`, some rows at a time.
 
@@ -76,6 +84,8 @@ def stream(
         Given places of rows, and their values (m,) or (m, n_functions).
     threads, block_bytes, on_progress
         As for `KernelExpansion.decision_function`.
+    workforce : Workforce, optional
+        Workers that compute; the values have the same bits.
     """
     kernel, support_vectors, _, intercept, centre = functions
     if source.is_sparse:
@@ -101,6 +111,15 @@ def stream(
                 tiles, vectors, coefficients, for_sparse_rows=sparse, most_bytes=block_bytes
             )
         report = on_progress or (lambda done: None)
+        if workforce is not None:
+            del packed  # workers lay out their own
+            for part in _from_workers(
+                workforce, vectors, coefficients, source, tiles, intercept,
+                block_bytes=block_bytes, report=report,
+            ):  # fmt: skip
+                use(slice(part.start, part.stop), part.added)
+                report(part.stop)
+            return
         for first, done, _, rows in packed.blocks(source, block_bytes):
 
             def look(share: float, first: int = first, done: int = done) -> None:
@@ -110,6 +129,62 @@ def stream(
             packed.add(rows, values, look=look)
             use(slice(first, done), values)
             report(done)
+
+
+def _from_workers(
+    workforce: Workforce,
+    vectors: Rows,
+    coefficients: Weights,
+    source: RowSource,
+    tiles: KernelTiles,
+    intercept: float | F8,
+    *,
+    block_bytes: int,
+    report: Callable[[int], None],
+) -> Iterator[Partial]:
+    """Yield the decision values of rows in their order, which workers compute.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The model does not fit in the memory of a worker.
+    """
+    done = 0
+
+    def look() -> None:
+        report(done)
+
+    executor = ClusterExecutor(
+        workforce, source, tiles, block_bytes=block_bytes, name="bigsvm-predict"
+    )
+    executor.wait_for_workers(look)
+    of_model = bytes_of(vectors)
+    if 2 * of_model > workforce.memory:
+        raise MemoryBudgetError(
+            f"the model takes {show_bytes(of_model)}, and as much again for its products, on each "
+            f"worker, where a run may take {show_bytes(workforce.memory)}; give workers more memory"
+        )
+    most = int(workforce.memory * SHARE_LAID_OUT // _laid_out_bytes(vectors, tiles.dtype))
+    weighted = WeightedRows(
+        coefficients,
+        lambda places: RowsAt(vectors, places),
+        at_once=max(most, PARTNERS_PER_TILE),
+    )
+    initial = np.reshape(intercept, (1, *np.shape(intercept)))
+    parts = executor.run(weighted, start=0, stop=source.n_rows, initial=initial, look=look)
+    for part in parts:
+        done = part.stop
+        yield part
+
+
+def _laid_out_bytes(vectors: Rows, dtype: np.dtype[Any]) -> float:
+    """Most bytes of a vector that is laid out for products."""
+    n = max(vectors.shape[0], 1)
+    if is_sparse(vectors):
+        each = packed_bytes(vectors.shape[1], 8 * vectors.nnz / n) * dtype.itemsize / 4
+    else:
+        each = bytes_of(vectors) / n
+    return float(max(each, 1.0))
 
 
 def _terms(functions: Functions) -> tuple[Rows, Weights]:
@@ -226,11 +301,11 @@ class Packed:
         self._rows_between = min(ROWS_BETWEEN, VALUES_BETWEEN // max(n_functions, 1))
         n, groups = vectors.shape[0], 1
         if for_sparse_rows and is_sparse(vectors) and self._rows_between >= FEWEST_ROWS:
-            entries = vectors.nnz / max(n, 1)
-            each = packed_bytes(vectors.shape[1], 8 * entries) * tiles.dtype.itemsize / 4
+            each = _laid_out_bytes(vectors, tiles.dtype)
             groups = max(1, int(-(-n * each // max(most_bytes, LEAST_BYTES))))
-        edges = np.linspace(0, n, groups + 1).astype(np.int64)
-        self._spans = [slice(a, b) for a, b in itertools.pairwise(edges)]
+        # In whole tiles, if these fit: the bits of values do not depend on the groups.
+        step = max(n, 1) if groups == 1 else in_whole_tiles(n // groups)
+        self._spans = [slice(low, min(low + step, n)) for low in range(0, max(n, 1), step)]
         self._only: tuple[Partners, Any] | None = None
         if groups == 1:
             partners = self._partners(self._spans[0])
