@@ -240,7 +240,9 @@ def check_is_read_again(source: str) -> None:
         )
 
 
-def check_source(run: Run, store: str | None, model: str | None, directory: Path) -> None:
+def check_source(
+    run: Run, store: str | None, model: str | None, directory: Path, *, names_copy: bool
+) -> None:
     """Refuse to resume with other rows, and to use a URL that only the record names.
 
     Parameters
@@ -250,6 +252,8 @@ def check_source(run: Run, store: str | None, model: str | None, directory: Path
         Those named on the command line.
     directory : Path
         Folder in which the run is saved.
+    names_copy : bool
+        Whether the command line has a URL to copy the checkpoint to.
 
     Raises
     ------
@@ -265,8 +269,12 @@ def check_source(run: Run, store: str | None, model: str | None, directory: Path
             f"the run in {directory} writes {run.model}, not {model}; leave MODEL out, or give "
             "another --checkpoint"
         )
-    for what, url, named in (("reads", run.source, store), ("writes", run.model, model)):
-        if named is None and is_url(url):
+    for what, url, is_named in (
+        ("reads", run.source, store is not None),
+        ("writes", run.model, model is not None),
+        ("is copied to", run.parameters.get("checkpoint_copy"), names_copy),
+    ):
+        if url is not None and is_url(url) and not is_named:
             raise ParameterError(
                 f"the run in {directory} {what} {url}, which --resume does not open by itself; "
                 f"name it: {resume_command(directory, run)}"
@@ -284,6 +292,9 @@ def resume_command(directory: Path, run: Run, reason: StopReason | None = None) 
     elif is_url(run.source):
         named = [run.source]
     arguments = ["bigsvm", "train", *named, "--resume", str(directory)]
+    copy = run.parameters.get("checkpoint_copy")
+    if copy is not None:
+        arguments += ["--checkpoint-copy", copy]
     if reason is StopReason.MAX_ITER:  # they are counted from the first start
         arguments += ["--max-iter", "-1"]
     return shlex.join(arguments)

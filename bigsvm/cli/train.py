@@ -114,7 +114,7 @@ def command(
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
         changes = {name: value for name, value in values.items() if is_given(context, name)}
         run, checkpoint = Run.load(resume, own=True).updated(changes), resume
-        check_source(run, store, model, resume)
+        check_source(run, store, model, resume, names_copy=is_given(context, "checkpoint_copy"))
     else:
         if store is None or model is None:
             raise typer.BadParameter("give STORE and MODEL, or --resume DIR")

@@ -226,16 +226,31 @@ def file_to_read(path: str | os.PathLike[str], name: str) -> Iterator[Path]:
         return
     place, key = _split(path, name)
     with temporary_folder(None, _PREFIX) as folder:
-        with (folder / "file").open("wb") as file:
-            while True:
-                try:
-                    part = place.part(key, file.tell(), _PART_BYTES)
-                except FileNotFoundError:
-                    raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from None
-                file.write(part)
-                if len(part) < _PART_BYTES:
-                    break
+        download(place, key, folder / "file")
         yield folder / "file"
+
+
+def download(place: Place, name: str, path: Path) -> None:
+    """Copy an object to a new file, in parts.
+
+    Raises
+    ------
+    OSError
+        There is no such object, or no room.
+    StoreError
+        The storage cannot be reached or refuses.
+    """
+    with path.open("xb") as file:
+        while True:
+            try:
+                part = place.part(name, file.tell(), _PART_BYTES)
+            except FileNotFoundError:
+                raise FileNotFoundError(
+                    errno.ENOENT, "there is no such object", f"{place}/{name}"
+                ) from None
+            file.write(part)
+            if len(part) < _PART_BYTES:
+                return
 
 
 def start_of_object(url: str, name: str, size: int) -> bytes:

@@ -21,7 +21,8 @@ from bigsvm.processors import one_blas_thread
 from bigsvm.search.search import ENDS, FirstPoints, Search
 from bigsvm.search.searches import search_of
 from bigsvm.training.certify import Exact
-from bigsvm.training.checkpoint import Checkpoint
+from bigsvm.training.checkpoint import KEPT, Checkpoint
+from bigsvm.training.checkpoint_copy import CheckpointCopy
 from bigsvm.training.decomposition import Decomposition
 from bigsvm.training.events import Joined, Left
 from bigsvm.training.result import CLUSTER_COSTS, StopReason
@@ -273,4 +274,7 @@ def open_checkpoint(
     """Own the checkpoint directory of a run for a while, where it has one."""
     if parameters.checkpoint is None:
         return nullcontext()
-    return Checkpoint(parameters.checkpoint, fingerprint)
+    copy = None
+    if parameters.checkpoint_copy is not None:
+        copy = CheckpointCopy(parameters.checkpoint_copy, kept=KEPT)
+    return Checkpoint(parameters.checkpoint, fingerprint, copy)

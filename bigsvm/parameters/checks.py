@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bigsvm.budget import parse_bytes
 from bigsvm.errors import ParameterError
-from bigsvm.files import local_path
+from bigsvm.files import is_url, local_path
 from bigsvm.parameters.declaration import check_value
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS, OTHERS, WITH_CLASSES
 from bigsvm.parameters.training import FIELDS
@@ -57,12 +57,28 @@ def _check_values(p: TrainingParameters) -> None:
         path = getattr(p, name)
         if path is not None:
             local_path(path, name)
+    _check_copy(p)
     if isinstance(p.kernel, Kernel):
         p.kernel.check()
     else:
         make_kernel(p.kernel, coef0=p.coef0, degree=p.degree)
     resolve_gamma(p.gamma, n_features=1, variance=1.0)
     parse_bytes(p.memory)
+
+
+def _check_copy(p: TrainingParameters) -> None:
+    """Refuse a copy of no checkpoint, and one to a folder."""
+    if p.checkpoint_copy is None:
+        return
+    if not is_url(p.checkpoint_copy):
+        raise ParameterError(
+            f"checkpoint_copy is {p.checkpoint_copy!r}; it must be a URL, such as s3://bucket/run"
+        )
+    if p.checkpoint is None:
+        raise ParameterError(
+            f"checkpoint_copy is {p.checkpoint_copy!r}, and there is no checkpoint to be copied; "
+            "give checkpoint too, a folder of this machine, or leave it out"
+        )
 
 
 def _check_class_weight(p: TrainingParameters) -> None:

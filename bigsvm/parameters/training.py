@@ -170,6 +170,18 @@ class TrainingParameters(
         metavar="DIR",
         kind=PATH,
     )
+    checkpoint_copy: str | None = parameter(
+        None,
+        """
+        URL to copy the checkpoint to. If its folder is lost, the run goes on from there.
+
+        Such as ``s3://bucket/run``, for machines that lose their disks. Each generation is copied
+        while training goes on; a copy that fails is a warning. The newer one of folder and copy is
+        used. Credentials come from the environment. Takes the extra ``bigsvm[cloud]``.
+        """,
+        panel=RESOURCES,
+        metavar="URL",
+    )
     kernel_rows: int | None = parameter(
         None, "Most kernel rows in memory; None is as many as fit in it."
     )

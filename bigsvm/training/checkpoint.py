@@ -34,6 +34,7 @@ from bigsvm.files import (
     parse_json,
     remove,
     sync_directory,
+    sync_tree,
     try_lock,
     write_synced,
 )
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from bigsvm.training.checkpoint_copy import CheckpointCopy
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +108,8 @@ class Checkpoint:
     fingerprint : mapping of str to str
         What a checkpoint belongs to (data, problem, kernel …); a resume under other values is
         refused and names the ones that differ.
+    copy : CheckpointCopy, optional
+        Where generations are copied to. A generation that is newer there is taken from there.
 
     Raises
     ------
@@ -112,8 +117,13 @@ class Checkpoint:
         The directory is a store or cannot be written, or another process is using it.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], fingerprint: Mapping[str, str]) -> None:
-        self.directory = Path(directory)
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        fingerprint: Mapping[str, str],
+        copy: CheckpointCopy | None = None,
+    ) -> None:
+        self.directory, self._copy, self._has_looked = Path(directory), copy, copy is None
         self._fingerprint = dict(fingerprint)
         self._told: set[str] = set()
         # A save removes these before the intact generation from which the run continues.
@@ -151,7 +161,9 @@ class Checkpoint:
         return xxhash.xxh3_64_intdigest(json.dumps(self._fingerprint, sort_keys=True).encode())
 
     def close(self) -> None:
-        """Give the directory up."""
+        """Give the directory up, once the last copy is complete."""
+        if self._copy is not None:
+            self._copy.close()
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
@@ -209,13 +221,16 @@ class Checkpoint:
             os.rename(part, final)
             sync_directory(self.directory)
             whole = [path for _, path in self._generations() if path not in self._damaged]
-            for old in (*whole[KEPT:], *self._damaged):
+            in_use = set() if self._copy is None else self._copy.in_use()
+            for old in {*whole[KEPT:], *self._damaged} - in_use:
                 remove(old)
             self._damaged.clear()
         except OSError as error:
             with contextlib.suppress(OSError):
                 remove(part)
             raise self.not_saved(error) from error
+        if self._copy is not None:
+            self._copy.begin(number, final)
         return number
 
     def not_saved(self, error: OSError) -> CheckpointError:
@@ -243,8 +258,13 @@ class Checkpoint:
         ------
         CheckpointError
             It belongs to another problem, was written by a newer version, or all are damaged.
+        StoreError
+            The copy cannot be reached.
         """
         damage, damaged = [], set()
+        if self._copy is not None and not self._has_looked:
+            self._take_newer_from(self._copy)
+            self._has_looked = True
         try:
             generations = self._generations()
         except OSError as error:
@@ -269,6 +289,58 @@ class Checkpoint:
             )
         return None
 
+    def _take_newer_from(self, copy: CheckpointCopy) -> None:
+        """Take the newest whole generation of a copy, unless this directory has as new a one.
+
+        Raises
+        ------
+        CheckpointError
+            It belongs to another problem, or cannot be written here; or all are damaged, and there
+            are none in this directory.
+        StoreError
+            The copy cannot be reached.
+        """
+        here = self._generations()
+        newest = here[0][0] if here else 0
+        damage = []
+        for number, name in copy.generations():
+            try:
+                self._check_manifest(str(copy), parse_manifest(copy.manifest(name)))
+                if number <= newest:
+                    return
+                self._fetch(copy, number, name)
+            except (FileNotFoundError, ValueError) as error:
+                damage.append(f"{name}: {error}")
+                self._tell(f"{copy}: damaged, so the generation before it is used: {damage[-1]}")
+            except OSError as error:
+                raise CheckpointError(
+                    f"cannot copy the checkpoint from {copy} to {self.directory}: {error}"
+                ) from error
+            else:
+                logger.info("%s: generation %d is taken from %s", self.directory, number, copy)
+                return
+        if damage and not here:
+            raise CheckpointError(
+                f"no whole checkpoint in {copy} ({'; '.join(damage)}); remove it to start over"
+            )
+
+    def _fetch(self, copy: CheckpointCopy, number: int, name: str) -> None:
+        """Write a generation of a copy to this directory, if it is whole."""
+        part, logs = (self.directory / f".generation-{what}" for what in ("new", "logs"))
+        try:
+            arrays = parse_manifest(copy.manifest(name))["arrays"]
+            copy.fetch(name, [f"{array}.bin" for array in arrays], part)
+            self._read(number, part, None)
+            for log in copy.fetch_logs(name, logs):
+                os.replace(log, self.directory / log.name)
+            sync_tree(part)
+            os.rename(part, self.directory / f"generation-{number:08d}")
+            sync_tree(self.directory)
+        finally:
+            for left in (part, logs):
+                with contextlib.suppress(FileNotFoundError):
+                    remove(left)
+
     def _tell(self, warning: str) -> None:
         """Log a warning once."""
         if warning not in self._told:
@@ -277,22 +349,7 @@ class Checkpoint:
 
     def _read(self, number: int, path: Path, content: Content | None) -> Generation:
         manifest = _manifest(path)
-        if manifest["format_version"] != FORMAT_VERSION:
-            raise CheckpointError(
-                f"{path} has format {manifest['format_version']}, and this bigsvm reads "
-                f"{FORMAT_VERSION}; resume with the version of bigsvm that wrote it"
-            )
-        stored = manifest["fingerprint"]
-        different = [
-            f"{key} (checkpoint: {stored.get(key)}, now: {self._fingerprint.get(key)})"
-            for key in sorted(stored.keys() | self._fingerprint.keys())
-            if stored.get(key) != self._fingerprint.get(key)
-        ]
-        if different:
-            raise CheckpointError(
-                f"the checkpoint in {self.directory} belongs to another run: "
-                f"{'; '.join(different)}; give the same values, or another directory"
-            )
+        self._check_manifest(str(self.directory), manifest)
         values, outlines = manifest["values"], _outlines(manifest["arrays"])
         if content is not None:
             content.check_outline(outlines, values)
@@ -303,6 +360,30 @@ class Checkpoint:
         if content is not None:
             content.check(arrays, values)
         return Generation(number, arrays, values)
+
+    def _check_manifest(self, where: str, manifest: dict[str, Any]) -> None:
+        """Refuse a manifest of another format or another run.
+
+        Raises
+        ------
+        CheckpointError
+        """
+        if manifest["format_version"] != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{where} has format {manifest['format_version']}, and this bigsvm reads "
+                f"{FORMAT_VERSION}; resume with the version of bigsvm that wrote it"
+            )
+        stored = manifest["fingerprint"]
+        different = [
+            f"{key} (checkpoint: {stored.get(key)}, now: {self._fingerprint.get(key)})"
+            for key in sorted(stored.keys() | self._fingerprint.keys())
+            if stored.get(key) != self._fingerprint.get(key)
+        ]
+        if different:
+            raise CheckpointError(
+                f"the checkpoint in {where} belongs to another run: "
+                f"{'; '.join(different)}; give the same values, or another directory"
+            )
 
 
 def newest_manifest(directory: Path) -> dict[str, Any] | None:
@@ -351,7 +432,16 @@ def _manifest(path: Path) -> dict[str, Any]:
     if path.is_symlink():
         raise ValueError("it is a link, which is not followed")
     with open_regular(path / "manifest.json", follow_links=False) as file:
-        data = file.read(MOST_MANIFEST_BYTES + 1)
+        return parse_manifest(file.read(MOST_MANIFEST_BYTES + 1))
+
+
+def parse_manifest(data: bytes) -> dict[str, Any]:
+    """Parse a manifest, and check its hash and the types of its entries.
+
+    Raises
+    ------
+    ValueError
+    """
     if len(data) > MOST_MANIFEST_BYTES:
         raise ValueError("the manifest is too large")
     text, _, digest = data.rstrip().rpartition(b"\n")

@@ -402,6 +402,7 @@ WRONG_KINDS = {
     "disk_cache": [None, []],
     "cache_dir": [3, b"x"],
     "checkpoint": [3, ["run"]],
+    "checkpoint_copy": [3, ["run"]],
     "checkpoint_every": ["60s", None],
     "max_iter": [1.5, None, "9"],
     "max_time": ["1h", [3]],

@@ -146,6 +146,7 @@ OTHERS = {
     "cache_dir": {"cache_dir": "."}, "threads": {"threads": 2}, "seed": {"seed": 5},
     "checkpoint_every": {"checkpoint_every": 1.0}, "max_iter": {"max_iter": 2},
     "max_seconds": {"max_seconds": 99.0},
+    "checkpoint_copy": {"checkpoint_copy": "memory://completeness"},
 }  # fmt: skip
 """Another value of each parameter, and what else has to be given for it to mean something."""
 
