@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigsvm.budget import BLOCK_SHARE, parse_bytes, show_bytes
+from bigsvm.cli.clusters import (
+    ClusterOptions,
+    Scheduler,
+    SchedulerFile,
+    WorkerMemory,
+    opened_workers,
+)
 from bigsvm.cli.inputs import check_order, check_text_options, load_model, numbered_like, opened
 from bigsvm.cli.options import (
     CacheDir,
@@ -100,6 +107,9 @@ def command(
     cache_dir: CacheDir = None,
     threads: Threads = None,
     zero_based: ZeroBasedText = ZeroBased.AUTO,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
+    worker_memory: WorkerMemory = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -119,12 +129,16 @@ def command(
     Rows are streamed. The model, some blocks of rows and 32 bytes for each row are in memory; if
     they take more than --memory, the command is refused. A conversion of LIBSVM text takes 32 MiB.
 
+    With --scheduler the workers of a Dask cluster read the rows and compute, each with the whole
+    model; the predictions are the same.
+
     \b
     Examples:
       bigsvm predict test.zarr model.safetensors
       bigsvm predict test.libsvm model.safetensors --output predicted.txt
       bigsvm predict test.zarr model.safetensors -o values.txt --decision-function --json
       bigsvm predict test.zarr model.safetensors -o probabilities.txt --probability
+      bigsvm predict test.zarr model.safetensors --scheduler tcp://10.0.0.5:8786
       bigsvm predict s3://bucket/test.zarr s3://bucket/model.safetensors -o s3://bucket/predicted
     """
     if probability and (decision_function or output is None):
@@ -132,6 +146,8 @@ def command(
     started = time.monotonic()
     check_order(store, model, "bigsvm predict STORE MODEL")
     check_text_options(context, store, "cache_dir")
+    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
+    cluster.worker_bytes()  # refuses what contradicts
     budget = parse_bytes(memory)
     if decision_function and output is None:
         raise typer.BadParameter("--decision-function needs --output")
@@ -160,6 +176,7 @@ def command(
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
             ) as rows,
             _file_of(path) as target,
+            opened_workers(cluster, display, interruption) as workers,
             interruption.raising(),
         ):
             if is_libsvms:
@@ -183,6 +200,7 @@ def command(
                     threads=threads or default_threads(),
                     block_bytes=min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE))),
                     on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
+                    client=workers,
                 )
                 is_regression = traits_of(trained.formulation).learns == "targets"
                 errors = _errors(values, labels) if is_regression else {}
@@ -198,6 +216,11 @@ def command(
                             target, codes, original, classes=names, calibration=made, values=values
                         )
             accuracy = None if names is None else _accuracy(names, codes, labels)
+            costs: dict[str, int] = {}
+            if workers is not None:
+                from bigsvm.fit.trainer import costs_of
+
+                costs = costs_of(workers)
     _print(
         {
             "accuracy": accuracy,
@@ -207,6 +230,7 @@ def command(
             "seconds": time.monotonic() - started,
             "converged": trained.certificate.get("converged"),
             "output": None if path is None else str(path),
+            **costs,
         },
         json=json,
         on_error=isinstance(path, Path) and descriptor_of(path) == 1,
@@ -291,6 +315,7 @@ def _errors(values: "NDArray[np.float64]", targets: "NDArray[np.float64]") -> di
 
 
 def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
+    from bigsvm.report.describe import cluster_line
     from bigsvm.report.resources import peak_rss_bytes
 
     if json:
@@ -312,6 +337,7 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
         ("rows", count(record["n_rows"])),
         ("predictions", record["output"]),
         ("took", f"{record['seconds']:.2f} s"),
+        ("cluster", cluster_line(record)),
         ("note", "the model had not converged" if record["converged"] is False else None),
     ]
     say(as_columns(lines), on_error=on_error)

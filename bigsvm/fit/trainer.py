@@ -117,10 +117,8 @@ class Trainer:
         self._stack.close()
 
     def cluster_costs(self) -> dict[str, int]:
-        """Return `CLUSTER_COSTS` by name; nothing if no worker took part."""
-        if self._workforce is None or not self._workforce.traffic.n_workers:
-            return {}
-        return {name: getattr(self._workforce.traffic, name) for name in CLUSTER_COSTS}
+        """Return `costs_of` the workers of this run."""
+        return costs_of(self._workforce)
 
     def train(
         self,
@@ -248,6 +246,13 @@ class Trainer:
         return Decomposition(
             run, tol=tol, whole=whole, disk=disk, certify=self._certifies, cluster=cluster
         ).run()
+
+
+def costs_of(workforce: Workforce | None) -> dict[str, int]:
+    """Return `CLUSTER_COSTS` by name; nothing if no worker took part."""
+    if workforce is None or not workforce.traffic.n_workers:
+        return {}
+    return {name: getattr(workforce.traffic, name) for name in CLUSTER_COSTS}
 
 
 def workforce_of(hooks: Hooks) -> Workforce:

@@ -256,15 +256,15 @@ def certificate_lines(
         ),
         ("time", _phases(certificate.get("seconds_by_phase"), of_pairs="pairs" in certificate)),
         ("threads idle", None if idle is None else f"{idle:.0%} of the sweeps"),
-        ("cluster", _cluster(certificate)),
+        ("cluster", cluster_line(certificate)),
     ]
 
 
-def _cluster(certificate: Mapping[str, Any]) -> str | None:
+def cluster_line(costs: Mapping[str, Any]) -> str | None:
     """Say what the workers of a cluster have done; None where there were none."""
-    if any(name not in certificate for name in CLUSTER_COSTS):
+    if any(name not in costs for name in CLUSTER_COSTS):
         return None
-    n_workers, tasks, again, sent, returned = (certificate[name] for name in CLUSTER_COSTS)
+    n_workers, tasks, again, sent, returned = (costs[name] for name in CLUSTER_COSTS)
     return (
         f"{plural(n_workers, 'worker')}, {plural(tasks, 'task')}, {count(again)} started again, "
         f"{show_bytes(sent)} sent, {show_bytes(returned)} returned"

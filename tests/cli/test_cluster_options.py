@@ -144,3 +144,40 @@ def test_without_distributed_the_message_says_what_to_install(data, tmp_path, mo
     monkeypatch.setitem(sys.modules, "distributed", None)
     error = error_of("train", data / "train.zarr", tmp_path / "m", "--scheduler", "local:2")
     assert error.endswith("pip install 'bigsvm[cluster]'")
+
+
+@pytest.mark.parametrize("wanted", ["labels", "decision values"])
+def test_workers_predict_the_same(cluster, many, alone, tmp_path, wanted):
+    alone.save(tmp_path / "model")
+    written = {}
+    values = () if wanted == "labels" else ("--decision-function",)
+    for name, scheduler in (
+        ("here", ()),
+        ("there", ("--scheduler", cluster.scheduler_address, "--worker-memory", "100MB")),
+    ):
+        ended = run_here(
+            "predict", many / "many.zarr", tmp_path / "model", *values,
+            "--output", tmp_path / name, "--json", *scheduler,
+        )  # fmt: skip
+        written[name] = (tmp_path / name).read_bytes(), json.loads(ended.stdout)
+    assert written["there"][0] == written["here"][0]
+    here, there = written["here"][1], written["there"][1]
+    assert there["accuracy"] == here["accuracy"]
+    assert (there["n_workers"], there["tasks_again"]) == (2, 0)
+    assert there["bytes_returned"] >= 8 * there["n_rows"]
+    assert "n_workers" not in here
+
+
+def test_a_report_of_predictions_says_what_workers_did(cluster, many, alone, tmp_path):
+    alone.save(tmp_path / "model")
+    ended = run_here(
+        "predict", many / "many.zarr", tmp_path / "model",
+        "--scheduler", cluster.scheduler_address,
+    )  # fmt: skip
+    assert "cluster" in ended.stdout
+    assert "2 workers" in ended.stdout
+
+
+def test_predictions_refuse_workers_without_a_cluster(many, tmp_path):
+    said = error_of("predict", many / "many.zarr", tmp_path / "model", "--worker-memory", "1GB")
+    assert "--worker-memory is for the workers of a cluster" in said
