@@ -24,8 +24,11 @@ one_layout = pytest.mark.parametrize("local", ["sparse"], indirect=True)
 
 
 @pytest.fixture
-def upload(s3_server, tmp_path, small_chunks):
+def upload(s3_server, tmp_path, small_chunks, monkeypatch):
     """Write a store of some arrays, and put it under a URL that no other test uses."""
+    # A request takes the server 10 ms.
+    monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 14)
+    monkeypatch.setattr(schema, "VECTOR_CHUNK_BYTES", 1 << 13)
 
     def upload(matrix, *others, **options):
         name = f"far-{next(_numbers)}.zarr"

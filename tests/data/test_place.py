@@ -6,6 +6,7 @@ import time
 
 import pytest
 from command_line import REPOSITORY
+from support.object_storage import forget_file_systems
 
 from bigsvm.data import place
 from bigsvm.data.place import Folder, Place, Prefix
@@ -200,8 +201,10 @@ def test_a_bucket_that_is_missing_is_named(s3_server):
 def test_missing_credentials_are_named(s3_server, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
+    forget_file_systems()
     with pytest.raises(StoreError, match=r"no valid credentials .* AWS_ACCESS_KEY_ID"):
         Place.of(URL).read("zarr.json", 10)
+    forget_file_systems()
 
 
 @pytest.mark.parametrize("fault", ["refused", "pause"])

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -48,7 +49,7 @@ class S3Server:
         # Else the pipe fills, and the server waits.
         self._reader = threading.Thread(target=self._process.stdout.read, daemon=True)
         self._reader.start()
-        self._client().create_bucket(Bucket=BUCKET)
+        self._client.create_bucket(Bucket=BUCKET)
 
     def _wait_for_address(self):
         stop = threading.Timer(_START_SECONDS, self._process.kill)
@@ -64,8 +65,9 @@ class S3Server:
             stop.cancel()
         raise RuntimeError("the S3 server has not started: " + "".join(lines))
 
+    @cached_property
     def _client(self):
-        # Takes half a second.
+        # Takes half a second, and a client a tenth.
         import boto3
 
         return boto3.client(
@@ -84,7 +86,7 @@ class S3Server:
 
     def upload(self, path, url):
         """Copy a folder of this machine, such as a store, to a URL."""
-        client, (bucket, prefix) = self._client(), _split(url)
+        client, (bucket, prefix) = self._client, _split(url)
         for file in sorted(p for p in Path(path).rglob("*") if p.is_file()):
             # Readable without credentials too, as from a web server.
             client.put_object(
@@ -96,7 +98,7 @@ class S3Server:
     def names(self, url):
         """Names of all objects whose URLs begin with one, without this beginning."""
         bucket, prefix = _split(url)
-        pages = self._client().get_paginator("list_objects_v2")
+        pages = self._client.get_paginator("list_objects_v2")
         found = pages.paginate(Bucket=bucket, Prefix=prefix)
         return sorted(
             o["Key"][len(prefix) + 1 :] for page in found for o in page.get("Contents", [])
@@ -105,17 +107,17 @@ class S3Server:
     def read(self, url):
         """Read an object."""
         bucket, key = _split(url)
-        return self._client().get_object(Bucket=bucket, Key=key)["Body"].read()
+        return self._client.get_object(Bucket=bucket, Key=key)["Body"].read()
 
     def write(self, url, data):
         """Replace an object."""
         bucket, key = _split(url)
-        self._client().put_object(Bucket=bucket, Key=key, Body=data)
+        self._client.put_object(Bucket=bucket, Key=key, Body=data)
 
     def delete(self, url):
         """Delete an object."""
         bucket, key = _split(url)
-        self._client().delete_object(Bucket=bucket, Key=key)
+        self._client.delete_object(Bucket=bucket, Key=key)
 
 
 def _split(url):
@@ -343,11 +345,21 @@ def faulty(s3_server, monkeypatch):
 
 
 def set_environment(monkeypatch, endpoint):
-    """Have this process and its children use an endpoint of S3, also file systems of before."""
-    import s3fs
-
+    """Have this process and its children use an endpoint of S3."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
+    if _last_endpoint != [endpoint]:
+        forget_file_systems()
+        _last_endpoint[:] = [endpoint]
+
+
+_last_endpoint = []
+
+
+def forget_file_systems():
+    """Have new stores look at the environment again; opening a file system takes 0.2 s."""
+    import s3fs
+
     s3fs.S3FileSystem.clear_instance_cache()
