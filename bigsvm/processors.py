@@ -6,6 +6,8 @@ import functools
 import math
 import os
 import sys
+import threading
+from contextlib import AbstractContextManager
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from threadpoolctl import ThreadpoolController
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
@@ -98,12 +98,37 @@ def _is_worker() -> bool:
     return parallel is not None and bool(parallel.get_active_backend()[0].nesting_level)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit matrix products of NumPy and SciPy to the thread that asks for them, for a while."""
-    import scipy.linalg  # noqa: F401 (so that its library is found)
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Limit matrix products of NumPy and SciPy to the thread that asks for them, for a while.
 
-    limit: AbstractContextManager[Any] = _libraries("blas").limit(limits=1)
-    return limit
+    Where several threads ask for it at the same time, the limit ends with the last of them.
+    """
+    return _ONE_BLAS_THREAD
+
+
+class _OneBlasThread(AbstractContextManager[None]):
+    """One limit of the process for all threads that ask for it."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_inside = threading.Lock(), 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        import scipy.linalg  # noqa: F401 (so that its library is found)
+
+        with self._lock:
+            if not self._n_inside:
+                self._limit = _libraries("blas").limit(limits=1)
+            self._n_inside += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if not self._n_inside:
+                self._limit.restore_original_limits()
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
 
 
 @functools.cache

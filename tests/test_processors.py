@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack
 
 import dask.array as da
 import numpy as np
@@ -116,6 +117,19 @@ def test_matrix_products_have_one_thread_while_asked_for():
             assert set(blas_threads()) == {1}
         assert set(blas_threads()) == {2}
     assert blas_threads() == before
+
+
+@pytest.mark.fault("threads")
+def test_the_limit_ends_with_the_last_thread_that_asked_for_it():
+    """Tasks of several threads of a worker overlap; each has one thread until its end."""
+    with threadpool_limits(2, user_api="blas"):
+        one, other = ExitStack(), ExitStack()
+        one.enter_context(one_blas_thread())
+        other.enter_context(one_blas_thread())
+        one.close()
+        assert set(blas_threads()) == {1}
+        other.close()
+        assert set(blas_threads()) == {2}
 
 
 def test_libraries_are_looked_for_once(monkeypatch):

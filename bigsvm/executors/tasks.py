@@ -22,7 +22,6 @@ from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
 from bigsvm.gram import KernelTiles, Partners
 from bigsvm.gram.partners import PARTNERS_PER_TILE
 from bigsvm.kernels import RBF
-from bigsvm.processors import one_blas_thread
 from bigsvm.version import __version__
 
 if TYPE_CHECKING:
@@ -426,7 +425,6 @@ def open_worker(memory: int | None) -> Opened:
     import psutil
     from distributed import get_worker
 
-    one_blas_thread()  # for good, as Dask sets it for workers that it starts: bits depend on it
     limit = get_worker().memory_manager.memory_limit or 0
     with KernelTiles(RBF(gamma=1.0), threads=1) as tiles:
         rows = np.eye(12, dtype=np.float32)

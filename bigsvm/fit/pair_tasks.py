@@ -16,6 +16,7 @@ from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.views import ChosenRows, HeldRows
 from bigsvm.executors.tasks import Done, open_job
+from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.pair_trainer import PairTrainer
 from bigsvm.fit.trainer import Trainer
 from bigsvm.one_vs_one.class_rows import ClassRows
@@ -171,7 +172,8 @@ def train_pairs(sent: SentJob, pieces: list[Any], group: PairGroup) -> Done:
     wall, cpu = time.perf_counter(), time.thread_time()
     job, about = open_job(sent), pieces[0]
     before = job.bytes_read
-    batch: _BatchRows = job.kept((about.name,), lambda: _batch_rows(job, pieces), 0)
+    other_bytes = int((1 - HELD_SHARE) * job.process.memory)
+    batch: _BatchRows = job.kept((about.name,), lambda: _batch_rows(job, pieces), other_bytes)
     tiles = job.tiles(exact=False)
     with Trainer(
         about.parameters, tiles.kernel, tiles.centre, offset=tiles.offset, hooks=events.Hooks()

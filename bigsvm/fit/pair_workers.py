@@ -198,13 +198,14 @@ class PairWorkers:
             )
 
 
-def _grouped(places: I8, seconds: F8, n_rows: I8) -> list[I8]:
-    """Divide pairs, in their order, into groups that are worth a task."""
-    groups, start, spent, rows = [], 0, 0.0, 0
-    for end, place in enumerate(places.tolist(), start=1):
-        spent, rows = spent + float(seconds[place]), rows + int(n_rows[place])
-        following = int(n_rows[places[end]]) if end < len(places) else MOST_ROWS
-        if spent >= TASK_SECONDS or rows + following > MOST_ROWS:
-            groups.append(places[start:end])
-            start, spent, rows = end, 0.0, 0
-    return groups
+def _grouped(places: I8, seconds: F8, n_rows: I8) -> Iterator[I8]:
+    """Divide pairs, in their order, into groups that are worth a task; yield their places."""
+    spent = np.concatenate([[0.0], np.cumsum(seconds[places])])
+    rows = np.concatenate([[0], np.cumsum(n_rows[places])])
+    start = 0
+    while start < len(places):
+        enough = int(np.searchsorted(spent, spent[start] + TASK_SECONDS))
+        most = int(np.searchsorted(rows, rows[start] + MOST_ROWS, side="right")) - 1
+        end = max(start + 1, min(enough, most, len(places)))
+        yield places[start:end]
+        start = end
