@@ -24,6 +24,8 @@ _READ_ONLY = frozenset({"http", "https"})
 """Protocols that fsspec does not write by."""
 _AT_ONCE = 16
 """Objects that are deleted at once: a store of a terabyte has thousands."""
+_MOST_OF_A_PUT = 5 << 30
+"""Most bytes of one request to S3."""
 _PART_BYTES = 8 << 20
 """Bytes of an object in memory while it is downloaded; most models are smaller."""
 _PREFIX = "bigsvm-file-"
@@ -51,7 +53,9 @@ class Objects:
         self.place = place
 
     def put(self, name: str, path: Path) -> None:
-        """Write an object from a file, which is never whole in memory; it may replace another.
+        """Write an object from a file, which is not read as a whole; it may replace another.
+
+        By one request, but of S3 by several for more than 5 GiB.
 
         Raises
         ------
@@ -59,21 +63,25 @@ class Objects:
             The file cannot be read.
         StoreError
         """
-        url = f"{self.place.url}/{name}"
+        url, size = f"{self.place.url}/{name}", path.stat().st_size
+        is_one_put = self.place.protocol in ("s3", "s3a") and size <= _MOST_OF_A_PUT
         with path.open("rb") as file:
 
             def call(fs: Any) -> None:
                 key = fs._strip_protocol(url)
-                if self.place.protocol not in ("s3", "s3a"):
-                    self.place.answer(fs, "put_file", str(path), key)
+                if not is_one_put:
+                    self.place.answer(fs, "put_file", str(path), key, n_bytes=size)
                     return
-                # put_file holds a whole file in memory, or sends parts, which stay and cost money
+                # put_file of S3 holds a file in memory, or sends parts, which stay and cost money
                 # if the process is killed.
                 bucket, key, _ = fs.split_path(key)
                 file.seek(0)
-                self.place.answer(fs, "call_s3", "put_object", Bucket=bucket, Key=key, Body=file)
+                self.place.answer(
+                    fs, "call_s3", "put_object",
+                    Bucket=bucket, Key=key, Body=file, n_bytes=size,
+                )  # fmt: skip
 
-            self.place.tried(url, call)
+            self.place.tried(url, call, n_bytes=size)
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object; it may replace another.
@@ -87,7 +95,8 @@ class Objects:
     def create(self, name: str, data: bytes) -> bool:
         """Write an object unless there is one of this name with other content.
 
-        In one step, where the storage has one (If-None-Match of S3).
+        In one step, where the storage has one (If-None-Match of S3). Servers that do not know it,
+        and say so, are asked for the object first.
 
         Returns
         -------
@@ -105,7 +114,7 @@ class Objects:
             return self._holds(name, data)
         return True
 
-    def _pipe(self, name: str, data: bytes, **mode: str) -> None:
+    def _pipe(self, name: str, data: bytes, **mode: Any) -> None:
         url = f"{self.place.url}/{name}"
 
         def call(fs: Any) -> None:

@@ -40,6 +40,8 @@ _CONNECT_SECONDS = 10
 """A server that takes longer to accept a connection is down or overloaded."""
 _ANSWER_SECONDS = 60
 """A server that sends nothing for longer has lost the request."""
+_SLOWEST = 100e3
+"""Bytes per second; a connection that sends fewer is taken for broken."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds between two tries: short at first, as most faults are; doubled each time."""
 
@@ -331,15 +333,18 @@ class Prefix(Place):
             )
         return data
 
-    def answer(self, fs: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the file system, and look several times a second while it works."""
+    def answer(self, fs: Any, method: str, *args: Any, n_bytes: int = 0, **kwargs: Any) -> Any:
+        """Call a method of the file system, and look several times a second while it works.
+
+        `n_bytes` is the size of what is sent, which takes its time.
+        """
         if not fs.async_impl:
             return getattr(fs, method)(*args, **kwargs)
         coroutine: Coroutine[Any, Any, Any] = getattr(fs, f"_{method}")(*args, **kwargs)
         future = asyncio.run_coroutine_threadsafe(coroutine, fs.loop)
         try:
             # Only some drivers have a time-out of their own.
-            end = time.monotonic() + max(store_timeout(), _ANSWER_SECONDS)
+            end = time.monotonic() + max(store_timeout(), _ANSWER_SECONDS) + n_bytes / _SLOWEST
             while True:
                 try:
                     return future.result(LOOK_SECONDS)
@@ -350,7 +355,7 @@ class Prefix(Place):
         finally:
             future.cancel()
 
-    def tried(self, url: str, call: Callable[[Any], T]) -> T:
+    def tried(self, url: str, call: Callable[[Any], T], *, n_bytes: int = 0) -> T:
         """Return what `call` gives for the file system; tried again with growing pauses.
 
         Parameters
@@ -359,6 +364,8 @@ class Prefix(Place):
             URL of the object, for messages.
         call : callable
             Given the file system of fsspec; uses `answer`.
+        n_bytes : int
+            Size of what is sent.
 
         Raises
         ------
@@ -368,7 +375,7 @@ class Prefix(Place):
             Access is refused, or it cannot be reached.
         """
         timeout = store_timeout()
-        end, pause = time.monotonic() + timeout, _FIRST_PAUSE
+        end, pause = time.monotonic() + timeout + n_bytes / _SLOWEST, _FIRST_PAUSE
         while True:
             try:
                 fs = self._file_system()

@@ -77,7 +77,7 @@ def _check_copy(p: TrainingParameters) -> None:
     if p.checkpoint is None:
         raise ParameterError(
             f"checkpoint_copy is {p.checkpoint_copy!r}, and there is no checkpoint to be copied; "
-            "give checkpoint too, a folder of this machine, or leave it out"
+            "give checkpoint='run' too, a folder of this machine, or leave it out"
         )
 
 

@@ -222,8 +222,9 @@ class Checkpoint:
             sync_directory(self.directory)
             whole = [path for _, path in self._generations() if path not in self._damaged]
             in_use = set() if self._copy is None else self._copy.in_use()
-            for old in {*whole[KEPT:], *self._damaged} - in_use:
-                remove(old)
+            for old in (*whole[KEPT:], *self._damaged):
+                if old not in in_use:
+                    remove(old)
             self._damaged.clear()
         except OSError as error:
             with contextlib.suppress(OSError):

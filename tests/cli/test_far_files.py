@@ -2,11 +2,13 @@
 
 import itertools
 import os
+import shutil
 import sys
+import time
 
 import numpy as np
 import pytest
-from command_line import answer, error_of, run_here, two_clouds
+from command_line import answer, error_of, run_here, start, two_clouds
 from support.same import assert_same_model
 
 import bigsvm
@@ -141,3 +143,33 @@ def test_a_resumed_run_writes_only_to_a_url_that_is_named(data, place, tmp_path)
     assert "leave MODEL out" in error_of("train", store, f"{place}/other", "--resume", run)
     run_here(*command.split()[1:], "--max-time", "1h")
     assert KernelExpansion.load(url).certificate["converged"]
+
+
+@pytest.mark.fault("leftovers")
+def test_a_killed_run_whose_folder_is_lost_goes_on(s3_server, tmp_path):
+    """As in a pod that is started again elsewhere: the same command, without its folder."""
+    url, run, store = "s3://bucket/killed", tmp_path / "run", tmp_path / "s.zarr"
+    X, y = two_clouds(1500, distance=0.3)
+    bigsvm.write_store(store, X, y)
+    options = ["--gamma", "0.3", "--memory", "40MB", "--threads", "1"]
+    run_here("train", store, tmp_path / "whole", *options)
+    command = ["train", store, tmp_path / "model", *options, "--checkpoint", run]
+    command += ["--checkpoint-copy", url, "--checkpoint-every", "0.1s"]
+    child = start(*command)
+    end = time.monotonic() + 60
+    while not any(name.endswith("manifest.json") for name in s3_server.names(url)):
+        assert child.poll() is None, child.stderr.read()
+        assert time.monotonic() < end
+    child.kill()
+    child.communicate()
+    assert f"bigsvm train --resume {run} --checkpoint-copy {url}" in run_here("info", run).stdout
+    assert f"is copied to {url}, which --resume does not open" in error_of("train", "--resume", run)
+    shutil.rmtree(run)
+    told = run_here(*command).stderr
+    assert "will be replaced" not in told
+    models = [KernelExpansion.load(tmp_path / name) for name in ("whole", "model")]
+    for name in ("support", "coefficients", "intercept"):
+        np.testing.assert_array_equal(*(getattr(model, name) for model in models))
+    assert models[1].certificate["seconds"] > 0
+    told = error_of("train", store, tmp_path / "other", "--checkpoint-copy", url)
+    assert "give --checkpoint run too, a folder of this machine" in told

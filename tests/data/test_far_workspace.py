@@ -18,6 +18,8 @@ from support.stores import everything, make_matrix
 from bigsvm.data import far_workspace
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.from_text import convert
+from bigsvm.data.objects import Objects
+from bigsvm.data.place import Place
 from bigsvm.data.scaling import scale_store
 from bigsvm.data.store import open_store
 from bigsvm.errors import ParameterError, StoreError
@@ -362,3 +364,70 @@ def test_after_a_kill_there_is_no_store_and_the_next_one_makes_it(
 
 def test_a_lock_is_renewed_several_times_before_it_is_nobodys():
     assert far_workspace.LEFT_AFTER > 5 * far_workspace.RENEWED_EVERY
+
+
+# -- objects -----------------------------------------------------------------------------------
+
+
+def test_objects_of_storage_that_knows_no_conditions(url, s3_server):
+    """A server that says so is asked for the object instead."""
+    made = Objects(Place.of(url))
+    real = made.place.answer
+
+    def answered(fs, method, *args, **kwargs):
+        if kwargs.pop("mode", None) == "create":
+            error = OSError("a header is not implemented")
+            error.code = 501
+            raise error
+        return real(fs, method, *args, **kwargs)
+
+    made.place.answer = answered
+    assert made.create("a", b"1")
+    assert made.create("a", b"1")
+    assert not made.create("a", b"2")
+    assert s3_server.read(f"{url}/a") == b"1"
+
+
+def test_an_object_is_made_once(url, s3_server):
+    made = Objects(Place.of(url))
+    assert made.create("a", b"1")
+    assert made.create("a", b"1")  # as if the first answer had been lost
+    assert not made.create("a", b"2")
+    assert s3_server.read(f"{url}/a") == b"1"
+
+
+def test_a_large_file_is_sent_in_parts(url, s3_server, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigsvm.data.objects._MOST_OF_A_PUT", 99)
+    (tmp_path / "file").write_bytes(bytes(100))
+    Objects(Place.of(url)).put("a", tmp_path / "file")
+    assert s3_server.read(f"{url}/a") == bytes(100)
+
+
+def test_a_file_is_not_whole_in_memory(url, s3_server, tmp_path):
+    (tmp_path / "file").write_bytes(bytes(64 << 20))
+    program = (
+        "import resource, sys, pathlib\n"
+        "from bigsvm.data.objects import Objects\n"
+        "from bigsvm.data.place import Place\n"
+        "made = Objects(Place.of(sys.argv[1]))\n"
+        "made.write('before', b'')\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = peak()\n"
+        "made.put('a', pathlib.Path(sys.argv[2]))\n"
+        "print(peak() - before)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, url, tmp_path / "file"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert int(done.stdout) < 16 << 10  # KiB
+    assert s3_server.names(url) == ["a", "before"]
+
+
+def test_what_is_sent_takes_its_time(url, s3_server, faulty, monkeypatch, tmp_path):
+    monkeypatch.setenv("BIGSVM_STORE_TIMEOUT", "0.01")
+    monkeypatch.setattr("bigsvm.data.place._SLOWEST", 100.0)
+    (tmp_path / "file").write_bytes(bytes(1000))
+    faulty.methods, faulty.refused_first = ("PUT",), 2
+    Objects(Place.of(url)).put("a", tmp_path / "file")
+    assert s3_server.names(url) == ["a"]
