@@ -40,7 +40,7 @@ def seen(monkeypatch):
     call = one_vs_one.PairTrainer.__call__
 
     def watched(self, pair, rows, **others):
-        found.append((pair, threading.get_ident(), self._trainer._tiles.threads))
+        found.append((pair, threading.get_ident(), self._trainer(len(rows.rows))._tiles.threads))
         return call(self, pair, rows, **others)
 
     monkeypatch.setattr(one_vs_one.PairTrainer, "__call__", watched)
