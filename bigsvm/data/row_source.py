@@ -179,7 +179,7 @@ class RowSource(ABC):
         max_bytes : int
             As for `blocks`.
         """
-        spans = self._spans(max_bytes, 0, None)
+        spans = self.spans(max_bytes)
         edges = np.array([0, *(stop for _, stop in spans)])
         places = np.searchsorted(indices, edges)
         held = np.flatnonzero(np.diff(places)).tolist()
@@ -239,6 +239,10 @@ class RowSource(ABC):
         else:
             places = np.sort(rng.choice(m, count, replace=False))
         return places if candidates is None else candidates[places]
+
+    def spans(self, max_bytes: int) -> list[tuple[int, int]]:
+        """First row, and one past the last, of each block that `blocks` yields."""
+        return self._spans(max_bytes, 0, None)
 
     def _spans(self, max_bytes: int, start: int, stop: int | None) -> list[tuple[int, int]]:
         """First row, and one past the last, of each block of ``start … stop - 1``."""

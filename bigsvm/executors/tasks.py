@@ -362,17 +362,28 @@ class OpenJob:
         limit = max(LEAST_KEPT_BYTES, self.process.memory - needed)
         return self.process.units.get((self.name, *key), make, limit)
 
+    def read(self, unit: Unit) -> Rows:
+        """Rows of a unit: sent, or read.
+
+        Raises
+        ------
+        NotKeptError
+            Neither.
+        """
+        if unit.rows is None:
+            if self.source is None:
+                raise NotKeptError
+            return self.source.read(unit.start, unit.stop)
+        if self._convert is not None:
+            return self._convert(unit.rows, unit.start, unit.stop)
+        rows: Rows = unit.rows
+        return rows
+
     def unit(self, unit: Unit, needed: int) -> Rows:
-        """Rows of a unit: sent, kept, or read; `needed` are bytes for what is not units."""
+        """Rows of a unit, kept or read; `needed` are bytes for what is not units."""
 
         def read() -> tuple[Rows, int]:
-            rows = unit.rows
-            if rows is None:
-                if self.source is None:
-                    raise NotKeptError
-                rows = self.source.read(unit.start, unit.stop)
-            elif self._convert is not None:
-                rows = self._convert(rows, unit.start, unit.stop)
+            rows = self.read(unit)
             return rows, bytes_of(rows)
 
         rows: Rows = self.kept((unit.start, unit.stop), read, needed)
@@ -523,6 +534,15 @@ def take_rows(sent: SentJob, unit: Unit, chosen: Chosen) -> Done:
     job = _PROCESS.job(sent)
     cost = _Cost(job, exact=False)
     return cost.done(job.unit(unit, 0)[job.numbers(unit, chosen) - unit.start])
+
+
+def apply_to_rows(
+    sent: SentJob, unit: Unit, function: Callable[..., F8], *given: NDArray[Any]
+) -> Done:
+    """Compute a function of the rows of a unit, which are not kept."""
+    job = _PROCESS.job(sent)
+    cost = _Cost(job, exact=False)
+    return cost.done(function(job.read(unit), *given))
 
 
 def add_up_halves(sent: SentJob, pieces: list[SentPiece], start: int, stop: int) -> Done:

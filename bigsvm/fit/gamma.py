@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.data.statistics import far_columns
+from bigsvm.executors.folding import fold
+from bigsvm.executors.workforce import Workforce
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
+from bigsvm.processors import one_blas_thread
+from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +40,7 @@ def find_kernel(
     sample_weight: F8 | None,
     *,
     block_bytes: int,
-    interrupted: Callable[[], bool],
+    hooks: Hooks,
 ) -> tuple[Kernel, F8 | None]:
     """Make the kernel, with gamma from all rows, and the centre, (d,), if there is to be one."""
     kernel, gamma, variance, distance = parameters.kernel, 1.0, 1.0, 1.0
@@ -45,7 +51,7 @@ def find_kernel(
                 variance = source.total_variance()
                 if sample_weight is not None:
                     variance = weighted_variance(
-                        source, sample_weight, block_bytes=block_bytes, interrupted=interrupted
+                        source, sample_weight, block_bytes=block_bytes, hooks=hooks
                     )
             elif parameters.gamma == "mean-distance":
                 distance = mean_distance(source, sample_weight, seed=parameters.seed)
@@ -107,7 +113,7 @@ def weighted_variance(
     weights: F8,
     *,
     block_bytes: int,
-    interrupted: Callable[[], bool] = lambda: False,
+    hooks: Hooks | None = None,
 ) -> float:
     """Compute the variance of all entries, each row counted by its weight: 2 is the row twice.
 
@@ -125,8 +131,9 @@ def weighted_variance(
         In [0, ∞), not all 0.
     block_bytes : int
         For the two blocks of rows that exist at once.
-    interrupted : callable, optional
-        Asked several times a second.
+    hooks : Hooks, optional
+        Asked several times a second whether the run is to end. Where they have a client, its
+        workers compute, if they can read the rows; the result has the same bits.
 
     Returns
     -------
@@ -139,25 +146,67 @@ def weighted_variance(
     """
     total = 0.0
     mean, deviations = np.zeros(source.n_columns), np.zeros(source.n_columns)
-    for first, block in source.blocks(block_bytes):
-        for low, rows in _parts(block):
-            if interrupted():
-                raise KeyboardInterrupt
-            part = weights[first + low : first + low + rows.shape[0]]
-            added = float(part.sum())
-            if added == 0:
-                continue
-            moments = _dense_moments if isinstance(rows, np.ndarray) else _sparse_moments
-            part_mean, part_deviations = moments(rows, part, added)
-            delta = part_mean - mean
-            share = added / (total + added)
-            mean += delta * share
-            deviations += part_deviations + delta**2 * (total * share)
-            total += added
+    for added, part_mean, part_deviations in _moments(
+        source, weights, block_bytes, hooks or Hooks()
+    ):
+        delta = part_mean - mean
+        share = added / (total + added)
+        mean += delta * share
+        deviations += part_deviations + delta**2 * (total * share)
+        total += added
     total_mean = mean.sum() / source.n_features
     sums = (deviations / total + (mean - total_mean) ** 2).sum()
     sums += (source.n_features - len(mean)) * total_mean**2
     return float(sums / source.n_features)
+
+
+def _moments(
+    source: RowSource, weights: F8, block_bytes: int, hooks: Hooks
+) -> Iterator[tuple[float, F8, F8]]:
+    """Yield the weight of the rows of each part that has one, their means and deviations.
+
+    Workers compute them if there are any, and they can read the rows.
+    """
+
+    def look() -> None:
+        if hooks.interrupted():
+            raise KeyboardInterrupt
+
+    in_memory = source.row_alignment <= 1
+    portable = None if hooks.client is None or in_memory else source.portable()
+    if portable is None:
+        with one_blas_thread():
+            for first, block in source.blocks(block_bytes):
+                stop = first + block.shape[0]
+                yield from _moments_of_block(block, weights[first:stop], look)
+        return
+    with closing(Workforce(hooks.client, memory=hooks.worker_memory)) as workforce:
+        of_blocks = fold(
+            workforce, portable, source.spans(block_bytes), _array_of_moments,
+            lambda start, stop: (weights[start:stop],), look=look,
+        )  # fmt: skip
+        for added, *of_columns in itertools.chain.from_iterable(of_blocks):
+            part_mean, part_deviations = np.split(np.asarray(of_columns), 2)
+            yield float(added), part_mean, part_deviations
+
+
+def _array_of_moments(block: Rows, weights: F8) -> F8:
+    """Weight, means and deviations of the parts of a block, (parts, 1 + 2 d)."""
+    rows = [np.concatenate([[a], b, c]) for a, b, c in _moments_of_block(block, weights)]
+    return np.stack(rows) if rows else np.empty((0, 1 + 2 * block.shape[1]))
+
+
+def _moments_of_block(
+    block: Rows, weights: F8, look: Callable[[], None] = lambda: None
+) -> Iterator[tuple[float, F8, F8]]:
+    for low, rows in _parts(block):
+        look()
+        part = weights[low : low + rows.shape[0]]
+        added = float(part.sum())
+        if added == 0:
+            continue
+        moments = _dense_moments if isinstance(rows, np.ndarray) else _sparse_moments
+        yield added, *moments(rows, part, added)
 
 
 def _parts(block: Rows) -> Iterator[tuple[int, Rows]]:

@@ -127,9 +127,8 @@ def train_by(
     # The memory, the kernel, and what a checkpoint must agree with.
     source, plan = reduction.plan(source)
     kernel, centre = find_kernel(
-        parameters, source, reduction.sample_weight,
-        block_bytes=plan.block_bytes, interrupted=hooks.interrupted,
-    )  # fmt: skip
+        parameters, source, reduction.sample_weight, block_bytes=plan.block_bytes, hooks=hooks
+    )
     fingerprint = fingerprint_of(source, kernel, reduction.recorded())
     # The run; from here on rows have the order they are trained in.
     reduction.arrange(source)

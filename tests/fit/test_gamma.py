@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import bigsvm
 from bigsvm.data.sources import as_row_source
 from bigsvm.fit.gamma import weighted_variance
+from bigsvm.training.events import Hooks
 
 FORMS = [np.asarray, sp.csr_array, lambda X: da.from_array(X, chunks=(70, 5))]
 
@@ -73,5 +75,28 @@ def test_wide_sparse_rows_are_never_dense():
 def test_variance_can_be_interrupted():
     with pytest.raises(KeyboardInterrupt):
         weighted_variance(
-            as_row_source(rows()), np.ones(500), block_bytes=1 << 20, interrupted=lambda: True
-        )
+            as_row_source(rows()),
+            np.ones(500),
+            block_bytes=1 << 20,
+            hooks=Hooks(interrupted=lambda: True),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_workers_compute_the_same_bits(client, sparse, tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((9000, 40)).astype(np.float32)
+    X = sp.csr_array(X * (X > 0)) if sparse else X
+    store = bigsvm.write_store(tmp_path / "rows.zarr", X, np.zeros(9000))
+    weights = rng.integers(3, size=9000) * 0.7
+    weights[:3000] = 0
+    here, there = store.rows, bigsvm.open_store(store.path).rows
+    with_client = Hooks(client=client)
+    assert weighted_variance(there, weights, block_bytes=1 << 18, hooks=with_client) == (
+        weighted_variance(here, weights, block_bytes=1 << 18)
+    )
+    assert here.bytes_read > 0
+    assert there.bytes_read == 0
+    ends = Hooks(client=client, interrupted=lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        weighted_variance(there, weights, block_bytes=1 << 18, hooks=ends)
