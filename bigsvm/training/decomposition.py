@@ -240,7 +240,7 @@ class Decomposition:
         change = self._run.per_output(state.active_alpha - state.alpha[state.active])
         moved = weighted_rows(change)
         if len(moved) and len(state.active) < count.scope:
-            rows = self._rows.gathered(state.active, self._watch.look).at_places(moved)
+            rows = self._rows.gathered(state.active, self._run.pause).at_places(moved)
             weighted = WeightedRows.held(rows, change[moved])
             self._passes.add(weighted, state.outputs, stop=count.scope, skip=state.active)
         state.outputs[state.active] = state.active_outputs

@@ -92,7 +92,7 @@ class Solve:
             working = run.state.working_set
             had_all = active.is_all(working)
             with run.watch.timing("sweep"):
-                moved = active.absorb(working, look=run.watch.look)
+                moved = active.absorb(working, look=run.pause)
             run.state = run.state.without_working_set()
             run.count.n_working_sets += 1
             if (
@@ -169,7 +169,7 @@ class Solve:
             alpha, outputs = run.of_scope()
             gathered = Gathered(run.source, rows, None)
         else:
-            gathered = self._rows.gathered(rows, run.watch.look)
+            gathered = self._rows.gathered(rows, run.pause)
         return kind(
             run.dual, run.tiles, gathered, rows, alpha, outputs,
             has_all_rows=has_all_rows, cluster=self._cluster,
