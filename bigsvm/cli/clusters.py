@@ -120,18 +120,20 @@ def opened_client(
         return
     try:
         from distributed import Client
+        from distributed.utils import silence_logging_cmgr
     except ImportError as error:
         raise ClusterError(
             f"--scheduler needs the package distributed ({error}); pip install 'bigsvm[cluster]'"
         ) from None
     n_workers, address = _scheduler_of(cluster)
     with ExitStack() as stack:
+        # Lines on standard error have one form, and what Dask would log is raised as well.
+        stack.enter_context(silence_logging_cmgr(logging.CRITICAL))
+        where: Any = address
+        if n_workers:
+            # Not left in the middle: half of a cluster cannot be closed.
+            where = stack.enter_context(_local_workers(n_workers))
         with interruption.raising():
-            stack.enter_context(_quiet())
-            if n_workers:
-                where: Any = stack.enter_context(_local_workers(n_workers))
-            else:
-                where = address
             try:
                 client = Client(where, timeout=ANSWER_SECONDS, set_as_default=False)
             except OSError as error:
@@ -183,7 +185,7 @@ def _scheduler_of(cluster: ClusterOptions) -> tuple[int, str]:
     else:
         address = cluster.scheduler or ""
         option = f"--scheduler {address!r}"
-        if address.startswith("local"):
+        if address.partition(":")[0] == "local":
             match = _LOCAL.fullmatch(address)
             if match is None:
                 raise ParameterError(
@@ -250,18 +252,6 @@ def _local_workers(n_workers: int) -> Iterator[Any]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     with started:
         yield started
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Dask's log from standard error, where lines have one form: errors are raised as well."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _first_line(error: Exception) -> str:

@@ -125,12 +125,12 @@ def test_a_file_that_no_scheduler_wrote_is_refused(data, tmp_path, text):
     assert f"--scheduler-file {path} has no address" in error
 
 
-def test_a_scheduler_that_does_not_answer_is_told(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "localhost:1"])
+def test_a_scheduler_that_does_not_answer_is_told(data, tmp_path, monkeypatch, address):
+    """Port 1 needs rights that no scheduler has."""
     monkeypatch.setattr(clusters, "ANSWER_SECONDS", 0.5)
-    # Port 1 needs rights that no scheduler has.
-    nobody = ("--scheduler", "tcp://127.0.0.1:1")
-    error = error_of("train", data / "train.zarr", tmp_path / "model", *nobody)
-    assert "no scheduler answers at tcp://127.0.0.1:1 within 0.5 s" in error
+    error = error_of("train", data / "train.zarr", tmp_path / "model", "--scheduler", address)
+    assert f"no scheduler answers at {address} within 0.5 s" in error
 
 
 def test_a_scheduler_without_workers_is_told(client_without_workers, data, tmp_path, monkeypatch):
