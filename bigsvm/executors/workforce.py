@@ -165,6 +165,7 @@ class Workforce:
         self._error: BigsvmError | None = None
         self._looked = 0.0
         self._opening: dict[str, Any] = {}
+        self._is_closed = False
         self._asked_since: float | None = None
         self._stepped = time.monotonic()
         self._seconds_alone = 0.0
@@ -362,6 +363,8 @@ class Workforce:
         """Have `use` called in `step`, with what a future has led to once it is done."""
 
         def fetch(future: Any) -> None:
+            if self._is_closed:
+                return  # nobody waits, and the client's loop may have ended
             reply = self._start(self._fetch(future))
             reply.add_done_callback(lambda reply: self._events.put(lambda: use(reply)))
 
@@ -434,6 +437,7 @@ class Workforce:
         """Let workers forget what they keep of this run."""
         from distributed import fire_and_forget
 
+        self._is_closed = True
         for worker in self.workers.values():
             if worker.opened is None or self._client.status != "running":
                 continue

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -14,7 +15,7 @@ from bigsvm.models import KernelExpansion
 
 pytest.importorskip("distributed")
 
-SMALL = ("--gamma", "0.3", "--memory", "10MB", "--tol", "0.1")
+SMALL = ("--gamma", "0.3", "--memory", "3MB", "--tol", "0.1", "--threads", "1")
 """Memory for few of the rows of `many`, so that there are passes for workers."""
 
 
@@ -37,7 +38,8 @@ def test_workers_of_a_scheduler_train_the_same_model(cluster, many, alone, tmp_p
     scheduler = ("--scheduler", cluster.scheduler_address, "--worker-memory", "100MB")
     ended = run_here("train", many / "many.zarr", tmp_path / "model", *SMALL, *scheduler)
     assert_same(tmp_path / "model", alone)
-    assert "2 workers" in ended.stdout
+    [costs] = [line for line in ended.stdout.splitlines() if line.startswith("cluster ")]
+    assert re.search(r" [12] workers?, [1-9]\d* tasks", costs)  # one may open late
     model = (tmp_path / "model").read_bytes()
     assert cluster.scheduler_address.encode() not in model
 
