@@ -61,6 +61,15 @@ _HARMLESS = frozenset({
 """Storage options that hold no secrets. All others are left out where they are written down."""
 
 
+_WRONG = frozenset({
+    301, "301", "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidBucketName",
+    "IllegalLocationConstraintException",
+})  # fmt: skip
+"""Codes of errors that the same request gets again, as with another region."""
+_WRONG_CALLS = (TypeError, NotImplementedError)
+"""Errors of drivers that do not know an option or a request."""
+
+
 class Place(ABC):
     """A folder, or the objects under a URL. ``place / name`` is below it; `str` names it.
 
@@ -576,6 +585,11 @@ def _refusal(error: Exception) -> str | None:
             f"access is refused ({_reason(error)}); check the credentials, and that they may list "
             "and read these objects, or write and delete them where they are made. S3 also answers "
             "so for objects that do not exist, if names may not be listed"
+        )
+    if _code(error) in _WRONG or isinstance(error, _WRONG_CALLS) or "ParamValidationError" in names:
+        return (
+            f"the request is not one that the storage takes ({_reason(error)}); check the name of "
+            "the bucket, the endpoint, the region and storage_options"
         )
     return None
 

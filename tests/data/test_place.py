@@ -207,6 +207,25 @@ def test_missing_credentials_are_named(s3_server, monkeypatch):
     forget_file_systems()
 
 
+@pytest.mark.parametrize(
+    ("url", "options"), [("s3://no", {}), ("s3://B_!/k", {}), (URL, {"unknown_option": 1})]
+)
+def test_requests_that_are_wrong_are_not_tried_again(s3_server, url, options):
+    began = time.monotonic()
+    with pytest.raises(StoreError) as caught:
+        Place.of(url, options).read("zarr.json", 10)
+    assert not isinstance(caught.value, UnreachableError)
+    assert time.monotonic() - began < 30
+
+
+def test_credentials_may_be_given_as_options(s3_server, files, monkeypatch):
+    s3_server.write(f"{URL}/zarr.json", files["zarr.json"])
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    options = {"key": "test", "secret": "test", "endpoint_url": s3_server.endpoint}
+    assert Place.of(URL, options).read("zarr.json", 10) == files["zarr.json"]
+
+
 @pytest.mark.parametrize("fault", ["refused", "pause"])
 def test_waits_look_several_times_a_second(far, faulty, fault, monkeypatch):
     monkeypatch.setenv(place.TIMEOUT_VARIABLE, "60")
