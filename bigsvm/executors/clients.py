@@ -77,13 +77,15 @@ def worker_bytes(client: Any, worker_memory: Any) -> int | None:
 
 
 @contextmanager
-def workers_of(client: Any) -> Iterator[Workforce | None]:
+def workers_of(client: Any, *, memory: int | None = None) -> Iterator[Workforce | None]:
     """Open the workers of a client for a while.
 
     Parameters
     ----------
     client : distributed.Client, Workforce or None
         A `Workforce` is open already, and stays so; None stands for no workers.
+    memory : int, optional
+        Bytes that a run may take on each worker; half of its limit if not given.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def workers_of(client: Any) -> Iterator[Workforce | None]:
         yield client
         return
     check_client(client)
-    workforce = Workforce(client)
+    workforce = Workforce(client, memory=memory)
     try:
         yield workforce
     finally:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigsvm.data.statistics import far_columns
+from bigsvm.executors.clients import workers_of
 from bigsvm.executors.folding import fold
-from bigsvm.executors.workforce import Workforce
 from bigsvm.kernels import Kernel, Precomputed, make_kernel, resolve_gamma
 from bigsvm.processors import one_blas_thread
 from bigsvm.training.events import Hooks
@@ -172,15 +171,15 @@ def _moments(
         if hooks.interrupted():
             raise KeyboardInterrupt
 
-    in_memory = source.row_alignment <= 1
-    portable = None if hooks.client is None or in_memory else source.portable()
-    if portable is None:
-        with one_blas_thread():
-            for first, block in source.blocks(block_bytes):
-                stop = first + block.shape[0]
-                yield from _moments_of_block(block, weights[first:stop], look)
-        return
-    with closing(Workforce(hooks.client, memory=hooks.worker_memory)) as workforce:
+    with workers_of(hooks.client, memory=hooks.worker_memory) as workforce:
+        in_memory = source.row_alignment <= 1
+        portable = None if workforce is None or in_memory else source.portable()
+        if workforce is None or portable is None:
+            with one_blas_thread():
+                for first, block in source.blocks(block_bytes):
+                    stop = first + block.shape[0]
+                    yield from _moments_of_block(block, weights[first:stop], look)
+            return
         of_blocks = fold(
             workforce, portable, source.spans(block_bytes), _array_of_moments,
             lambda start, stop: (weights[start:stop],), look=look,

@@ -14,6 +14,7 @@ import numpy as np
 from bigsvm.calibration import fit_calibration
 from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError
+from bigsvm.executors.clients import workers_of
 from bigsvm.fit.problem import check_weights, encode_labels
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
@@ -156,6 +157,7 @@ def calibrate(
     block_bytes : int
         For the two blocks of rows that exist at once.
     hooks : Hooks
+        The workers of a client compute the values.
 
     Returns
     -------
@@ -175,9 +177,11 @@ def calibrate(
 
     try:
         on_progress(0)
-        values = model.decision_function(
-            rows, threads=threads, block_bytes=block_bytes, on_progress=on_progress
-        )
+        with workers_of(hooks.client, memory=hooks.worker_memory) as workers:
+            values = model.decision_function(
+                rows, threads=threads, block_bytes=block_bytes, on_progress=on_progress,
+                client=workers,
+            )  # fmt: skip
     except Stopped:
         return None
     return fit_calibration(method, values, held_out.positive, held_out.weights)

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from support.same import assert_same_bits
 
 import bigsvm
 from bigsvm.calibration import METHODS, fit_calibration
@@ -395,3 +396,19 @@ class TestEstimator:
             back.calibration.probability(values), model.predict_proba(X)[:, 1], atol=1e-12
         )
         assert replace(back, calibration=None).calibration is None
+
+
+def test_workers_compute_the_values_of_rows_held_out(client, monkeypatch):
+    from bigsvm.executors.workforce import Workforce
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 5)).astype(np.float32)
+    y = X[:, 0] + 0.3 * rng.standard_normal(600) > 0
+    here = bigsvm.SVC(gamma=0.2, calibration="sigmoid").fit(X, y)
+    tasks, close = [], Workforce.close
+    monkeypatch.setattr(
+        Workforce, "close", lambda self: (tasks.append(self.traffic.tasks), close(self))[1]
+    )
+    there = bigsvm.SVC(gamma=0.2, calibration="sigmoid").fit(X, y, client=client)
+    assert_same_bits(there.model_.calibration, here.model_.calibration)
+    assert tasks[-1] > 0
