@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from bigsvm.files import local_path, parse_json
 from bigsvm.folders import temporary_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -224,14 +225,8 @@ class FarWorkspace:
 
     def _clear(self) -> None:
         """Remove what has been written, as far as that is possible soon."""
-        end = time.monotonic() + _CLEARING_SECONDS
-
-        def look() -> None:
-            if time.monotonic() > end:
-                raise GivenUpError
-
         try:
-            with looking(look):
+            with _soon():
                 self._lock.check(again=True)
                 self._objects.delete(filter(_OF_STORES.fullmatch, self._objects.names()))
         except (StoreError, GivenUpError) as error:
@@ -254,6 +249,24 @@ class FarWorkspace:
             f"({error.strerror or error}); free some space there, or give another cache_dir "
             "(--cache-dir). Nothing is left behind"
         )
+
+
+@contextmanager
+def _soon() -> Iterator[None]:
+    """Give up waits in this block that take longer than a person waits.
+
+    Raises
+    ------
+    GivenUpError
+    """
+    end = time.monotonic() + _CLEARING_SECONDS
+
+    def look() -> None:
+        if time.monotonic() > end:
+            raise GivenUpError
+
+    with looking(look):
+        yield
 
 
 class _Lock:
@@ -283,7 +296,8 @@ class _Lock:
             self._objects.write(MAKING, self._record())
             was_left = True
         self._renewed = time.time()
-        self.check(again=True)
+        if was_left:
+            self.check(again=True)  # another process may have taken it at the same time
         self._thread.start()
         return was_left
 
@@ -321,7 +335,14 @@ class _Lock:
         if self._thread.is_alive():
             self._thread.join()
         if not (self._is_lost or self._is_left):
-            self._objects.delete([MAKING])
+            try:
+                with _soon():
+                    self._objects.delete([MAKING])
+            except (StoreError, GivenUpError) as error:
+                logger.warning(
+                    "%s: the object %s is left, and of no use (%s)", self._place, MAKING,
+                    error or "too slow",
+                )  # fmt: skip
 
     def _keep(self) -> None:
         """Write the object again until the end."""

@@ -18,7 +18,7 @@ from bigsvm.folders import temporary_folder
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _READ_ONLY = frozenset({"http", "https"})
 """Protocols that fsspec does not write by."""
@@ -81,7 +81,15 @@ class Objects:
                     Bucket=bucket, Key=key, Body=file, n_bytes=size,
                 )  # fmt: skip
 
-            self.place.tried(url, call, n_bytes=size)
+            self._tried(url, call, n_bytes=size)
+
+    def _tried(self, url: str, call: Callable[[Any], None], *, n_bytes: int) -> None:
+        try:
+            self.place.tried(url, call, n_bytes=n_bytes)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{url}: cannot be written, as there is no such bucket or container; check the URL"
+            ) from error
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object; it may replace another.
@@ -128,7 +136,7 @@ class Objects:
                     raise FileExistsError(url) from error
                 self.place.answer(fs, "pipe_file", key, data)
 
-        self.place.tried(url, call)
+        self._tried(url, call, n_bytes=len(data))
 
     def _holds(self, name: str, data: bytes) -> bool:
         try:
