@@ -232,6 +232,7 @@ class _Kept:
         with making:
             with self._lock:
                 if key in self._values:
+                    self._making.pop(key, None)
                     self._values.move_to_end(key)
                     return self._values[key][0]
             value, size = make()
