@@ -258,7 +258,7 @@ class Pass:
         """Give up what is under way."""
         for sharing in self._sharing:
             sharing.cancel()
-        self._flights.clear()
+        self._drop(self._flights)
         self._shared.clear()
 
     # -- placing ---------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class Pass:
     def _finished(self, flight: _Flight, reply: Future[Any]) -> None:
         if flight not in self._flights:
             return  # the pass has ended, or the worker has gone
-        self._flights.remove(flight)
+        self._drop([flight])
         number, worker = flight.number, flight.worker
         error = None if reply.cancelled() else reply.exception()
         if reply.cancelled() or isinstance(error, ResultLostError):
@@ -387,11 +387,20 @@ class Pass:
             return
         self._arrived.add(number)
         # Release the same task of a worker that was late: it ends where it looks for that.
-        self._flights = [other for other in self._flights if other.number != number]
+        self._drop([other for other in self._flights if other.number == number])
         self.results[number] = reply.result()
         self._waiting.discard(number)
         self._seconds.append(self.results[number].seconds)
         self._workforce.note(self.results[number])
+
+    def _drop(self, flights: list[_Flight]) -> None:
+        """Let Dask forget some tasks, and workers their results; one that has begun may notice.
+
+        The callback of a future holds it, so that it is not released when nobody else does.
+        """
+        for flight in flights:
+            flight.future.release()
+        self._flights = [flight for flight in self._flights if flight not in flights]
 
     def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
         """Try a failed call once more on another worker, then end the run."""
@@ -420,7 +429,7 @@ class Pass:
         """Have the tasks of workers that have gone done by others."""
         workers = self._workforce.workers
         for flight in [f for f in self._flights if workers.get(f.worker.address) is not f.worker]:
-            self._flights.remove(flight)
+            self._drop([flight])
             self._lose(flight)
         for address in [address for address in self._shared if address not in workers]:
             del self._shared[address]

@@ -174,6 +174,31 @@ class TestRuns:
         assert sum(one.tasks for one in traffic) == N_PAIRS
         assert len(traffic) == 3
 
+    def test_workers_give_up_pairs_that_nobody_waits_for(self, client, monkeypatch):
+        """Pairs of minutes end within seconds of the run that is interrupted."""
+        begun, submit = [], trainer.Workforce.submit
+
+        def noted(self, worker, name, *given):
+            begun.extend([time.monotonic()] * (name == "bigsvm-pairs"))
+            return submit(self, worker, name, *given)
+
+        monkeypatch.setattr(trainer.Workforce, "submit", noted)
+        hooks = Hooks(
+            client=client, interrupted=lambda: bool(begun) and time.monotonic() > begun[0] + 1
+        )
+        X, y = clouds(n=20_000, k=3, d=20, spread=0.2)
+        long = {"gamma": 0.05, "C": 1000.0, "tol": 1e-7, "memory": 40_000_000}
+        found = train(X.astype(np.float32), y, hooks=hooks, **long)
+        assert found.functions.certificate.stop_reason is StopReason.INTERRUPTED
+        waited = time.monotonic()
+        while any(
+            "bigsvm-pairs" in key
+            for keys in client.run(lambda dask_worker: list(dask_worker.state.tasks)).values()
+            for key in keys
+        ):
+            assert time.monotonic() < waited + 10
+            time.sleep(0.1)
+
     def test_a_pair_begun_here_goes_on_here(self, client, traffic, tmp_path):
         """Its state is in the checkpoint; the others are tasks."""
         X, y = data()
