@@ -4,10 +4,11 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from support.same import assert_same_bits
 
 import bigsvm
-from bigsvm.errors import ClusterError, DataError
+from bigsvm.errors import CheckpointError, ClusterError, DataError
 from bigsvm.executors.workforce import Workforce
 
 ROWS, COLUMNS, BLOCK = 5000, 16, 700
@@ -75,6 +76,36 @@ class TestTraining:
         )
         assert_same_fit(there, here)
         assert list(there.feature_names_in_) == list(frame.columns)
+
+    def test_columns_are_renumbered_on_workers(self, client, clouds, traffic):
+        X, y = clouds
+        wide = sp.csr_array((X * (X > 0))[:2500])
+        numbers = np.random.default_rng(1).choice(200_000, COLUMNS, replace=False)
+        wide = sp.csr_array(
+            (wide.data, np.sort(numbers)[wide.indices], wide.indptr), shape=(2500, 200_000)
+        )
+        blocks = da.from_array(wide, chunks=(BLOCK, 200_000), asarray=False)
+        fits = [
+            bigsvm.SVC(C=1, gamma=0.5, memory="2MB", n_jobs=1, tol=0.1)
+            .fit(rows, y[:2500], client=who)
+            for rows, who in [(blocks, None), (client.persist(blocks), client)]
+        ]  # fmt: skip
+        assert_same_fit(fits[1], fits[0])
+        assert traffic[0].bytes_sent < 3 * traffic[0].bytes_moved
+
+    @pytest.mark.slow
+    def test_a_saved_run_goes_on_with_the_same_blocks(self, client, clouds, tmp_path):
+        X, y = clouds
+        fits = []
+        for name, rows, who in [("here", array(X), None), ("there", array(X), client)]:
+            part = svc().set_params(checkpoint=str(tmp_path / name), max_iter=200)
+            with pytest.warns(ConvergenceWarning):
+                part.fit(rows, y, client=who)
+            fits.append(part.set_params(max_iter=10**7).fit(rows, y, client=who))
+        assert_same_fit(fits[1], fits[0])
+        other = array(X).rechunk((1000, COLUMNS))
+        with pytest.raises(CheckpointError, match="data"):
+            part.fit(other, y, client=client)
 
     def test_results_on_a_cluster_need_no_client_to_be_read(self, client, clouds):
         X, y = clouds
