@@ -1,5 +1,6 @@
 """Pairs of classes as tasks of a cluster: bits of one machine, whatever workers there are."""
 
+import itertools
 import os
 import signal
 import time
@@ -7,6 +8,8 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from support.one_vs_one import train
 from support.problems import clouds
 from support.resuming import StopAt, Until, assert_killed_to_the_same_bits
@@ -64,9 +67,26 @@ def of_kind(kind, X, y, folder):
     return store.rows, store.labels()
 
 
-def fit(source, y, client=None, **given):
-    parameters = {"gamma": 0.5, "tol": 1e-5, "threads": 2, "memory": 40_000_000, **given}
+def fit(source, y, client=None, **chosen):
+    parameters = {"gamma": 0.5, "tol": 1e-5, "threads": 2, "memory": 40_000_000, **chosen}
     return train_model(source, y, None, TrainingParameters(**parameters), Hooks(client=client))
+
+
+@given(
+    pairs=st.lists(st.tuples(st.floats(1e-3, 2.0), st.integers(2, pair_workers.MOST_ROWS))),
+    data=st.data(),
+)
+def test_groups_have_all_pairs_in_order_and_are_worth_a_task(pairs, data):
+    seconds = np.array([one for one, _ in pairs])
+    n_rows = np.array([n for _, n in pairs], np.int64)
+    places = np.array(data.draw(st.permutations(range(len(pairs)))), np.int64)
+    groups = list(pair_workers._grouped(places, seconds, n_rows))
+    assert [place for group in groups for place in group.tolist()] == places.tolist()
+    for group, following in itertools.pairwise(groups):
+        rows = n_rows[group].sum()
+        assert rows <= pair_workers.MOST_ROWS
+        is_long = seconds[group].sum() >= pair_workers.TASK_SECONDS * (1 - 1e-9)
+        assert is_long or rows + n_rows[following[0]] > pair_workers.MOST_ROWS
 
 
 PROBLEMS = {
@@ -90,11 +110,11 @@ def test_workers_give_the_bits_of_one_machine(tmp_path, monkeypatch, cluster, tr
         # A fit does not wait for workers that are slow to open.
         workers = client.scheduler_info(n_workers=-1)["workers"]
         client.gather([client.submit(open_worker, None, workers=[w], pure=False) for w in workers])
-        for kind, (given, most_rows) in zip(kinds, PROBLEMS.values(), strict=True):
+        for kind, (chosen, most_rows) in zip(kinds, PROBLEMS.values(), strict=True):
             monkeypatch.setattr(small_pairs, "MOST_ROWS", most_rows)
             source, labels = of_kind(kind, X, y, tmp_path)
-            here = fit(source, labels, **given)
-            there = fit(source, labels, client, **given)
+            here = fit(source, labels, **chosen)
+            there = fit(source, labels, client, **chosen)
             for name in ("support", "coefficients", "intercept"):
                 assert_same_bits(getattr(there, name), getattr(here, name))
             assert there.certificate["objective"] == here.certificate["objective"]
