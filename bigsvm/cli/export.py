@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bigsvm.cli.inputs import load_model
-from bigsvm.cli.options import local
+from bigsvm.cli.options import local, local_or_url
 from bigsvm.cli.outputs import check_model_path
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
@@ -24,9 +24,11 @@ class Format(StrEnum):
 
 def command(
     model: Annotated[
-        Path,
+        str,
         typer.Argument(
-            callback=local, metavar="MODEL", help="A model of `bigsvm train`, or LIBSVM's."
+            callback=local_or_url,
+            metavar="MODEL",
+            help="A model of `bigsvm train`, or its URL, or a model of LIBSVM's.",
         ),
     ],
     output: Annotated[
@@ -49,7 +51,7 @@ def command(
         _export(model, output, to)
 
 
-def _export(model: Path, output: Path, to: Format) -> None:
+def _export(model: str, output: Path, to: Format) -> None:
     check_model_path(output, to.value)
     if lies_in(output, model):
         raise ModelError(f"{output} is the model itself; write to another file")

@@ -16,6 +16,7 @@ from bigsvm.cli.options import (
     ZeroBased,
     ZeroBasedText,
     local,
+    local_or_url,
 )
 from bigsvm.cli.outputs import check_image_path, say
 from bigsvm.cli.signals import Interruption
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 def command(
     context: typer.Context,
     model: Annotated[
-        Path,
+        str,
         typer.Argument(
-            callback=local,
+            callback=local_or_url,
             metavar="MODEL",
-            help="A model of `bigsvm train --formulation crammer-singer`.",
+            help="A model of `bigsvm train --formulation crammer-singer`, or its URL.",
         ),
     ],
     store: Annotated[

@@ -10,7 +10,6 @@ from urllib.request import url2pathname
 import typer
 
 from bigsvm.cli.streams import discard_output
-from bigsvm.data.objects import start_of_object
 from bigsvm.errors import BigsvmError, DataError, ModelError, ParameterError
 from bigsvm.files import LIBSVM_MODEL, descriptor_of, is_stream, is_url, lies_in
 
@@ -71,6 +70,9 @@ def check_model_path(path: str | Path, kind: str = "bigsvm") -> None:
     """
     start = b""
     if isinstance(path, str) and is_url(path):
+        # NumPy, which comes with it, takes long to import.
+        from bigsvm.data.objects import start_of_object
+
         start = start_of_object(path, "MODEL", _START_BYTES)
     else:
         path = Path(path)
@@ -152,6 +154,8 @@ def predictions_path(output: str, inputs: Iterable[str | Path]) -> str | Path:
         The URL cannot be reached.
     """
     if is_url(output):
+        from bigsvm.data.objects import start_of_object
+
         check_no_input(output, inputs, "--output")
         start_of_object(output, "--output", 1)
         return output
@@ -177,7 +181,7 @@ def _is_where_standard_output_goes(path: Path) -> bool:
         return False
 
 
-def check_image_path(path: Path, *, source: str, model: Path) -> None:
+def check_image_path(path: Path, *, source: str, model: str) -> None:
     """Refuse a path that no image can be written to, and what it is made of.
 
     Raises

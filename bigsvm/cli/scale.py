@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from bigsvm.budget import parse_bytes
-from bigsvm.cli.inputs import check_text_options, load_model, numbered_like, opened, watched
-from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local
+from bigsvm.cli.inputs import (
+    check_text_options,
+    is_far_store,
+    load_model,
+    numbered_like,
+    opened,
+    watched,
+)
+from bigsvm.cli.options import CacheDir, Json, Memory, Quiet, ZeroBased, ZeroBasedText, local_or_url
 from bigsvm.cli.outputs import say
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError
@@ -59,13 +66,13 @@ def command(
         float | None, typer.Option("--upper", show_default="1", help="Of minmax.")
     ] = None,
     like: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--like",
-            callback=local,
+            callback=local_or_url,
             metavar="STORE|MODEL|RANGE",
-            help="Scale by the very parameters of this scaled store or model instead, or by those "
-            "that `svm-scale -s` wrote into this file.",
+            help="Scale by the very parameters of this scaled store or model instead, which may be "
+            "a URL, or by those that `svm-scale -s` wrote into this file.",
         ),
     ] = None,
     memory: Memory = "1GB",
@@ -148,14 +155,17 @@ class _OfRange(NamedTuple):
     first_index: int
 
 
-def _range_in(path: Path) -> "Range | None":
-    """Read a file of svm-scale; None if it is another file."""
+def _range_in(like: str) -> "Range | None":
+    """Read a file of svm-scale; None if it is another file, or at a URL."""
     from bigsvm.interchange.range_file import is_range_file, read_range
 
+    if is_url(like):
+        return None
+    path = Path(like)
     return read_range(path) if path.is_file() and is_range_file(path) else None
 
 
-def _scaled(path: Path) -> "HasScaler":
+def _scaled(like: str) -> "HasScaler":
     """Open a model, which is a file, or a store, which is a folder; refuses one without a scaler.
 
     Raises
@@ -163,12 +173,12 @@ def _scaled(path: Path) -> "HasScaler":
     DataError
     """
     source: HasScaler
-    if path.is_file():
-        source = load_model(path)
+    if (not is_far_store(like)) if is_url(like) else Path(like).is_file():
+        source = load_model(like)
     else:
         from bigsvm.data.store import open_store
 
-        source = open_store(path)
+        source = open_store(like)
     if source.scaler is None:
-        raise DataError(f"{path}: is not scaled; give --like a scaled store, or a model of one")
+        raise DataError(f"{like}: is not scaled; give --like a scaled store, or a model of one")
     return source

@@ -115,6 +115,25 @@ def test_commands_read_and_write_them(data, place, temporary, tmp_path):
     assert os.listdir(temporary) == []
 
 
+def test_other_commands_read_them(data, place, tmp_path):
+    url = f"{place}/model"
+    run_here("scale", data / "train.zarr", f"{place}/scaled.zarr")
+    run_here("train", f"{place}/scaled.zarr", url, "--gamma", "0.3")
+    run_here("scale", data / "train.zarr", tmp_path / "scaled.zarr")
+    run_here("train", tmp_path / "scaled.zarr", tmp_path / "model", "--gamma", "0.3")
+    for model in (url, tmp_path / "model"):
+        run_here("export", model, tmp_path / f"onnx-{model == url}", "--to", "onnx")
+    assert (tmp_path / "onnx-True").read_bytes() == (tmp_path / "onnx-False").read_bytes()
+    rows = []
+    for like in (f"{place}/scaled.zarr", url, tmp_path / "scaled.zarr"):
+        made = f"{place}/{len(rows)}.zarr"
+        run_here("scale", data / "test.zarr", made, "--like", like)
+        rows.append(bigsvm.open_store(made).rows.read(0, 100))
+    np.testing.assert_array_equal(rows[0], rows[2])
+    np.testing.assert_array_equal(rows[1], rows[2])
+    assert "which tells nothing of single labels" in error_of("inspect", url, data / "train.zarr")
+
+
 def test_no_object_of_another_kind_and_no_input_is_replaced(data, place):
     import fsspec
 
