@@ -97,6 +97,7 @@ def test_no_workers_for_a_while_is_an_error_that_says_how_to_start_some(
         train(problem, Hooks(client=client_without_workers))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_tasks")
 def test_a_run_whose_workers_have_all_left_can_be_ended_and_goes_on_here(tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
