@@ -187,4 +187,5 @@ class Disturbance:
             return False
         if self._share is None:
             return bool(under_way._sharing)
-        return bool(under_way._flights) and following >= self._share * len(under_way._calls)
+        has_begun = bool(under_way._flights) or following > 0
+        return has_begun and following >= self._share * len(under_way._calls)
