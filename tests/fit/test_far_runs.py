@@ -65,6 +65,7 @@ def test_faults_do_not_change_a_bit(case, url, faulty):
     assert faulty.faults["cut"] > 0
 
 
+@pytest.mark.parametrize("case", ["pairs"], indirect=True)
 def test_a_server_that_is_down_is_waited_for(case, url, faulty):
     make, _, model = case
     faulty.go_dark(after=110, seconds=2)
@@ -97,6 +98,7 @@ def test_a_server_that_stays_down_ends_the_run_which_is_resumed(
     assert_same_model(estimator.fit(url).model_, model)
 
 
+@pytest.mark.parametrize("case", ["search"], indirect=True)
 def test_a_time_limit_ends_a_wait(case, url, faulty):
     make, _, _ = case
     faulty.go_dark(after=100, seconds=1000)
