@@ -17,6 +17,7 @@ class TestDenseBlocksOnWorkers(RowSourceContract):
         return lambda matrix: DaskRows(da.from_array(matrix, chunks=(130, 9)), client=client)
 
 
+@pytest.mark.slow
 class TestSparseBlocksOnWorkers(RowSourceContract):
     sparse = True
 
