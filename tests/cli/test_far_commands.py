@@ -84,6 +84,7 @@ def test_a_url_without_a_store_is_named(s3_server, tmp_path):
     assert "s3://bucket/nothing.zarr: no store there (no zarr.json); check the URL" in message
 
 
+@pytest.mark.slow
 def test_a_run_whose_store_goes_away_says_how_to_resume(faulty, upload, tmp_path, monkeypatch):
     make_chunks_small(monkeypatch)
     monkeypatch.setattr(schema, "CHUNK_BYTES", 1 << 14)

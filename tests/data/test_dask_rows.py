@@ -9,6 +9,7 @@ from row_contracts import RowSourceContract
 from bigsvm.data.dask_rows import DaskRows
 
 
+@pytest.mark.slow
 class TestDenseBlocksOnWorkers(RowSourceContract):
     sparse = False
 

@@ -145,6 +145,7 @@ def far(faulty, s3_server, files, monkeypatch):
     return Place.of(URL)
 
 
+@pytest.mark.slow
 def test_is_tried_again(far, faulty, files, monkeypatch):
     monkeypatch.setenv(place.TIMEOUT_VARIABLE, "20")
     faulty.refused_first = 3

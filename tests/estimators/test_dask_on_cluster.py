@@ -47,7 +47,9 @@ def assert_same_fit(found, expected):
 
 
 class TestTraining:
-    @pytest.mark.parametrize("kind", ["persisted", "lazy", "sparse"])
+    @pytest.mark.parametrize(
+        "kind", ["persisted", "lazy", pytest.param("sparse", marks=pytest.mark.slow)]
+    )
     def test_the_bits_are_those_of_this_machine(self, client, clouds, traffic, kind):
         X, y = clouds
         blocks = array(X)
@@ -65,6 +67,7 @@ class TestTraining:
         assert counted.bytes_sent < 3 * counted.bytes_moved
         assert there.certificate_["bytes_read"] < here.certificate_["bytes_read"] / 10
 
+    @pytest.mark.slow
     def test_weights_and_frames(self, client, clouds):
         dd = pytest.importorskip("dask.dataframe")
         X, y = clouds

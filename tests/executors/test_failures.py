@@ -38,11 +38,8 @@ MOMENTS = {
 }
 ACTS = ("kill one", "kill all", "stop one", "add one")
 A_SLICE = [
-    ("opening", "kill one"),
-    ("fill", "kill one"),
     ("take", "stop one"),
     ("active product", "kill one"),
-    ("sending rows", "kill one"),
     ("sweep at 30 %", "kill all"),
     ("sweep at 0 %", "add one"),
     ("grow", "stop one"),

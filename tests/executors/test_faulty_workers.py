@@ -53,7 +53,16 @@ def saved_and_resumed(problem, model, client, error, match, folder):
     return raised.value
 
 
-@pytest.mark.parametrize("what", ["damage", "missing store", "unreadable store", "defect"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "damage",
+        *(
+            pytest.param(what, marks=pytest.mark.slow)
+            for what in ("missing store", "unreadable store", "defect")
+        ),
+    ],
+)
 def test_faults_of_one_worker_are_made_up_for(problem, model, client, failing, what):
     failing(what, 1)
     assert_same_fit(fit(*problem, client), model)

@@ -67,13 +67,14 @@ def test_formulations_on_three_workers(folder, name, sparse, workers, passes):
     assert_computed_by_workers(passes)
 
 
+@pytest.mark.slow
 def test_one_worker_and_two(folder):
     for n_workers in (1, 2):
         with opened_cluster(n_workers) as cluster, distributed.Client(cluster) as client:
             here_and_there(folder, "c-svc", client, sparse=False)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rows_in_memory_are_sent(workers, sparse, passes):
     labels, options = FITS["c-svc"]
     X, y = problem(labels, sparse=sparse)
@@ -94,6 +95,7 @@ def test_rows_of_a_scaled_store(folder, workers, passes):
     assert_computed_by_workers(passes)
 
 
+@pytest.mark.slow
 def test_rows_of_few_columns_among_many(folder, workers, passes):
     labels, options = FITS["c-svc"]
     X, y = problem(labels, sparse=True)

@@ -40,7 +40,13 @@ def stores(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=FITS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        "sweeps",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("pairs", "search")),
+    ],
+)
 def case(request, stores):
     """What makes an estimator, a store in a folder, and the model that is trained on it."""
     path = stores / ("3.zarr" if request.param == "pairs" else "2.zarr")

@@ -99,7 +99,7 @@ PROBLEMS = {
 
 
 @pytest.mark.usefixtures("short_tasks")
-@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize("n_workers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_workers_give_the_bits_of_one_machine(tmp_path, monkeypatch, cluster, traffic, n_workers):
     distributed = pytest.importorskip("distributed")
     cluster.scale(n_workers)

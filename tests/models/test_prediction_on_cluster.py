@@ -44,7 +44,12 @@ def assert_same_values(model, source, client):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "multiclass"), [("rbf", None), ("linear", "ovo"), ("laplacian", "ovr")]
+    ("kernel", "multiclass"),
+    [
+        ("rbf", None),
+        ("linear", "ovo"),
+        pytest.param("laplacian", "ovr", marks=pytest.mark.slow),
+    ],
 )
 def test_arrays(client, rows, labels, kernel, multiclass):
     if multiclass is None:

@@ -262,7 +262,10 @@ def train(folder, url=None, *, interrupted=lambda: False, k=2, **given):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["two classes", "pairs of classes", pytest.param("a ball", marks=pytest.mark.slow)],
+)
 def test_a_run_whose_folder_is_lost_ends_at_the_same_bits(folder, url, kind, monkeypatch):
     monkeypatch.setattr("bigsvm.one_vs_one.small.MOST_ROWS", 0)
     asked = StopAt()

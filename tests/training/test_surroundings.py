@@ -39,7 +39,9 @@ class FailingRows(ArrayRows):
 
 
 @pytest.mark.fault("surroundings")
-@pytest.mark.parametrize("error", [UnreachableError, StoreError, ClusterError])
+@pytest.mark.parametrize(
+    "error", [UnreachableError, ClusterError, pytest.param(StoreError, marks=pytest.mark.slow)]
+)
 def test_rows_that_cannot_be_read_for_a_while(error, tmp_path):
     X, y = blobs(2000)
 
