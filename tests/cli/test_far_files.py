@@ -116,6 +116,7 @@ def test_commands_read_and_write_them(data, place, temporary, tmp_path):
 
 
 def test_other_commands_read_them(data, place, tmp_path):
+    pytest.importorskip("onnx")
     url = f"{place}/model"
     run_here("scale", data / "train.zarr", f"{place}/scaled.zarr")
     run_here("train", f"{place}/scaled.zarr", url, "--gamma", "0.3")

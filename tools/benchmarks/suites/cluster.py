@@ -393,7 +393,7 @@ def scaling(options: argparse.Namespace) -> int:
     from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE
     from tools.benchmarks import synthetic
 
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         x, y = synthetic.make("few", options.rows, N_COLUMNS)
         store = bigsvm.write_store(Path(folder) / "rows.zarr", x, y)
         del x, y
@@ -549,6 +549,7 @@ PARTS = {
     "scaling": Suite(
         program=scaling,
         memory="500MB",
+        folder=False,
         more=(
             ("--rows", {"type": int, "default": 500_000}),
             ("--workers", {"type": int, "nargs": "+", "default": [1, 2, 4, 8]}),
