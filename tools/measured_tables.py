@@ -243,6 +243,15 @@ rest comes decoded from its cache.
         ),
     ),
     Section(
+        "The workers of a cluster",
+        """
+Two workers with one thread each train the store that one process trains with two threads, all on
+the same machine: what a cluster costs there, not what it gains. The rows are 500 000 of 54 columns,
+in a budget of 500 MB. How to use a cluster is on [its page](cluster.md).
+""",
+        (Table("cluster", ("waiting for workers",)), Table("cluster", ("| check",))),
+    ),
+    Section(
         "Reading a store through Dask",
         """
 Training reads stores by plain Zarr. Reading the same blocks through a lazy Dask array takes more

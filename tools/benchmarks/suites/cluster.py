@@ -247,7 +247,7 @@ WORK = Suite(
         ("seconds", spread("seconds")),
         ("waiting for workers", spread("far")),
         ("SVs", last("n_support")),
-        ("kernel values", last("n_kernel_evaluations", "-")),
+        ("kernel values", last("n_kernel_evaluations")),
         ("on workers", lambda row: f"{row.last('far_share', 0.0):.1%}"),
         ("rows read here", lambda row: f"{row.last('read_share'):.2f}"),
         ("moved MB", lambda row: megabytes(row.last("moved", 0))),
