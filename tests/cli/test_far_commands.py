@@ -56,6 +56,7 @@ def test_a_store_is_scaled(data, upload, tmp_path):
     assert far["fingerprint"] == near["fingerprint"]
 
 
+@pytest.mark.slow
 def test_doubtful_rows_are_listed(data, upload, tmp_path):
     model = tmp_path / "model"
     run_here("train", data / "train.zarr", model, "--formulation", "crammer-singer")

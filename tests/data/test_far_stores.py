@@ -55,6 +55,7 @@ class TestDenseFarRows(FarContract):
     sparse = False
 
 
+@pytest.mark.slow
 class TestSparseFarRows(FarContract):
     sparse = True
 

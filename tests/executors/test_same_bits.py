@@ -19,7 +19,12 @@ pytestmark = pytest.mark.usefixtures("many_tasks")
 
 LEAST_TASKS = 20
 """Of a pass over all rows."""
-SLICE = [(name, number % 2 == 1) for number, name in enumerate(FITS)]
+NIGHTLY = ("squared hinge", "eps-svr", "one-class")
+"""Formulations whose duals are like those of others."""
+SLICE = [
+    pytest.param(name, number % 2 == 1, marks=[pytest.mark.slow] if name in NIGHTLY else [])
+    for number, name in enumerate(FITS)
+]
 """Each formulation with one layout."""
 
 

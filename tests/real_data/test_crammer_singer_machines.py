@@ -39,6 +39,7 @@ def train(store, model, memory):
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_26_classes_keep_to_their_budget(real, tmp_path):
     """Of memory that the interpreter and its libraries do not take in a run on few rows."""
     memory = "48MB"

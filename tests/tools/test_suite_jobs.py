@@ -179,6 +179,7 @@ def test_readers_that_disagree_end_the_benchmark(tmp_path, monkeypatch):
 # Whole suites.
 
 
+@pytest.mark.slow
 def test_regression_and_one_class_hold_at_a_small_size(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("BIGSVM_DATA", str(tmp_path))
     assert command.main(["at_size", "--sizes", "6000", "--memory", "30MB"]) == 0
@@ -193,7 +194,9 @@ def test_regression_and_one_class_hold_at_a_small_size(monkeypatch, capsys, tmp_
     assert "does not hold" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("suite", ["small_problems", "unscaled"])
+@pytest.mark.parametrize(
+    "suite", ["small_problems", pytest.param("unscaled", marks=pytest.mark.slow)]
+)
 def test_small_problems_are_fitted_by_all_and_compared(suite, folder, capsys, monkeypatch):
     monkeypatch.setattr(small_problems, "COSTS", (1.0,))
     monkeypatch.setattr(small_problems, "GAMMAS", (1.0,))

@@ -40,7 +40,11 @@ class FailingRows(ArrayRows):
 
 @pytest.mark.fault("surroundings")
 @pytest.mark.parametrize(
-    "error", [UnreachableError, ClusterError, pytest.param(StoreError, marks=pytest.mark.slow)]
+    "error",
+    [
+        UnreachableError,
+        *(pytest.param(error, marks=pytest.mark.slow) for error in (StoreError, ClusterError)),
+    ],
 )
 def test_rows_that_cannot_be_read_for_a_while(error, tmp_path):
     X, y = blobs(2000)
@@ -69,6 +73,7 @@ def test_rows_that_cannot_be_read_for_a_while(error, tmp_path):
 
 
 @pytest.mark.fault("surroundings")
+@pytest.mark.slow
 def test_a_search_whose_rows_cannot_be_read_for_a_while(tmp_path):
     X, y = blobs(2000)
     rows = FailingRows(X, UnreachableError, NEVER)
