@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # It looks at the environment, which others may change later.
-import bigsvm.processors as _processors  # noqa: F401
+import bigsvm.processors as _processors  # noqa: F401 (imported for that effect)
 from bigsvm.version import __version__ as __version__
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 RENEWED_EVERY = 60.0
 """Seconds after which the owner writes ``.making`` again."""
 LEFT_AFTER = 600.0
-"""Seconds after which ``.making`` is nobody's: longer than a server is down, `store_timeout`."""
+"""Seconds after which another writer may take ``.making``: more than `store_timeout`."""
 _UPLOADS = 4
 """Shards on their way at once, and so files of 128 MB that wait on the disk."""
 _CLEARING_SECONDS = 10.0
@@ -371,7 +371,7 @@ class _Lock:
         ).encode()
 
     def _owner(self) -> dict[str, Any] | None:
-        """Read who makes a store there; None if nobody does."""
+        """Read which writer makes a store there; None if there is none."""
         try:
             record = parse_json(self._place.read(MAKING, 1 << 16))
             if not (isinstance(record, dict) and isinstance(record["time"], int | float)):

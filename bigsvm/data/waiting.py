@@ -75,7 +75,7 @@ def in_this_context(
 
 
 class GivenUpError(Exception):
-    """Nobody wants the result of this thread any more."""
+    """The result of this thread is not needed any more."""
 
 
 class GivingUp:

@@ -332,7 +332,7 @@ class Pass:
         return None
 
     def _put_back(self, number: int) -> None:
-        """Have a call done again, by whoever is free first."""
+        """Queue a call again for the first worker that is free."""
         if number not in self._arrived and number not in self._waiting:
             self._waiting.add(number)
             self._queues.setdefault(PUT_BACK, deque()).append(number)
@@ -396,7 +396,7 @@ class Pass:
     def _drop(self, flights: list[_Flight]) -> None:
         """Let Dask forget some tasks, and workers their results; one that has begun may notice.
 
-        The callback of a future holds it, so that it is not released when nobody else does.
+        The callback of a future holds it, so that it is not released before it is done.
         """
         for flight in flights:
             flight.future.release()

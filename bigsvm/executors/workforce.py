@@ -364,7 +364,7 @@ class Workforce:
 
         def fetch(future: Any) -> None:
             if self._is_closed:
-                return  # nobody waits, and the client's loop may have ended
+                return  # the result is not needed, and the client's loop may have ended
             reply = self._start(self._fetch(future))
             reply.add_done_callback(lambda reply: self._events.put(lambda: use(reply)))
 

@@ -167,7 +167,7 @@ class _BatchRows(NamedTuple):
 def train_pairs(sent: SentJob, pieces: list[Any], group: PairGroup) -> Done:
     """Train pairs; the values of the result are a `Solved` for each, with the bits of one machine.
 
-    It ends early if nobody waits for the result any more.
+    It ends early if the result is not needed any more.
     """
     wall, cpu = time.perf_counter(), time.thread_time()
     job, about = open_job(sent), pieces[0]
@@ -192,7 +192,7 @@ def train_pairs(sent: SentJob, pieces: list[Any], group: PairGroup) -> Done:
 def _solved(
     trainer: Trainer, about: SentProblems, batch: _BatchRows, group: PairGroup
 ) -> list[Solved]:
-    """Solve the pairs of a group, in their order; fewer if nobody waits for them any more."""
+    """Solve the pairs of a group in their order; stop when the results are not needed."""
     results: list[Solved | None] = [None] * len(group.pairs)
     if group.are_small and about.small is not None:
         with (
