@@ -12,12 +12,11 @@ from bigsvm.cli.options import ZeroBased, is_given
 from bigsvm.errors import (
     BigsvmError,
     DataError,
-    ModelError,
     ParameterError,
     StoreError,
     UnreachableError,
 )
-from bigsvm.files import LIBSVM_MODEL, is_url, open_regular
+from bigsvm.files import is_url
 from bigsvm.report.progress import ConvertingProgress
 
 if TYPE_CHECKING:
@@ -88,47 +87,9 @@ def load_model(model: str | Path, range_file: Path | None = None) -> KernelExpan
     StoreError
         Its URL cannot be read.
     """
-    if isinstance(model, str) and is_url(model):
-        from bigsvm.models import KernelExpansion
+    from bigsvm.interchange.model_file import read_model_file
 
-        if range_file is not None:
-            raise ModelError(
-                f"{model} is a URL, and --range is for LIBSVM's models, which are read from this "
-                "machine; leave --range out, or copy the model"
-            )
-        return KernelExpansion.load(model)
-    return _load_model(Path(model), range_file)
-
-
-def _load_model(path: Path, range_file: Path | None) -> KernelExpansion:
-    from bigsvm.models import KernelExpansion
-
-    try:
-        start = _start_of(path)
-    except OSError as error:
-        raise ModelError(f"cannot read the model {path}: {error.strerror}") from error
-    if start == LIBSVM_MODEL:
-        from bigsvm.interchange.libsvm_model import read_libsvm_model
-
-        return read_libsvm_model(path, range_file=range_file)
-    if not _is_model(start):
-        raise ModelError(f"{path} is no model, neither of `bigsvm train` nor of LIBSVM")
-    if range_file is not None:
-        raise ModelError(
-            f"{path} is a model of `bigsvm train`, which scales rows by itself if it has to; leave "
-            "--range out"
-        )
-    return KernelExpansion.load(path)
-
-
-def _start_of(path: Path) -> bytes:
-    with open_regular(path, follow_links=True) as file:
-        return file.read(len(LIBSVM_MODEL))
-
-
-def _is_model(start: bytes) -> bool:
-    # A safetensors header begins so, after its length.
-    return start == LIBSVM_MODEL or start[8:] == b"{"
+    return read_model_file(model, range_file=range_file)
 
 
 def check_order(source: str, model: str | Path, usage: str) -> None:
@@ -147,16 +108,11 @@ def check_order(source: str, model: str | Path, usage: str) -> None:
     ------
     DataError
     """
-
-    def is_model(path: Path) -> bool:
-        try:
-            return _is_model(_start_of(path))
-        except OSError:
-            return False
+    from bigsvm.interchange.model_file import is_model_file
 
     if is_url(str(model)):
         return
-    if is_model(Path(source)) and not is_model(Path(model)):
+    if is_model_file(source) and not is_model_file(model):
         raise DataError(f"{source} is a model, and {model} is none; write `{usage}`")
 
 
