@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bigsvm.estimators.one_class import L2OneClassSVM as L2OneClassSVM
     from bigsvm.estimators.one_class import OneClassSVM as OneClassSVM
     from bigsvm.estimators.path import C_path as C_path
+    from bigsvm.estimators.saved import load as load
     from bigsvm.estimators.svc import SVC as SVC
     from bigsvm.estimators.svc import NuSVC as NuSVC
     from bigsvm.estimators.svr import SVR as SVR
@@ -40,6 +41,7 @@ _HOMES = {
     "Kernel": "bigsvm.kernels",
     "KernelExpansion": "bigsvm.models",
     "convert": "bigsvm.data.from_text",
+    "load": "bigsvm.estimators.saved",
     "open_store": "bigsvm.data.store",
     "scale_store": "bigsvm.data.scaling",
     "write_store": "bigsvm.data.from_arrays",

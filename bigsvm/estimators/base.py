@@ -159,6 +159,33 @@ class KernelMachine(BaseEstimator, SharedArguments):
             warnings.warn(self.model_.doubt, ConvergenceWarning, stacklevel=2)
         return self
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one file, whole or not at all; `bigsvm.load` reads it.
+
+        It is the file of `model_`, with the parameters that only the estimator has.
+
+        Parameters
+        ----------
+        path : path or URL
+            As for `KernelExpansion.save`.
+
+        Raises
+        ------
+        ModelError
+            The file cannot be written.
+        StoreError
+            The URL cannot be written to.
+        """
+        check_is_fitted(self)
+        given = self.get_params(deep=False)
+        own = {
+            name: given[name]
+            for name in sorted(self._own_parameters - IGNORED.keys())
+            if isinstance(given.get(name), bool | int | float | str)
+        }
+        provenance = {**self.model_.provenance, "estimator": own}
+        replace(self.model_, provenance=provenance).save(path)
+
     def _values(self, X: Any) -> NDArray[np.float64] | da.Array:
         """Values of the model's function, (n,), lazy where X is."""
         check_is_fitted(self)
@@ -281,7 +308,8 @@ class KernelMachine(BaseEstimator, SharedArguments):
         self.intercept_ = self._intercepts(model)
         self.certificate_ = dict(model.certificate)
         for name in ("converged", "stop_reason", "gap", "duality_gap", "objective", "n_iter"):
-            setattr(self, f"{name}_", self.certificate_[name])
+            # None in a model of LIBSVM, which has no certificate.
+            setattr(self, f"{name}_", self.certificate_.get(name))
         self.n_support_ = self._count_support(model)
         self.n_features_in_ = model.n_features
 

@@ -123,4 +123,4 @@ class NuSVR(Regressor):
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
-        self.epsilon_ = self.certificate_["epsilon"]
+        self.epsilon_ = self.certificate_.get("epsilon")

@@ -190,8 +190,9 @@ def _provenance(provenance: Any) -> dict[str, Any]:  # noqa: ANN401 (as JSON has
     for name in ("bigsvm", "data", "read from"):
         if not isinstance(provenance.get(name), str | None):
             raise ValueError(f"{name} is {provenance[name]!r}")
-    if not isinstance(provenance.get("parameters", {}), dict):
-        raise ValueError("parameters are not an object")
+    for name in ("parameters", "estimator"):
+        if not isinstance(provenance.get(name, {}), dict):
+            raise ValueError(f"{name} is not an object")
     names = provenance.get("feature_names")
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)

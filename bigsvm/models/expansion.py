@@ -374,6 +374,11 @@ class KernelExpansion:
                     f"{told}; give rows with all of them (of LIBSVM text whose last columns are "
                     f"empty, convert it with n_features={self.n_features})"
                 )
+            if self.provenance.get("read from") == "libsvm":
+                raise DataError(
+                    f"the rows have {n_columns} columns, and the model of LIBSVM uses the first "
+                    f"{self.n_features}; read it with n_features={n_columns}"
+                )
             raise DataError(
                 f"{told}; give rows with these columns alone, or train a model on all of them"
             )
