@@ -1,10 +1,11 @@
 """The command line: ``bigsvm convert | scale | info | train | predict | inspect | export | demo``.
 
 The input is words and files; the output is files, results on standard output and an exit code: 0
-done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 130
-and 143 stopped by SIGINT (Ctrl-C) and SIGTERM. A command is a module with a function `command`,
-which is listed here; options of ``train`` are made in `options` from `bigsvm.parameters`. What
-takes long to import is imported by the command that needs it, when it runs.
+done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 3 an
+unconverged model with ``--fail-unconverged``; 130, 143 and 129 stopped by SIGINT (Ctrl-C), SIGTERM
+and SIGHUP. A command is a module with a function `command`, which is listed here; options of
+``train`` are made in `options` from `bigsvm.parameters`. What takes long to import is imported by
+the command that needs it, when it runs.
 """
 
 from typing import Annotated, Any
@@ -97,7 +98,8 @@ def _root(
     Results go to standard output, progress to standard error.
 
     Exit codes: 0 done (a model that did not converge says so and still counts as done),
-    1 unexpected error, 2 wrong usage or bad input, 130 stopped by Ctrl-C, 143 by SIGTERM.
+    1 unexpected error, 2 wrong usage or bad input, 3 a model that did not converge with
+    --fail-unconverged, 130 stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
     """
 
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks a command to stop in order, the second ends it at once."""
+"""Signals: SIGINT, SIGTERM and SIGHUP stop a command in order; SIGUSR1 asks where it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bigsvm.data.waiting import looking
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
@@ -48,7 +48,12 @@ class Interruption:
     def __enter__(self) -> Self:
         # Only the main thread may; a command that runs in another leaves the signals alone.
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            self._previous = {
+                number: signal.signal(number, self._handle)
+                for number in _SIGNALS
+                # `nohup` has it ignored, and it stays so.
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+            }
         # Where a run has something to save, it looks first, and saves.
         self._looking.enter_context(looking(self.check))
         return self
@@ -91,6 +96,8 @@ class Interruption:
 
     def _handle(self, signum: int, frame: object) -> None:
         if self.signum is not None:
+            if signum == signal.SIGHUP:
+                return  # a terminal that closes sends several
             if sys.stderr.isatty():
                 os.write(2, b"\x1b[?25h\n")  # a progress bar has hidden the cursor
             os._exit(128 + signum)

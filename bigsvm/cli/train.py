@@ -39,7 +39,7 @@ from bigsvm.errors import ParameterError, UnreachableError
 from bigsvm.files import is_url
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
-from bigsvm.parameters.declaration import PANELS, declaration_of, option_of
+from bigsvm.parameters.declaration import PANELS, STOPPING, declaration_of, option_of
 from bigsvm.parameters.formulations import BALLS
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.report.text import as_columns, as_json
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bigsvm.models import KernelExpansion
+
+UNCONVERGED_CODE = 3
+"""Exit code of --fail-unconverged."""
 
 
 def command(
@@ -79,6 +82,14 @@ def command(
     scheduler: Scheduler = None,
     scheduler_file: SchedulerFile = None,
     worker_memory: WorkerMemory = None,
+    fail_unconverged: Annotated[
+        bool,
+        typer.Option(
+            "--fail-unconverged",
+            help="Exit with code 3 if the model did not converge; it is written all the same.",
+            rich_help_panel=STOPPING,
+        ),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -125,7 +136,10 @@ def command(
     check_used(context, run, checkpoint)
     told = partial(in_options, options=options_of(context.command))
     names_model = resume is None
-    code = _train(run, checkpoint, cluster, told, names_model=names_model, json=json, quiet=quiet)
+    code = _train(
+        run, checkpoint, cluster, told, names_model=names_model,
+        fail_unconverged=fail_unconverged, json=json, quiet=quiet,
+    )  # fmt: skip
     raise typer.Exit(code)
 
 
@@ -188,6 +202,7 @@ def _train(
     told: Callable[[str], str],
     *,
     names_model: bool,
+    fail_unconverged: bool,
     json: bool,
     quiet: bool,
 ) -> int:
@@ -257,6 +272,9 @@ def _train(
         if trained.doubt:
             display.warn(told(trained.doubt))
     _print(trained, path, n_rows, json=json)
+    failed = not (reason.is_uncertified or trained.certificate["converged"])
+    if fail_unconverged and failed and not interruption.requested():
+        return UNCONVERGED_CODE
     return interruption.exit_code
 
 

@@ -269,3 +269,14 @@ def test_very_many_classes_cause_a_warning(tmp_path):
     (tmp_path / "text").write_text(libsvm_text(X, np.arange(30) % 20))
     said = run_here("train", tmp_path / "text", tmp_path / "m", "--quiet").stderr
     assert said.count("bigsvm: warning: y has 20 classes in 30 rows") == 1
+
+
+class TestFailUnconverged:
+    def test_a_model_that_did_not_converge_is_written_and_fails(self, many, tmp_path):
+        command = ("train", many / "many.zarr", tmp_path / "m", *LITTLE)
+        assert "has not converged" in run_here(*command, "--fail-unconverged", code=3).stderr
+        assert not KernelExpansion.load(tmp_path / "m").certificate["converged"]
+        run_here(*command)
+
+    def test_a_model_that_converged_does_not_fail(self, data, tmp_path):
+        run_here("train", data / "train.zarr", tmp_path / "m", "--fail-unconverged")
