@@ -26,6 +26,7 @@ ORDER = (
     "files",
     "folders",
     "allocator",
+    "compilation",
     "processors",
     "budget",
     "kernels",
@@ -42,8 +43,8 @@ ORDER = (
     "models",
     "interchange",
     "fit",
-    "estimators",
     "report",
+    "estimators",
     "cli",
     "__main__",
 )

@@ -10,14 +10,13 @@ import warnings
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
-from bigsvm.parameters.declaration import Kind, documentation, parameter
+from bigsvm.parameters.declaration import Kind, Rule, documentation, parameter
 from bigsvm.parameters.groups import KernelParameters, PairStepParameters, Resources
 from bigsvm.parameters.names import CalibrationName, MulticlassName
 from bigsvm.parameters.training import again
 
 IGNORED: dict[str, tuple[tuple[Any, ...], str]] = {
     "cache_size": ((200,), "memory, the bytes of all arrays together"),
-    "verbose": ((False,), "certificate_, or the progress of the command bigsvm train"),
     "probability": ((False, "deprecated"), "calibration='sigmoid'"),
 }
 """Parameters of scikit-learn's estimators that bigsvm ignores: scikit-learn's default, which causes
@@ -40,6 +39,15 @@ class SharedArguments(KernelParameters, Resources):
         It must be of the same rows and classes: after a change of C, of a weight or of epsilon
         training takes fewer steps. Not with more than two classes, save for `CrammerSingerSVC`.
         """,
+    )
+    verbose: int = parameter(
+        0,
+        """
+        1 shows progress on standard error, as the command ``bigsvm train`` does; 0 is silent.
+
+        Whatever its value, the logger ``"bigsvm"`` has one line for each sweep, at level INFO.
+        """,
+        rule=Rule(lambda value: value in (0, 1), "0 or 1"),
     )
     cache_dir: str | os.PathLike[str] | None = again("cache_dir")
     checkpoint: str | os.PathLike[str] | None = again("checkpoint")
@@ -75,7 +83,6 @@ class IgnoredArguments:
     """Arguments of scikit-learn's estimators without a meaning here."""
 
     cache_size: float = parameter(200, _ACCEPTED)
-    verbose: bool = parameter(False, _ACCEPTED)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

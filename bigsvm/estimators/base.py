@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import warnings
 from dataclasses import dataclass, replace
@@ -37,16 +36,16 @@ from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.lazily import evaluated_lazily
-from bigsvm.estimators.stopping import SavedOnInterrupt
+from bigsvm.estimators.stopping import StoppedByCtrlC
+from bigsvm.estimators.watching import FitWatch
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
 from bigsvm.parameters import FIELDS, TrainingParameters
-from bigsvm.parameters.declaration import declaration_of
+from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.formulations import FormulationName, gap_name
 from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.processors import count_threads
-from bigsvm.training import events
 from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
@@ -58,8 +57,6 @@ if TYPE_CHECKING:
     from bigsvm.estimators.lazily import Evaluate
     from bigsvm.models import KernelExpansion
 
-logger = logging.getLogger(__name__)
-
 CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max_time"})
 """Estimator parameters with another name or another form in `TrainingParameters`."""
 
@@ -70,7 +67,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
 
     _formulation: ClassVar[FormulationName]
     _needs_y: ClassVar[bool] = True
-    _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", *IGNORED})
+    _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", "verbose", *IGNORED})
     """Parameters that the estimator uses itself and does not pass on to training."""
 
     def fit(
@@ -122,8 +119,9 @@ class KernelMachine(BaseEstimator, SharedArguments):
             The client is closed, or the package `distributed` is not installed; the cluster has no
             workers, or they cannot run bigsvm or read the rows.
         KeyboardInterrupt
-            Ctrl-C. With `checkpoint` the run is saved first, within about a second; a second Ctrl-C
-            ends it at once.
+            Ctrl-C, within about a second. The estimator is then fitted as far as training got,
+            unless it had not begun: `converged_` is False and `stop_reason_` "interrupted". With
+            `checkpoint` the run is saved. A second Ctrl-C ends it at once.
         """
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
         of_worker = worker_bytes(client, worker_memory)
@@ -133,14 +131,15 @@ class KernelMachine(BaseEstimator, SharedArguments):
         last_reference = [labels]
         del labels
         parameters = self._parameters()
-        with SavedOnInterrupt(parameters) as stop:
+        with StoppedByCtrlC() as stop, FitWatch(verbose=bool(self.verbose)) as watch:
             hooks = Hooks(
-                listener=_tell, interrupted=stop.requested, client=client, worker_memory=of_worker
+                listener=watch, interrupted=stop.requested, client=client, worker_memory=of_worker
             )
             model = train_model(
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
-        self._adopt(model)
+            self._adopt(model)
+            self.history_ = watch.history.arrays()
         reason = StopReason(self.stop_reason_)
         if not (self.converged_ or reason.is_uncertified):
             gap, last = "unknown", self.certificate_.get("last_gap")
@@ -194,6 +193,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
     # -- in between ------------------------------------------------------------------------------
 
     def _parameters(self) -> TrainingParameters:
+        check_value(SharedArguments.__dataclass_fields__["verbose"], self.verbose)
         given = self.get_params(deep=False)
         passed = given.keys() - CONVERTED - self._own_parameters
         used = {
@@ -401,14 +401,6 @@ class KernelMachine(BaseEstimator, SharedArguments):
         tags.input_tags.pairwise = takes_kernel_matrix(self.kernel)
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
-
-
-def _tell(event: events.Event) -> None:
-    """Warn where `y` looks like the targets of a regression; log what a resumed run relies on."""
-    if isinstance(event, events.ManyClasses):
-        warnings.warn(event.sentence, UserWarning, stacklevel=2)
-    elif isinstance(event, events.TakenAsRecorded):
-        logger.info("%s", event.sentence)
 
 
 def _seed(random_state: Any) -> Any:

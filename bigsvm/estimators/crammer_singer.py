@@ -60,7 +60,7 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
         Largest violation over all rows.
     n_iter_ : int
         Rows solved for.
-    converged_, stop_reason_, duality_gap_, objective_, certificate_, model_
+    converged_, stop_reason_, duality_gap_, objective_, certificate_, history_, model_
         As `SVC` has them.
     n_features_in_ : int
 

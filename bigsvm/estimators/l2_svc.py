@@ -45,7 +45,9 @@ class L2SVC(BallParameters, Classifier):
         Gap of the ball, in units of the margin: the distance of the farthest point outside, or ten
         times the duality gap relative to the objective (`bigsvm.duals.ball`), whichever is less.
         None if the ball is not certified. Training ends at ``certificate_["tol"]``.
-    stop_reason_, duality_gap_, objective_, n_iter_, certificate_, model_
+    stop_reason_, duality_gap_, objective_, n_iter_
+        As `SVC` has them.
+    certificate_, history_, model_
         As `SVC` has them.
     n_features_in_ : int
 

@@ -68,7 +68,9 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
-    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
+    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
+        As `SVC` has them.
+    certificate_, history_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -116,7 +118,9 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
         For the linear kernel only.
     converged_, gap_
         As `L2SVC` has them; the gap is in units of ρ.
-    stop_reason_, duality_gap_, objective_, n_iter_, certificate_, model_
+    stop_reason_, duality_gap_, objective_, n_iter_
+        As `SVC` has them.
+    certificate_, history_, model_
         As `SVC` has them. The objective is ``1 / (2ρ)``.
     n_features_in_ : int
 

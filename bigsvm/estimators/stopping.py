@@ -1,32 +1,24 @@
-"""Ctrl-C during a `fit` with a checkpoint: the run is saved before it ends."""
+"""Ctrl-C during a `fit`: the run ends in order, and the estimator has its model so far."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from bigsvm.parameters import TrainingParameters
+from typing import Any, Self
 
 
-class SavedOnInterrupt:
-    """Delays the first Ctrl-C until the run is saved; use it as a context manager around training.
+class StoppedByCtrlC:
+    """Delays the first Ctrl-C until the run has stopped; a context manager around training.
 
-    The first Ctrl-C asks the run to stop, which saves it within about a second; at the end of the
-    block it is a KeyboardInterrupt. A second one raises KeyboardInterrupt at once. Without a
-    checkpoint, outside the main thread, or if another handler is installed for SIGINT, nothing
-    changes.
-
-    Parameters
-    ----------
-    parameters : TrainingParameters
+    The first Ctrl-C asks the run to stop, which it does within about a second, and saves it where
+    there is a checkpoint; at the end of the block it is a KeyboardInterrupt. A second one raises
+    KeyboardInterrupt at once. Outside the main thread, or if another handler is installed for
+    SIGINT, nothing changes.
     """
 
-    def __init__(self, parameters: TrainingParameters) -> None:
+    def __init__(self) -> None:
         self._applies = (
-            parameters.checkpoint is not None
-            and threading.current_thread() is threading.main_thread()
+            threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
         )
         self._asked = False

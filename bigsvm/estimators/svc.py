@@ -43,6 +43,9 @@ class SVC(Classifier, IgnoredClassArguments):
         Pair steps.
     certificate_ : dict
         All that training proved and cost.
+    history_ : dict of (sweeps,) arrays
+        ``"objective"``, ``"gap"``, ``"n_support"`` and ``"n_bounded"`` at the end of each
+        ``"sweep"`` of this `fit`, and the ``"seconds"`` of training until then.
     model_ : KernelExpansion
         The model itself, which can be saved.
     n_features_in_ : int
@@ -84,7 +87,9 @@ class NuSVC(Classifier, IgnoredClassArguments):
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
     coef_ : (1, n_features) float64, of more than two classes (k (k - 1) / 2, n_features)
         For the linear kernel only.
-    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
+    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
+        As `SVC` has them.
+    certificate_, history_, model_
         As `SVC` has them.
     n_features_in_ : int
 

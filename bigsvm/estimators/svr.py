@@ -60,7 +60,9 @@ class SVR(Regressor):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
-    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
+    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
+        As `SVC` has them.
+    certificate_, history_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -101,7 +103,9 @@ class NuSVR(Regressor):
     intercept_ : (1,) float64
     coef_ : (1, n_features) float64
         For the linear kernel only.
-    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_, certificate_, model_
+    converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
+        As `SVC` has them.
+    certificate_, history_, model_
         As `SVC` has them.
     n_features_in_ : int
 

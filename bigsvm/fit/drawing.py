@@ -12,8 +12,6 @@ from bigsvm.data.drawn import draw_rows
 from bigsvm.errors import DataError, MemoryBudgetError
 from bigsvm.fit.variables import ORDER_SEED
 from bigsvm.parameters.formulations import BALLS, CLASSIFIERS
-from bigsvm.training.result import StopReason
-from bigsvm.training.state import Stopped
 from bigsvm.working_sets.scopes import DIRECT_ROWS
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ def drawn_for(
 
     def look() -> None:
         if hooks.interrupted():
-            raise Stopped(StopReason.INTERRUPTED)
+            raise KeyboardInterrupt  # there is no model yet, and nothing to save
 
     drawn = draw_rows(
         source, count,

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from bigsvm.budget import show_bytes
+from bigsvm.compilation import COMPILING, compilations
 from bigsvm.report.text import count, number, plural, shown
 from bigsvm.training import events
 
@@ -60,10 +61,12 @@ class Display:
     ----------
     quiet : bool
         Show warnings only.
+    takes_warnings : bool
+        Whether Python warnings and the log of the library are shown as lines.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, *, quiet: bool, takes_warnings: bool = True) -> None:
+        self._quiet, self._takes_warnings = quiet, takes_warnings
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._what = ""
@@ -71,7 +74,10 @@ class Display:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(_warnings_to(self.warn))
+        if self._takes_warnings:
+            self._stack.enter_context(_warnings_to(self.warn))
+        if not self._quiet:
+            self._stack.enter_context(compilations(lambda: self.line(COMPILING)))
         if not self._quiet and is_watched():
             # Takes a tenth of a second to import, so only where it is used.
             from rich.console import Console
@@ -262,11 +268,16 @@ class TrainingProgress:
 
     def _swept(self, event: events.Swept) -> None:
         self._gap = event.gap
-        self._display.line(
-            f"sweep {event.sweep}: gap {number(event.gap, 3)} (tol {event.tol:g}), objective "
-            f"{number(event.objective, 9)}, {count(event.n_support)} support vectors, "
-            f"{count(event.n_bounded)} bounded, {duration(event.seconds)}{_idle(event.cpu_idle)}"
-        )
+        self._display.line(swept_text(event))
+
+
+def swept_text(event: events.Swept) -> str:
+    """One line about a sweep that is complete."""
+    return (
+        f"sweep {event.sweep}: gap {number(event.gap, 3)} (tol {event.tol:g}), objective "
+        f"{number(event.objective, 9)}, {count(event.n_support)} support vectors, "
+        f"{count(event.n_bounded)} bounded, {duration(event.seconds)}{_idle(event.cpu_idle)}"
+    )
 
 
 def _idle(share: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C during `fit`: a run with a checkpoint is saved before it ends."""
+"""Ctrl-C during `fit`: the run ends in order, and the estimator has its model so far."""
 
 import itertools
 import os
@@ -16,9 +16,18 @@ from bigsvm.one_vs_one import small as small_pairs
 from bigsvm.training import saving
 from bigsvm.training.checkpoint import newest_manifest
 
+STOPPED = [
+    ("two", bigsvm.SVC(C=50), 2),
+    ("many", bigsvm.SVC(C=50), 3),
+    ("many", bigsvm.SVC(C=50, multiclass="ovr"), 2),
+    ("many", bigsvm.CrammerSingerSVC(C=5), 2),
+    ("two", bigsvm.L2SVC(C=50), 2),
+]
+"""Two classes or many, an estimator, and the look at which it is interrupted."""
+
 
 def fit_and_be_interrupted(folder, classes, machine, times, moment):
-    """Fit in a process of its own, which sends itself SIGINT when a save is due."""
+    """Fit in a process of its own, which sends itself SIGINT when it looks whether to save."""
     small_pairs.MOST_ROWS = 0
     X, y = clouds(n=900, k=3, d=4, spread=0.7)
     asked, is_due = itertools.count(1), saving.Saver.is_due
@@ -30,29 +39,33 @@ def fit_and_be_interrupted(folder, classes, machine, times, moment):
         return is_due(self)
 
     saving.Saver.is_due = interrupt
+    X, y = X.astype(np.float32), y if classes == "many" else y > 0
     machine.set_params(checkpoint=folder, n_jobs=2, memory="50MB")
     with pytest.raises(KeyboardInterrupt):
-        machine.fit(X.astype(np.float32), y if classes == "many" else y > 0)
-    assert not hasattr(machine, "model_")
+        machine.fit(X, y)
+    assert hasattr(machine, "model_") == (times == 1)
+    if times == 1:
+        assert not machine.converged_
+        assert machine.stop_reason_ == "interrupted"
+        if machine.model_.rule != "ovo":
+            assert len(machine.history_["sweep"]) == machine.certificate_["n_sweeps"]
+        assert set(machine.predict(X)) <= set(y)
+        assert machine.decision_function(X[:5]).shape[0] == 5
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.fault("half-models")
-@pytest.mark.parametrize(
-    ("classes", "machine", "moment"),
-    [
-        ("two", bigsvm.SVC(C=50), 2),
-        ("many", bigsvm.SVC(C=50), 3),
-        ("many", bigsvm.SVC(C=50, multiclass="ovr"), 2),
-        ("many", bigsvm.CrammerSingerSVC(C=5), 2),
-        ("two", bigsvm.L2SVC(C=50), 2),
-    ],
-    ids=str,
-)
-def test_ctrl_c_saves_the_run_and_then_ends_it(tmp_path, classes, machine, moment):
+@pytest.mark.parametrize(("classes", "machine", "moment"), STOPPED, ids=str)
+def test_ctrl_c_saves_the_run_and_leaves_a_model(tmp_path, classes, machine, moment):
     assert processes.run(fit_and_be_interrupted, tmp_path, classes, machine, 1, moment) == 0
     values = newest_manifest(tmp_path)["values"]
     assert values["n_iter"] > 0 or values.get("n_finished") or values["rows_drawn"]
+
+
+@pytest.mark.fault("half-models")
+@pytest.mark.parametrize(("classes", "machine", "moment"), STOPPED, ids=str)
+def test_ctrl_c_without_a_checkpoint_leaves_a_model_too(classes, machine, moment):
+    assert processes.run(fit_and_be_interrupted, None, classes, machine, 1, moment) == 0
 
 
 @pytest.mark.fault("half-models")

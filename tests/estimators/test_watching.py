@@ -1,0 +1,74 @@
+"""Watching a `fit`: progress lines, the log, `history_`."""
+
+import logging
+
+import numpy as np
+import pytest
+from support.problems import blobs
+
+import bigsvm
+from bigsvm.errors import ParameterError
+
+X, Y = blobs(n=900)
+SWEEPING = {
+    "SVC": bigsvm.SVC(C=10), "NuSVC": bigsvm.NuSVC(nu=0.3), "L2SVC": bigsvm.L2SVC(C=10),
+    "CrammerSingerSVC": bigsvm.CrammerSingerSVC(C=1), "SVR": bigsvm.SVR(epsilon=0.3),
+    "NuSVR": bigsvm.NuSVR(nu=0.3), "OneClassSVM": bigsvm.OneClassSVM(nu=0.2),
+    "L2OneClassSVM": bigsvm.L2OneClassSVM(C=10), "ovr": bigsvm.SVC(C=10, multiclass="ovr"),
+}  # fmt: skip
+"""An estimator of each formulation whose runs sweep over all rows."""
+
+
+def target_of(name):
+    """Labels of two classes, or of three where each is against the rest."""
+    return np.digitize(X[:, 0], [-0.5, 0.5]) if name == "ovr" else Y
+
+
+@pytest.mark.parametrize("name", SWEEPING)
+def test_the_history_has_each_sweep_and_ends_at_the_certificate(name):
+    machine = SWEEPING[name].fit(X, target_of(name))
+    history, certificate = machine.history_, machine.certificate_
+    assert history["sweep"].tolist() == list(range(1, certificate["n_sweeps"] + 1))
+    assert history["objective"][-1] == machine.objective_
+    assert history["gap"][-1] == machine.gap_
+    assert history["n_support"][-1] == len(machine.support_)
+    assert history["n_bounded"][-1] == certificate["n_bounded"]
+    assert (np.diff(history["seconds"]) >= 0).all()
+    assert 0 < history["seconds"][-1] <= certificate["seconds"]
+
+
+@pytest.mark.parametrize("name", SWEEPING)
+def test_progress_is_shown_if_asked_for(name, capsys):
+    machine = SWEEPING[name]
+    machine.fit(X, target_of(name))
+    assert capsys.readouterr() == ("", "")
+    machine.set_params(verbose=1).fit(X, target_of(name))
+    machine.set_params(verbose=0)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "900 rows, 5 columns; working sets of up to" in err
+    for sweep in machine.history_["sweep"]:
+        assert f"\nsweep {sweep}: gap " in err
+
+
+@pytest.mark.parametrize("name", SWEEPING)
+def test_each_sweep_is_a_line_of_the_log(name, caplog):
+    with caplog.at_level(logging.INFO, logger="bigsvm"):
+        machine = SWEEPING[name].fit(X, target_of(name))
+    lines = [record.getMessage() for record in caplog.records if record.name == "bigsvm"]
+    swept = [line for line in lines if line.startswith("sweep ")]
+    assert len(swept) == len(machine.history_["sweep"])
+    assert f"{machine.gap_:.3g}" in swept[-1]
+    assert f"{len(machine.support_)} support vectors" in swept[-1].replace("\u202f", "")
+
+
+def test_nothing_is_logged_above_the_level_that_was_set(caplog):
+    with caplog.at_level(logging.WARNING, logger="bigsvm"):
+        bigsvm.SVC().fit(X, Y)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("verbose", [2, -1, "yes", None])
+def test_another_verbosity_is_refused(verbose):
+    with pytest.raises(ParameterError, match=r"verbose is .*; it must be "):
+        bigsvm.SVC(verbose=verbose).fit(X, Y)
