@@ -166,6 +166,29 @@ def pair_functions(dual_coefficients: F8, counts: NDArray[np.integer]) -> sp.csr
     return functions
 
 
+def pairs_in_order(functions: sp.csr_array, intercepts: F8, places: I8) -> tuple[sp.csr_array, F8]:
+    """Functions of the pairs of the same classes in another order.
+
+    Parameters
+    ----------
+    functions : (n_support, k (k - 1) / 2) CSR float64
+    intercepts : (k (k - 1) / 2,) float64
+    places : (k,) int64
+        Places of the classes in the order that they have now.
+
+    Returns
+    -------
+    functions, intercepts
+        Of the pairs in their new order, positive for the second class of each.
+    """
+    first, second = pair_classes(len(places))
+    low, high = places[first], places[second]
+    pairs = pair_number(np.minimum(low, high), np.maximum(low, high), len(places))
+    signs = np.where(low < high, 1.0, -1.0)
+    ordered = sp.csr_array(functions.tocsc()[:, pairs].multiply(signs))
+    return ordered, intercepts[pairs] * signs
+
+
 def support_classes(functions: sp.csr_array, n_classes: int) -> I8:
     """Class of each support vector, (n_support,) int64: the one its first coefficient pulls to.
 

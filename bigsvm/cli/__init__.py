@@ -14,8 +14,20 @@ import typer
 import typer.core
 
 from bigsvm.allocator import share_freed_memory
-from bigsvm.cli import convert, demo, export, info, inspect, predict, scale, train
+from bigsvm.cli import (
+    convert,
+    demo,
+    export,
+    info,
+    inspect,
+    predict,
+    scale,
+    svm_predict,
+    svm_train,
+    train,
+)
 from bigsvm.cli.failures import reported
+from bigsvm.cli.libsvm_words import SETTINGS
 from bigsvm.cli.streams import secure_streams
 from bigsvm.version import __version__
 
@@ -111,6 +123,8 @@ app.command("predict")(predict.command)
 app.command("inspect")(inspect.command)
 app.command("export")(export.command)
 app.command("demo")(demo.command)
+app.command("svm-train", context_settings=SETTINGS)(svm_train.command)
+app.command("svm-predict", context_settings=SETTINGS)(svm_predict.command)
 
 
 def main() -> int:

@@ -123,6 +123,32 @@ def numbered_like(zero_based: ZeroBased, first_index: int | None) -> ZeroBased:
     return ZeroBased.YES if first_index == 0 else ZeroBased.NO
 
 
+def for_columns_of(model: KernelExpansion, store: Store) -> tuple[KernelExpansion, int]:
+    """Widen a model for rows of LIBSVM text that have more columns than its training data.
+
+    Rows and models that are not of text are left alone: a prediction refuses other columns.
+
+    Returns
+    -------
+    model : KernelExpansion
+    n_more : int
+        Columns that the training data did not have; 0 for a model of LIBSVM's, which does not say
+        how many there were.
+    """
+    # Imported here, as it imports NumPy.
+    from bigsvm.models.widened import widened
+
+    n_columns = store.rows.n_columns
+    if model.provenance.get("read from") == "libsvm":
+        # A kernel matrix in LIBSVM's text has a number in front.
+        numbered = model.kernel.name == "precomputed" and store.first_index == 0
+        return widened(model, n_columns - numbered), 0
+    is_text = store.first_index is not None and store.first_index == model.first_index
+    if not is_text or model.kernel.name == "precomputed":
+        return model, 0
+    return widened(model, n_columns), max(0, n_columns - model.n_features)
+
+
 def check_text_options(context: typer.Context, source: str, *more: str) -> None:
     """Refuse options for LIBSVM text if a store was given.
 

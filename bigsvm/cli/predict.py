@@ -16,7 +16,14 @@ from bigsvm.cli.clusters import (
     WorkerMemory,
     opened_workers,
 )
-from bigsvm.cli.inputs import check_order, check_text_options, load_model, numbered_like, opened
+from bigsvm.cli.inputs import (
+    check_order,
+    check_text_options,
+    for_columns_of,
+    load_model,
+    numbered_like,
+    opened,
+)
 from bigsvm.cli.options import (
     CacheDir,
     Json,
@@ -161,8 +168,6 @@ def command(
             raise ModelError(
                 f"{model} has no calibration, and so no probabilities; train it with --calibration"
             )
-        # LIBSVM's models do not tell how many columns there were, only the last that they use.
-        is_libsvms = trained.provenance.get("read from") == "libsvm"
         with (
             opened(
                 store,
@@ -171,7 +176,6 @@ def command(
                 zero_based=numbered_like(zero_based, trained.first_index),
                 display=display,
                 interruption=interruption,
-                n_features=None if is_libsvms else trained.n_features,
                 min_features=trained.n_features,
                 dtype="float64" if trained.support_vectors.dtype == "float64" else "float32",
             ) as rows,
@@ -179,12 +183,7 @@ def command(
             opened_workers(cluster, display, interruption) as workers,
             interruption.raising(),
         ):
-            if is_libsvms:
-                from bigsvm.interchange.libsvm_model import widened
-
-                # A kernel matrix in LIBSVM's text has a number in front.
-                numbered = trained.kernel.name == "precomputed" and rows.rows.first_index == 0
-                trained = widened(trained, rows.rows.n_columns - numbered)
+            trained, n_more = for_columns_of(trained, rows)
             if is_given(context, "memory"):
                 _check_fits(trained, rows.rows.n_rows, budget)
             names = [-1.0, 1.0] if trained.kind == "one-class" else trained.classes
@@ -230,6 +229,7 @@ def command(
             "seconds": time.monotonic() - started,
             "converged": trained.certificate.get("converged"),
             "output": None if path is None else str(path),
+            "n_more_columns": n_more,
             **costs,
         },
         json=json,
@@ -314,6 +314,13 @@ def _errors(values: "NDArray[np.float64]", targets: "NDArray[np.float64]") -> di
     return {"mean_squared_error": error, "r2": 1 - error / spread if spread > 0 else None}
 
 
+def _more_columns(n_more: int) -> str | None:
+    """Say how many columns the training data did not have."""
+    if not n_more:
+        return None
+    return f"{count(n_more)} past those of the training data, where support vectors are 0"
+
+
 def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     from bigsvm.report.describe import cluster_line
     from bigsvm.report.resources import peak_rss_bytes
@@ -335,6 +342,7 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     lines = [
         *quality,
         ("rows", count(record["n_rows"])),
+        ("more columns", _more_columns(record["n_more_columns"])),
         ("predictions", record["output"]),
         ("took", f"{record['seconds']:.2f} s"),
         ("cluster", cluster_line(record)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -88,6 +88,14 @@ class Scaler:
         return all(map(np.array_equal, mine, others))
 
     __hash__ = None  # type: ignore[assignment]  # equal arrays have no hash; mypy wants a method
+
+    def widened(self, more: int) -> Scaler:
+        """Add columns after the last; they become 0."""
+        if self.width is not None:
+            return replace(self, width=self.width + more)
+        pads = np.zeros(more)
+        offset, factor = (np.concatenate([array, pads]) for array in (self.offset, self.factor))
+        return Scaler(self.method, offset, factor)
 
     @property
     def n_columns(self) -> int:

@@ -10,7 +10,8 @@ classes they change places; of more they stay, as ties go to the first, and the 
 change signs (see `bigsvm.votes`). A support vector of k classes has k - 1 coefficients.
 
 Of a value f its first label has the probability ``1 / (1 + exp(probA f + probB))``: a sigmoid
-calibration with the other signs. Numbers are written so that they read back to the same bits.
+calibration with the other signs. Numbers are written so that they read back to the same bits: with
+the digits that LIBSVM writes, and with more where these are too few.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,9 +27,9 @@ import scipy.sparse as sp
 import xxhash
 
 from bigsvm.core.text import MAX_INDEX
-from bigsvm.data.scaler import Scaler
+from bigsvm.data.libsvm_text import shortest
 from bigsvm.data.statistics import may_be_listed
-from bigsvm.errors import DataError, ModelError
+from bigsvm.errors import DataError, ModelError, ParameterError
 from bigsvm.files import local_path, open_regular, part_of, write_synced
 from bigsvm.interchange.fitted import model_of
 from bigsvm.interchange.libsvm_header import KERNEL_TYPES, SCALED_BY, SVM_TYPES, read_header
@@ -37,20 +37,24 @@ from bigsvm.interchange.libsvm_vectors import read_vectors
 from bigsvm.interchange.range_file import read_range
 from bigsvm.kernels import Precomputed
 from bigsvm.models import KernelExpansion
-from bigsvm.votes import libsvm_coefficients, pair_functions
+from bigsvm.votes import libsvm_coefficients, pair_functions, pairs_in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
     from sklearn.base import BaseEstimator
 
+    from bigsvm.data.scaler import Scaler
     from bigsvm.interchange.libsvm_header import Header
     from bigsvm.interchange.range_file import Range
 
 
 def write_libsvm_model(
-    model: KernelExpansion | BaseEstimator, path: str | os.PathLike[str]
+    model: KernelExpansion | BaseEstimator,
+    path: str | os.PathLike[str],
+    *,
+    labels: Sequence[float] | None = None,
 ) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
@@ -64,26 +68,31 @@ def write_libsvm_model(
     model : KernelExpansion or fitted estimator of bigsvm
         Its labels must be whole numbers, and its kernel one of LIBSVM's.
     path : path
+    labels : sequence of numbers, optional
+        All classes in the order in which they are listed; svm-train lists them as they first occur
+        in the text. If classes have as many votes, LIBSVM predicts the one that is listed first.
 
     Raises
     ------
     ModelError
+    ParameterError
+        `labels` are not the classes of the model.
     """
     target = local_path(path, "path")
     model = model_of(model)
-    laid_out = _lay_out(model)
+    laid_out = _lay_out(model, labels)
     lines = list(_header(model, laid_out))
-    vectors = sp.csr_matrix(model.support_vectors)[laid_out.rows]
+    # In double precision, as LIBSVM reads them.
+    vectors = sp.csr_matrix(model.support_vectors, dtype=np.float64)[laid_out.rows]
     first = 1 if model.first_index is None else model.first_index
     body = []
     for row, coefficients in enumerate(laid_out.coefficients.T.tolist()):
         span = slice(vectors.indptr[row], vectors.indptr[row + 1])
-        entries = zip(
-            (vectors.indices[span] + first).tolist(), vectors.data[span].tolist(), strict=True
-        )
+        indices = (vectors.indices[span] + first).tolist()
+        entries = zip(indices, shortest(vectors.data[span]), strict=True)
         words = [
             *(f"{coefficient:.17g}" for coefficient in coefficients),
-            *(f"{index}:{value:.17g}" for index, value in entries),
+            *(f"{index}:{value}" for index, value in entries),
         ]
         body.append(" ".join(words) + " \n")
     beside, mark, texts = range_path(path), "", {}
@@ -120,30 +129,40 @@ class LaidOut(NamedTuple):
     counts: list[int]
 
 
-def _lay_out(model: KernelExpansion) -> LaidOut:
+def _lay_out(model: KernelExpansion, labels: Sequence[float] | None) -> LaidOut:
+    if labels is not None and sorted(labels) != sorted(model.classes or []):
+        raise ParameterError(
+            f"labels are {list(labels)}, the classes of the model {model.classes}; give each class "
+            "once, or leave labels out"
+        )
     if model.rule is not None:
-        return _lay_out_pairs(model)
-    order, labels, counts = np.arange(len(model.support)), [], []
+        return _lay_out_pairs(model, labels)
+    order, named, counts, sign = np.arange(len(model.support)), [], [], 1.0
     if model.classes is not None and len(model.classes) == 1:
         return LaidOut(order, np.empty((1, 0)), [], [_whole(model.classes[0])], [0])
     if model.classes is not None:
-        first = model.coefficients > 0
-        order = np.argsort(~first, kind="stable")
         negative, positive = model.classes
-        labels = [_whole(positive), _whole(negative)]
+        if labels is not None and labels[0] == negative:
+            sign, negative, positive = -1.0, positive, negative
+        first = sign * model.coefficients > 0
+        order = np.argsort(~first, kind="stable")
+        named = [_whole(positive), _whole(negative)]
         counts = [int(np.count_nonzero(first)), int(np.count_nonzero(~first))]
-    return LaidOut(
-        order, model.coefficients[order][None, :], [-float(model.intercept)], labels, counts
-    )
+    coefficients = sign * model.coefficients[order][None, :]
+    return LaidOut(order, coefficients, [-sign * float(model.intercept)], named, counts)
 
 
-def _lay_out_pairs(model: KernelExpansion) -> LaidOut:
+def _lay_out_pairs(model: KernelExpansion, labels: Sequence[float] | None) -> LaidOut:
     if model.rule != "ovo" or model.classes is None:
         raise ModelError(f"LIBSVM has votes of pairs of classes only; the rule is {model.rule}")
-    rows, counts, coefficients = libsvm_coefficients(model.coefficients, len(model.classes))
-    labels = [_whole(label) for label in model.classes]
-    rho = np.asarray(model.intercept).tolist()
-    return LaidOut(rows, coefficients, rho, labels, counts.tolist())
+    classes: list[Any] = list(model.classes)
+    functions, rho = model.coefficients, np.asarray(model.intercept)
+    if labels is not None:
+        places = np.array([classes.index(label) for label in labels])
+        functions, rho = pairs_in_order(functions, rho, places)
+        classes = list(labels)
+    rows, counts, coefficients = libsvm_coefficients(functions, len(classes))
+    return LaidOut(rows, coefficients, rho.tolist(), list(map(_whole, classes)), counts.tolist())
 
 
 def range_path(path: str | os.PathLike[str]) -> Path:
@@ -187,11 +206,11 @@ def _header(model: KernelExpansion, laid_out: LaidOut) -> Iterator[str]:
     yield f"rho {' '.join(f'{value:.17g}' for value in laid_out.rho)}\n"
     if laid_out.labels:
         yield f"label {' '.join(map(str, laid_out.labels))}\n"
-        if model.calibration is not None and model.calibration.method == "sigmoid":
-            for name, value in zip(
-                ("probA", "probB"), model.calibration.numbers[:, 0], strict=True
-            ):
-                yield f"{name} {-value:.17g}\n"
+        if model.classes and model.calibration and model.calibration.method == "sigmoid":
+            slope, constant = model.calibration.numbers[:, 0]
+            # The probability of the other class, at the value of the other sign.
+            sign = 1 if laid_out.labels[0] == _whole(model.classes[-1]) else -1
+            yield f"probA {-slope:.17g}\nprobB {-sign * constant:.17g}\n"
         yield f"nr_sv {' '.join(map(str, laid_out.counts))}\n"
 
 
@@ -330,38 +349,3 @@ def _functions(header: Header, coefficients: NDArray[np.float64]) -> dict[str, A
         "classes": [float(label) for label in header.labels],
         "rule": "ovo",
     }
-
-
-def widened(model: KernelExpansion, n_features: int) -> KernelExpansion:
-    """Give a model that was read the columns after the last that it uses; fewer stay as they are.
-
-    Parameters
-    ----------
-    model : KernelExpansion
-        With sparse support vectors, as `read_libsvm_model` makes them.
-    n_features : int
-        Columns of the rows that it will predict.
-    """
-    more = n_features - model.n_features
-    if more <= 0:
-        return model
-    vectors: Any = model.support_vectors
-    vectors = sp.csr_matrix(
-        (vectors.data, vectors.indices, vectors.indptr),
-        shape=(vectors.shape[0], vectors.shape[1] + more),
-    )
-    centre = None
-    if model.centre is not None and not may_be_listed(vectors.shape[1], sparse=True):
-        centre = np.pad(model.centre, (0, more))
-    scaler = model.scaler
-    if scaler is not None and scaler.width is not None:
-        scaler = replace(scaler, width=scaler.width + more)
-    elif scaler is not None:
-        # svm-scale also sets columns that are not in its file to 0.
-        pads = np.zeros(more)
-        scaler = Scaler(
-            scaler.method,
-            np.concatenate([scaler.offset, pads]),
-            np.concatenate([scaler.factor, pads]),
-        )
-    return replace(model, support_vectors=vectors, centre=centre, scaler=scaler)

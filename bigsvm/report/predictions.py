@@ -78,7 +78,7 @@ def write_values(
     original_rows : (n,) int64
         Number in the input that each of these rows had.
     """
-    _write(path, _value_lines(values, np.argsort(original_rows, kind="stable")))
+    write_lines(path, _value_lines(values, np.argsort(original_rows, kind="stable")))
 
 
 def write_labels(
@@ -109,14 +109,21 @@ def write_labels(
     order = np.argsort(original_rows, kind="stable")
     names = [label_text(label) for label in classes]
     if calibration is None or values is None:
-        _write(
+        write_lines(
             path, (f"{names[code]}\n" for part in _parts(order) for code in codes[part].tolist())
         )
     else:
-        _write(path, _probability_lines(codes, order, names, calibration, values))
+        write_lines(path, _probability_lines(codes, order, names, calibration, values))
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines to a file, whole or not at all, or to a device or pipe.
+
+    Raises
+    ------
+    DataError
+        They cannot be written.
+    """
     try:
         with written(path) as file:
             file.writelines(lines)

@@ -151,7 +151,7 @@ class TestExport:
 
 def test_exported_model_is_read_back(data, tmp_path):
     from bigsvm.interchange import read_libsvm_model
-    from bigsvm.interchange.libsvm_model import widened
+    from bigsvm.models.widened import widened
 
     run_here("export", data / "model", tmp_path / "m", "--to", "libsvm")
     X = np.random.default_rng(0).standard_normal((20, 6))

@@ -110,13 +110,6 @@ class TestAdvice:
         assert ("convert" in told) == (n_columns < 6)
 
     @pytest.mark.fault("messages")
-    def test_about_text_with_more_columns(self, tmp_path, data):
-        (tmp_path / "t").write_text("1 9:1\n")
-        told = error_of("predict", tmp_path / "t", data / "model")
-        assert "has an index past the 6 columns of the training data" in told
-        assert "convert" not in told
-
-    @pytest.mark.fault("messages")
     @pytest.mark.parametrize("name", ["trian.zarr", "none/trian.zarr"])
     def test_about_a_typo_in_a_path(self, tmp_path, name):
         with pytest.raises(StoreError, match=r"trian\.zarr: no such folder; check the path"):

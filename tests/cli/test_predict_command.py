@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import answer, error_of, run_here
 
-from bigsvm import KernelExpansion
+from bigsvm import KernelExpansion, write_store
 from bigsvm.data.sources import as_row_source
 
 
@@ -39,15 +39,34 @@ class TestPredict:
         assert "of 100)" in ended.stdout
         assert "%" in ended.stdout
 
-    def test_text_may_lack_the_last_columns_but_not_have_more(self, data, tmp_path):
+    def test_text_may_lack_the_last_columns_or_have_more(self, data, tmp_path):
         (tmp_path / "few").write_text("1 1:1\n-1 2:1\n")
         assert answer("predict", tmp_path / "few", data / "model")["n_rows"] == 2
         (tmp_path / "many").write_text("1 1:1 7:1\n")
-        message = error_of("predict", tmp_path / "many", data / "model")
-        assert "past the 6 columns of the training data" in message
+        (tmp_path / "fewer").write_text("1 1:1\n")
+        values = {}
+        for name, n_more in (("many", 1), ("fewer", 0)):
+            options = ("--decision-function", "-o", tmp_path / "values")
+            record = answer("predict", tmp_path / name, data / "model", *options)
+            assert record["n_more_columns"] == n_more
+            values[name] = float((tmp_path / "values").read_text())
+        intercept = KernelExpansion.load(data / "model").intercept
+        expected = intercept + np.exp(-0.3) * (values["fewer"] - intercept)
+        assert values["many"] == pytest.approx(expected, abs=1e-5)
 
-    def test_a_store_of_other_columns_is_refused(self, data, tmp_path):
+    def test_a_store_of_text_may_have_more_columns_but_not_fewer(self, data, tmp_path):
         run_here("convert", data / "test.libsvm", tmp_path / "wide", "--features", "9")
+        record = answer("predict", tmp_path / "wide", data / "model")
+        assert record["n_more_columns"] == 3
+        assert (
+            record["accuracy"] == answer("predict", data / "test.zarr", data / "model")["accuracy"]
+        )
+        (tmp_path / "few").write_text("1 1:1\n-1 2:1\n")
+        run_here("convert", tmp_path / "few", tmp_path / "few.zarr")
+        assert "2 columns" in error_of("predict", tmp_path / "few.zarr", data / "model")
+
+    def test_a_store_of_arrays_with_other_columns_is_refused(self, data, tmp_path):
+        write_store(tmp_path / "wide", np.ones((2, 9), np.float32), [1.0, -1.0])
         assert "9 columns" in error_of("predict", tmp_path / "wide", data / "model")
 
     def test_text_is_numbered_as_the_training_text_was(self, tmp_path):

@@ -1,0 +1,114 @@
+"""Command lines of LIBSVM's programs: ``-c 8 -g 0.03 FILE MODEL``, one letter and its value."""
+
+from typing import Any, NamedTuple
+
+import typer
+
+SETTINGS: dict[str, Any] = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": ["--help"],
+}
+"""Settings of a command that reads its own words; ``-h`` is an option of svm-train."""
+
+
+class Words(NamedTuple):
+    """What a command line says.
+
+    Attributes
+    ----------
+    values : dict
+        Words behind each option, by its letter: one, or of ``-y`` two.
+    weights : dict
+        Weights of classes, by the label in ``-wLABEL``.
+    quiet : bool
+        Whether ``-q`` is there.
+    files : list of str
+    """
+
+    values: dict[str, tuple[str, ...]]
+    weights: dict[float, float]
+    quiet: bool
+    files: list[str]
+
+    def number(self, letter: str, default: float) -> float:
+        """Value of an option as a number."""
+        words = self.values.get(letter)
+        return default if words is None else as_number(words[0], f"-{letter}")
+
+    def text(self, letter: str) -> str | None:
+        """Value of an option; None if it is not there."""
+        words = self.values.get(letter)
+        return None if words is None else words[0]
+
+    def choice(self, letter: str, known: tuple[str, ...], *, default: int = 0) -> int:
+        """Return the number of a choice.
+
+        Raises
+        ------
+        BadParameter
+            There is no such choice; the message names them.
+        """
+        word = self.text(letter) or str(default)
+        if word not in map(str, range(len(known))):
+            listed = ", ".join(f"{number} ({name})" for number, name in enumerate(known))
+            raise typer.BadParameter(f"-{letter} is {word!r}; it must be one of {listed}")
+        return int(word)
+
+
+def read_words(words: list[str], *, letters: str, pairs: str = "", weighted: bool = False) -> Words:
+    """Read the words of a command line as LIBSVM's programs do: first options, then files.
+
+    Parameters
+    ----------
+    words : list of str
+    letters : str
+        Letters of the options that one word follows.
+    pairs : str
+        Letters of the options that two words follow.
+    weighted : bool
+        Whether ``-wLABEL`` is an option.
+
+    Raises
+    ------
+    BadParameter
+    """
+    values: dict[str, tuple[str, ...]] = {}
+    weights: dict[float, float] = {}
+    quiet, left = False, list(words)
+    while left and left[0].startswith("-") and left[0] != "-":
+        option = left.pop(0)
+        letter = option[1:]
+        if option == "-q":
+            quiet = True
+            continue
+        is_weight = weighted and letter.startswith("w") and len(letter) > 1
+        count = 2 if letter in pairs else 1
+        if not is_weight and not (len(letter) == 1 and letter in letters + pairs):
+            known = [f"-{name}" for name in letters + pairs] + ["-wLABEL"] * weighted + ["-q"]
+            raise typer.BadParameter(f"there is no option {option}; there are {', '.join(known)}")
+        if len(left) < count:
+            raise typer.BadParameter(f"{option} needs {'two values' if count == 2 else 'a value'}")
+        following, left = tuple(left[:count]), left[count:]
+        if is_weight:
+            weights[as_number(letter[1:], option)] = as_number(following[0], option)
+        else:
+            values[letter] = following
+    for word in left:
+        if word.startswith("-") and word != "-":
+            raise typer.BadParameter(f"options come before files; move {word} to the front")
+    return Words(values, weights, quiet, left)
+
+
+def as_number(word: str, option: str) -> float:
+    """Read a number.
+
+    Raises
+    ------
+    BadParameter
+        It is not one; the message names the option.
+    """
+    try:
+        return float(word)
+    except ValueError:
+        raise typer.BadParameter(f"{option} has {word!r}, which is not a number") from None

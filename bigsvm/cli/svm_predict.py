@@ -1,0 +1,141 @@
+"""``bigsvm svm-predict``: predictions with the options, files and output of LIBSVM's program."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bigsvm.budget import BLOCK_SHARE, parse_bytes
+from bigsvm.cli.inputs import for_columns_of, load_model, numbered_like, opened
+from bigsvm.cli.libsvm_words import read_words
+from bigsvm.cli.options import ZeroBased
+from bigsvm.cli.outputs import STANDARD_OUTPUT, predictions_path, say
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import ModelError
+from bigsvm.files import local_path
+from bigsvm.processors import default_threads
+from bigsvm.report.progress import Display
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bigsvm.models import KernelExpansion
+
+MEMORY = "1GB"
+
+
+def command(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[OPTIONS] TEST_FILE MODEL OUTPUT")
+    ] = None,
+) -> None:
+    """Predict as LIBSVM's svm-predict does: with its options, its files and its output.
+
+    MODEL is a model file of LIBSVM's or of bigsvm's. The predictions go to OUTPUT, one a line; - is
+    standard output, and the accuracy then goes to standard error.
+
+    \b
+    -b 0|1     whether to write probabilities; the model must have them
+    -q         no output
+
+    \b
+    Example:
+      bigsvm svm-predict heart_scale heart_scale.model predicted
+    """
+    given = read_words(words or [], letters="b")
+    if len(given.files) != 3:
+        raise typer.BadParameter("give the rows, the model and the file of predictions")
+    test, model_file, output = given.files
+    local_path(output, "OUTPUT")
+    wants_probabilities = bool(given.choice("b", ("labels", "probabilities")))
+    path = Path(predictions_path(output, (test, model_file, f"{model_file}.range")))
+    with Interruption() as interruption, Display(quiet=True) as display:
+        model = load_model(model_file)
+        if wants_probabilities and model.calibration is None:
+            raise ModelError(f"{model_file} has no probabilities; train it with -b 1")
+        budget = parse_bytes(MEMORY)
+        with (
+            opened(
+                test,
+                memory=budget,
+                cache_dir=None,
+                zero_based=numbered_like(ZeroBased.AUTO, model.first_index),
+                display=display,
+                interruption=interruption,
+                min_features=model.n_features,
+                dtype="float64",
+            ) as store,
+            interruption.raising(),
+        ):
+            import numpy as np
+
+            from bigsvm.models.prediction import PREDICTION_BLOCKS
+            from bigsvm.report.predictions import write_lines
+
+            model, n_more = for_columns_of(model, store)
+            if n_more and not given.quiet:
+                display.warn(f"the rows have {n_more} more columns than the training data")
+            values = np.empty(store.rows.n_rows)
+            codes = model.decide(
+                store.rows,
+                keep=values.__setitem__ if model.rule is None else None,
+                threads=default_threads(),
+                block_bytes=min(PREDICTION_BLOCKS, int(budget * BLOCK_SHARE)),
+            )
+            labels = store.labels()
+            order = np.argsort(store.original_rows(), kind="stable")
+            predicted = _predicted(model, codes, values)
+            lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
+            if wants_probabilities:
+                lines = _probability_lines(model, predicted[order], values[order])
+            write_lines(path, lines)
+    if not given.quiet:
+        on_error = path == STANDARD_OUTPUT
+        say("\n".join(_quality(model, predicted, labels)), on_error=on_error)
+
+
+def _predicted(
+    model: "KernelExpansion", codes: "NDArray[np.int64]", values: "NDArray[np.float64]"
+) -> "NDArray[np.float64]":
+    """Labels, or the values of a regression."""
+    import numpy as np
+
+    if model.kind == "one-class":
+        return np.where(codes == 1, 1.0, -1.0)
+    if model.classes is None:
+        return values
+    return np.asarray(model.classes, np.float64)[codes]
+
+
+def _probability_lines(
+    model: "KernelExpansion", predicted: "NDArray[np.float64]", values: "NDArray[np.float64]"
+) -> "Iterator[str]":
+    """Write labels and probabilities, which LIBSVM lists in the order of its model file."""
+    assert model.classes is not None
+    assert model.calibration is not None
+    negative, positive = model.classes
+    yield f"labels {positive:g} {negative:g}\n"
+    of_positive = model.calibration.probability(values)
+    for label, p in zip(predicted.tolist(), of_positive.tolist(), strict=True):
+        yield f"{label:g} {p:g} {1 - p:g}\n"
+
+
+def _quality(
+    model: "KernelExpansion", predicted: "NDArray[np.float64]", labels: "NDArray[np.float64]"
+) -> "Iterator[str]":
+    """Yield the lines that LIBSVM prints about predictions."""
+    import numpy as np
+
+    if model.classes is None and model.kind != "one-class":
+        error = float(((predicted - labels) ** 2).mean())
+        p, t = predicted - predicted.mean(), labels - labels.mean()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = float((p @ t) ** 2 / np.float64((p @ p) * (t @ t)))
+        yield f"Mean squared error = {error:g} (regression)"
+        yield f"Squared correlation coefficient = {correlation:g} (regression)"
+        return
+    correct, total = int((predicted == labels).sum()), len(labels)
+    yield f"Accuracy = {100 * correct / total:g}% ({correct}/{total}) (classification)"

@@ -1,0 +1,205 @@
+"""``bigsvm svm-train``: training with the options, the files and the output of LIBSVM's program."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bigsvm.budget import parse_bytes
+from bigsvm.cli.inputs import is_standard_input, opened
+from bigsvm.cli.libsvm_words import as_number, read_words
+from bigsvm.cli.options import ZeroBased
+from bigsvm.cli.outputs import check_model_path, check_no_input, say
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import ModelError
+from bigsvm.parameters import FIELDS, TrainingParameters
+from bigsvm.parameters.checks import check_parameters
+from bigsvm.parameters.declaration import declaration_of
+from bigsvm.report.progress import Display, TrainingProgress
+from bigsvm.report.text import label_text
+from bigsvm.training.events import Hooks
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bigsvm.cli.libsvm_words import Words
+    from bigsvm.models import KernelExpansion
+
+FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
+KERNELS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+PARAMETERS = {
+    "d": "degree", "g": "gamma", "r": "coef0", "c": "C", "n": "nu", "p": "epsilon", "e": "tol",
+}  # fmt: skip
+"""Parameters by LIBSVM's letters. All defaults but that of gamma are those of bigsvm."""
+DEFAULT_GAMMA = "auto"
+
+
+def command(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[OPTIONS] TRAINING_SET [MODEL]")
+    ] = None,
+) -> None:
+    """Train as LIBSVM's svm-train does: with its options, its model file and its output.
+
+    MODEL is by default the name of TRAINING_SET and .model, in the current folder. LIBSVM's
+    svm-predict reads it, and so does bigsvm. `bigsvm train` has more: checkpoints, stores, its own
+    model file.
+
+    \b
+    -s TYPE    0 c-svc (default), 1 nu-svc, 2 one-class, 3 epsilon-svr, 4 nu-svr
+    -t KERNEL  0 linear, 1 polynomial, 2 rbf (default), 3 sigmoid, 4 precomputed
+    -d -g -r   degree (3), gamma (1 / columns) and coef0 (0) of the kernel
+    -c -n -p   C (1), nu (0.5), and epsilon of the loss of epsilon-svr (0.1)
+    -e TOL     tolerance (0.001)
+    -m MB      memory of the whole training (1000)
+    -h 0|1     accepted and ignored: rows that need not move are always left out
+    -b 0|1     whether the model has probabilities; a tenth of the rows is held out for them
+    -wi W      weight of class i (1)
+    -q         no output
+
+    \b
+    Examples:
+      bigsvm svm-train -s 0 -t 2 -c 8 -g 0.03 heart_scale
+      bigsvm svm-train -s 3 -p 0.05 housing_scale housing.model
+    """
+    given = read_words(words or [], letters="stdgrcnpemhb", weighted=True)
+    if not 1 <= len(given.files) <= 2:
+        raise typer.BadParameter("give the training set, and after it the model if you like")
+    source = given.files[0]
+    if len(given.files) == 1 and is_standard_input(source):
+        raise typer.BadParameter("standard input has no name to make that of the model from")
+    path = Path(given.files[-1] if len(given.files) == 2 else f"{Path(source).name}.model")
+    check_model_path(path, "libsvm")
+    check_no_input(path, (source,), "MODEL", ModelError)
+    values = _values(given)
+    parameters = TrainingParameters(**values)
+    check_parameters(parameters)
+    with Interruption() as interruption, Display(quiet=given.quiet) as display:
+        for letter in _without_effect(given, values):
+            display.warn(f"-{letter} has no effect on {values['formulation']} here; leave it out")
+        with opened(
+            source,
+            memory=parse_bytes(parameters.memory),
+            cache_dir=None,
+            zero_based=ZeroBased.AUTO,
+            display=display,
+            interruption=interruption,
+            dtype="float64",  # so that the support vectors are written as they were read
+        ) as store:
+            from bigsvm.fit.train import train_model
+
+            labels, rows = store.labels(), store.rows
+            named = _in_order(labels, store.original_rows())
+            weights = {label: given.weights.get(label, 1.0) for label in named}
+            for label in given.weights.keys() - weights.keys():
+                display.warn(f"no row has the label {label_text(label)}, which -w gives a weight")
+            if given.weights and has_classes(parameters.formulation):
+                parameters = replace(parameters, class_weight=weights)
+            trained = train_model(
+                rows,
+                labels,
+                store.sample_weight(),
+                parameters,
+                Hooks(listener=TrainingProgress(display), interrupted=interruption.requested),
+            )
+            trained = in_order_of_input(trained, store.original_rows())
+        from bigsvm.interchange.libsvm_model import write_libsvm_model
+
+        write_libsvm_model(trained, path, labels=named if trained.classes else None)
+        if not trained.certificate["converged"]:
+            reason = StopReason(trained.certificate["stop_reason"])
+            display.warn(f"the model has not converged: {reason.sentence}")
+    if not given.quiet:
+        say("\n".join(_report(trained, parameters, rows.n_rows)))
+    raise typer.Exit(interruption.exit_code)
+
+
+def has_classes(formulation: str) -> bool:
+    """Whether labels are classes."""
+    return formulation in ("c-svc", "nu-svc")
+
+
+def _values(given: "Words") -> dict[str, Any]:
+    """Parameters of training by their names."""
+    values: dict[str, Any] = {
+        "formulation": FORMULATIONS[given.choice("s", FORMULATIONS)],
+        "kernel": KERNELS[given.choice("t", KERNELS, default=KERNELS.index("rbf"))],
+        "gamma": DEFAULT_GAMMA,
+        "memory": "1000MB",
+    }
+    for letter, name in PARAMETERS.items():
+        word = given.text(letter)
+        if word is not None:
+            values[name] = as_number(word, f"-{letter}")
+    if values["gamma"] == 0:  # LIBSVM's own default
+        values["gamma"] = DEFAULT_GAMMA
+    if (size := given.text("m")) is not None:
+        values["memory"] = as_number(size, "-m") * 1e6
+    if given.choice("b", ("no probabilities", "probabilities")):
+        values["calibration"] = "sigmoid"
+    given.choice("h", ("no shrinking", "shrinking"), default=1)
+    return values
+
+
+def _without_effect(given: "Words", values: dict[str, Any]) -> "Iterator[str]":
+    """Yield the letters of options that training does not use; LIBSVM ignores them silently."""
+    if given.text("h") == "0":
+        yield "h"
+    for letter, name in PARAMETERS.items():
+        declared = declaration_of(FIELDS[name])
+        of_kernel = declared.kernels is None or values["kernel"] in declared.kernels
+        if letter in given.values and not (
+            of_kernel and declared.is_used_by(values["formulation"])
+        ):
+            yield letter
+    if given.weights and not has_classes(values["formulation"]):
+        yield "w"
+
+
+def _in_order(labels: "NDArray[np.float64]", original: "NDArray[np.int64]") -> list[float]:
+    """Labels as LIBSVM lists them: as they first occur, but +1 before -1 if there are these two."""
+    import numpy as np
+
+    values, codes = np.unique(labels, return_inverse=True)
+    first = np.full(len(values), len(labels))
+    np.minimum.at(first, codes, original)
+    ordered: list[float] = values[np.argsort(first)].tolist()
+    return [1.0, -1.0] if ordered == [-1.0, 1.0] else ordered
+
+
+def in_order_of_input(model: "KernelExpansion", original: "NDArray[np.int64]") -> "KernelExpansion":
+    """Put the support vectors of a model in the order of the rows of the input."""
+    import numpy as np
+
+    order = np.argsort(original[model.support], kind="stable")
+    vectors, coefficients = model.support_vectors[order], model.coefficients[order]
+    bounds = None if model.bounds is None else model.bounds[order]
+    return replace(
+        model,
+        support=model.support[order],
+        support_vectors=vectors,
+        coefficients=coefficients,
+        bounds=bounds,
+    )
+
+
+def _report(
+    model: "KernelExpansion", parameters: TrainingParameters, n_rows: int
+) -> "Iterator[str]":
+    """Yield the lines that LIBSVM prints of one function, or of many the last one of them."""
+    certificate = model.certificate
+    if model.rule is None:
+        yield f"optimization finished, #iter = {certificate['n_iter']}"
+        if parameters.formulation in ("c-svc", "eps-svr") and certificate["objective"] is not None:
+            if parameters.class_weight is None:
+                share = float(abs(model.coefficients).sum()) / (parameters.C * n_rows)
+                yield f"nu = {share:.6f}"
+            rho = -float(model.intercept)
+            yield f"obj = {-certificate['objective']:.6f}, rho = {rho:.6f}"
+        yield f"nSV = {certificate['n_support']}, nBSV = {certificate['n_bounded']}"
+    yield f"Total nSV = {certificate['n_support']}"

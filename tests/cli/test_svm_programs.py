@@ -1,0 +1,164 @@
+"""`bigsvm svm-train` and `svm-predict`: LIBSVM's options, files and output lines."""
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import error_of, finish, run_here, start, two_clouds
+
+KINDS = {
+    "c-svc": ["-s", "0", "-c", "2"],
+    "weights": ["-w1", "3", "-w-1", "0.5"],
+    "nu-svc": ["-s", "1", "-n", "0.3"],
+    "one-class": ["-s", "2", "-n", "0.2", "-t", "0"],
+    "eps-svr": ["-s", "3", "-p", "0.2", "-t", "3", "-r", "-0.5", "-g", "0.01"],
+    "nu-svr": ["-s", "4", "-n", "0.4"],
+    "many": ["-t", "1", "-d", "2", "-r", "1", "-g", "0.125"],
+}
+
+
+def text_of(kind, folder):
+    """LIBSVM text of 150 rows, of which the first is of the second class."""
+    X, y = two_clouds(150, 4)
+    X = X.round(4) + 3 * (kind == "one-class")
+    if kind.endswith("svr"):
+        y = (10 * np.sin(X[:, 0])).round(4)
+    if kind == "many":
+        y = np.digitize(X[:, 0], [-1, 0, 1])[::-1] * 3 - 2
+    path = folder / "train"
+    path.write_text(
+        "".join(
+            f"{label:g} " + " ".join(f"{j}:{v:.8g}" for j, v in enumerate(row, 1) if v) + "\n"
+            for label, row in zip(y.tolist(), X.astype(float).round(4).tolist(), strict=True)
+        )
+    )
+    return path
+
+
+def with_numbers(line):
+    """Words of a line; numbers are numbers."""
+    return [float(word) if re.fullmatch(r"[-+.e\d]+", word) else word for word in line.split()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_and_predictions_are_those_of_libsvm(kind, tmp_path, monkeypatch):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    monkeypatch.chdir(tmp_path)
+    train, options = text_of(kind, tmp_path), [*KINDS[kind], "-e", "1e-5"]
+    run_here("svm-train", *options, "-q", "train")
+    y, x = svmutil.svm_read_problem(os.fspath(train))
+    theirs = svmutil.svm_train(y, x, " ".join(["-q", *options]))
+    svmutil.svm_save_model("theirs", theirs)
+    ours, expected = Path("train.model").read_text(), Path("theirs").read_text()
+    start = 1 + ours.splitlines().index("SV")
+    for line, other in zip(ours.splitlines()[:start], expected.splitlines()[:start], strict=True):
+        found, wanted = with_numbers(line), with_numbers(other)
+        assert found[0] == wanted[0]
+        if found[0] not in ("total_sv", "nr_sv"):
+            assert found[1:] == pytest.approx(wanted[1:], abs=2e-3)
+    # The same support vectors in the same order, save for some whose coefficient is close to 0.
+    n_numbers = 3 if kind == "many" else 1
+    vectors, wanted = (
+        [line.split(" ", n_numbers)[n_numbers] for line in text.splitlines(keepends=True)[start:]]
+        for text in (ours, expected)
+    )
+    shared = set(vectors) & set(wanted)
+    assert len(shared) >= 0.95 * max(len(vectors), len(wanted))
+    assert [each for each in vectors if each in shared] == [
+        each for each in wanted if each in shared
+    ]
+    ended = run_here("svm-predict", "train", "train.model", "out")
+    labels, quality, _ = svmutil.svm_predict(y, x, theirs, "-q")
+    found = np.loadtxt("out")
+    if kind.endswith("svr"):
+        np.testing.assert_allclose(found, labels, atol=5e-3)
+        said = re.findall(r"= (\S+) \(regression\)", ended.stdout)
+        assert list(map(float, said)) == pytest.approx(quality[1:], rel=1e-2)
+    else:
+        assert np.count_nonzero(found != labels) <= 1
+        assert re.fullmatch(r"Accuracy = [\d.]+% \(\d+/150\) \(classification\)\n", ended.stdout)
+        assert float(ended.stdout.split()[2][:-1]) == pytest.approx(quality[0], abs=0.7)
+    # LIBSVM reads our model.
+    again, _, _ = svmutil.svm_predict(y, x, svmutil.svm_load_model("train.model"), "-q")
+    np.testing.assert_allclose(found, again, atol=1e-4)
+
+
+def usage_error(*arguments):
+    """Last line on standard error of a command that is used wrongly."""
+    return run_here(*arguments, code=2).stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give the training set"),
+        (("-x", "1", "train"), "there is no option -x; there are -s, -t"),
+        (("train", "-c", "1"), "options come before files; move -c to the front"),
+        (("-c", "many", "train"), "-c has 'many', which is not a number"),
+        (("-s", "7", "train"), "-s is '7'; it must be one of 0 (c-svc), 1 (nu-svc)"),
+        (("-c",), "-c needs a value"),
+        (("-",), "standard input has no name"),
+        (("-wx", "1", "train"), "-wx has 'x', which is not a number"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words, message):
+    assert message in usage_error("svm-train", *words)
+
+
+def test_names_of_predictions_are_needed():
+    assert "give the rows, the model and the file" in usage_error("svm-predict", "a", "b")
+
+
+def test_other_values_and_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text_of("c-svc", tmp_path)
+    assert "C is -1.0" in error_of("svm-train", "-c", "-1", "train")
+    (tmp_path / "train.model").write_text("a letter")
+    assert "is not LIBSVM's model, so it is not replaced" in error_of("svm-train", "train")
+    assert "nothing.model" in error_of("svm-predict", "train", "nothing.model", "out")
+
+
+def test_options_without_effect_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text_of("c-svc", tmp_path)
+    options = ("-n", "0.5", "-t", "0", "-g", "3", "-h", "0", "-w7", "2", "-m", "100")
+    said = run_here("svm-train", *options, "train").stderr
+    for letter in "ngh":
+        assert f"warning: -{letter} has no effect on c-svc here" in said
+    assert "no row has the label 7, which -w gives a weight" in said
+
+
+def test_predictions_go_to_standard_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text_of("c-svc", tmp_path)
+    run_here("svm-train", "-b", "1", "train")
+    out, err = finish(start("svm-predict", "train", "train.model", "-"))
+    assert len(out.splitlines()) == 150
+    assert set(out.split()) == {"1", "-1"}
+    assert err.startswith("Accuracy = ")
+    run_here("svm-predict", "-q", "-b", "1", "train", "train.model", "out")
+    header, first, *_ = (tmp_path / "out").read_text().splitlines()
+    assert header == "labels 1 -1"
+    label, *numbers = map(float, first.split())
+    assert sum(numbers) == pytest.approx(1)
+    assert label in (1, -1)
+
+
+def test_columns_past_those_of_the_training_data_count(tmp_path, monkeypatch):
+    """The rows of the textbook example, a1a, have more columns in the test text."""
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    monkeypatch.chdir(tmp_path)
+    text_of("c-svc", tmp_path)
+    lines = (tmp_path / "train").read_text().splitlines()
+    (tmp_path / "test").write_text("".join(f"{line} 7:0.5 9:1.5\n" for line in lines))
+    run_here("svm-train", "train")
+    run_here("svm-predict", "test", "train.model", "out")
+    y, x = svmutil.svm_read_problem("test")
+    expected, _, _ = svmutil.svm_predict(y, x, svmutil.svm_load_model("train.model"), "-q")
+    np.testing.assert_array_equal(np.loadtxt("out"), expected)
+    run_here("train", "train", "ours", "--gamma", "auto")
+    assert "5 past those of the training data" in run_here("predict", "test", "ours").stdout
+    said = run_here("svm-predict", "test", "ours", "out").stderr
+    assert "the rows have 5 more columns than the training data" in said
