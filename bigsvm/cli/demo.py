@@ -231,7 +231,7 @@ def _check_done(child: "subprocess.Popen[str]", what: str) -> None:
 
 def _train_and_kill(demo: Demo) -> Killed | None:
     """Start training and kill it after some checkpoints; None if it ended before."""
-    from bigsvm.training.checkpoint import newest_manifest
+    from bigsvm.training.generations import newest_manifest
 
     run = demo.folder / "train.run"
     started = time.time()

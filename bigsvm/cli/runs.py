@@ -306,7 +306,7 @@ def run_record(directory: Path) -> dict[str, Any]:
     The run may be active: nothing is locked, and the newest whole generation is described. If no
     command started the run, its source and model are unknown.
     """
-    from bigsvm.training.checkpoint import newest_manifest
+    from bigsvm.training.generations import newest_manifest
 
     run = Run.load(directory) if os.path.lexists(directory / NAME) else None
     manifest = newest_manifest(directory)

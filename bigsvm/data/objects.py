@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigsvm.data.place import Place, Prefix, is_not_supported
+from bigsvm.data.place import Place, Prefix
+from bigsvm.data.storage_errors import is_not_supported
 from bigsvm.data.waiting import together
 from bigsvm.errors import ParameterError, StoreError
 from bigsvm.files import is_url, local_path
@@ -70,13 +71,13 @@ class Objects:
             def call(fs: Any) -> None:
                 key = fs._strip_protocol(url)
                 if not is_one_put:
-                    self.place.answer(fs, "put_file", str(path), key, n_bytes=size)
+                    self.place.storage.answer(fs, "put_file", str(path), key, n_bytes=size)
                     return
                 # put_file of S3 holds a file in memory, or sends parts, which stay and cost money
                 # if the process is killed.
                 bucket, key, _ = fs.split_path(key)
                 file.seek(0)
-                self.place.answer(
+                self.place.storage.answer(
                     fs, "call_s3", "put_object",
                     Bucket=bucket, Key=key, Body=file, n_bytes=size,
                 )  # fmt: skip
@@ -85,7 +86,7 @@ class Objects:
 
     def _tried(self, url: str, call: Callable[[Any], None], *, n_bytes: int) -> None:
         try:
-            self.place.tried(url, call, n_bytes=n_bytes)
+            self.place.storage.tried(url, call, n_bytes=n_bytes)
         except FileNotFoundError as error:
             raise StoreError(
                 f"{url}: cannot be written, as there is no such bucket or container; check the URL"
@@ -128,13 +129,13 @@ class Objects:
         def call(fs: Any) -> None:
             key = fs._strip_protocol(url)
             try:
-                self.place.answer(fs, "pipe_file", key, data, **mode)
+                self.place.storage.answer(fs, "pipe_file", key, data, **mode)
             except Exception as error:
                 if not (mode and is_not_supported(error)):
                     raise
                 if self.place.exists(name):
                     raise FileExistsError(url) from error
-                self.place.answer(fs, "pipe_file", key, data)
+                self.place.storage.answer(fs, "pipe_file", key, data)
 
         self._tried(url, call, n_bytes=len(data))
 
@@ -154,11 +155,11 @@ class Objects:
 
         def call(fs: Any) -> list[str]:
             below = fs._strip_protocol(self.place.url) + "/"
-            found = self.place.answer(fs, "find", below)
+            found = self.place.storage.answer(fs, "find", below)
             return sorted(key[len(below) :] for key in found if key.startswith(below))
 
         try:
-            return self.place.tried(self.place.url, call)
+            return self.place.storage.tried(self.place.url, call)
         except FileNotFoundError:
             return []
 
@@ -177,8 +178,8 @@ class Objects:
     def _delete(self, name: str) -> None:
         url = f"{self.place.url}/{name}"
         with suppress(FileNotFoundError):
-            self.place.tried(
-                url, lambda fs: self.place.answer(fs, "rm_file", fs._strip_protocol(url))
+            self.place.storage.tried(
+                url, lambda fs: self.place.storage.answer(fs, "rm_file", fs._strip_protocol(url))
             )
 
 

@@ -14,8 +14,8 @@ from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.errors import MemoryBudgetError
 from bigsvm.executors import tasks
 from bigsvm.executors.local import Partial
+from bigsvm.executors.messages import Ascending, Chosen, Job, NamedRows, Unit
 from bigsvm.executors.passes import results_of
-from bigsvm.executors.tasks import Ascending, Chosen, Job, NamedRows, Unit
 from bigsvm.executors.workforce import Call
 from bigsvm.gram.partners import PARTNERS_PER_TILE, in_whole_tiles
 from bigsvm.gram.tiles import SECONDS_PER_ENTRY, SECONDS_PER_VALUE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bigsvm.executors import tasks
+from bigsvm.executors.messages import Job, Unit
 from bigsvm.executors.passes import results_of
-from bigsvm.executors.tasks import Job, Unit
 from bigsvm.executors.workforce import Call
 from bigsvm.kernels import Linear
 

@@ -17,15 +17,16 @@ import numpy as np
 
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import tasks
-from bigsvm.executors.tasks import NotKept
+from bigsvm.executors.messages import NotKept
+from bigsvm.executors.queues import Queues
 from bigsvm.executors.workforce import ResultLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.executors.tasks import Done, SentJob, Unit
-    from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
+    from bigsvm.executors.messages import Done, SentJob, Unit
+    from bigsvm.executors.workforce import Call, Worker, Workforce
 
 TASKS_PER_THREAD = 2
 """Tasks that a thread of a worker has at a time: one is computed, one waits for it."""
@@ -39,8 +40,6 @@ SILENT_SECONDS = 10.0
 half second from ten workers, and every six seconds from a thousand."""
 SLOW_LINK = 20e6
 """Bytes a second that a worker takes at least; one that takes fewer is late."""
-PUT_BACK = ""
-"""Instead of an address: the queue of calls that any worker may do."""
 MOST_LOSSES = 4
 """Workers that may die over one task before the run ends: it is what kills them."""
 MOST_FAULTS = 2
@@ -208,12 +207,9 @@ class Pass:
         self._shares_job = len(sent.pickled) > SHARED_JOB_BYTES
         self._arrived: set[int] = set()
         self.results: dict[int, Done] = {}
-        self._next = 0
-        self._waiting = set(range(len(calls)))
-        self._queues: dict[str, deque[int]] = {}
+        self._queues = Queues(workforce, sent.name, calls)
         self._flights: list[_Flight] = []
         self._losses: dict[int, int] = {}
-        self._failed_on: dict[int, list[str]] = {}
         self._in_full: set[int] = set()
         self._shared: dict[str, list[Any]] = {}
         self._sharing: list[_Sharing] = []
@@ -235,13 +231,12 @@ class Pass:
         self._workforce.handle_events()
         if self._error is not None:
             raise self._error
-        self._next = following
         present = {worker.address: worker for worker in self._workforce.ready()}
         self._give_up_lost()
         self._give_up_late()
         self._share_rows(present)
         at_a_time = TASKS_PER_THREAD
-        if self._are_long and len(self._waiting) <= self._workforce.n_threads:
+        if self._are_long and len(self._queues) <= self._workforce.n_threads:
             at_a_time = 1  # a task that waits for a long one could be done by another worker
         for address in self._shared:
             worker = present.get(address)
@@ -249,7 +244,7 @@ class Pass:
                 continue
             flying = sum(flight.worker is worker for flight in self._flights)
             for _ in range(at_a_time * worker.threads - flying):
-                number = self._choose(worker)
+                number = self._queues.choose(worker, following + self._ahead)
                 if number is None:
                     break
                 self._submit(number, worker)
@@ -261,87 +256,14 @@ class Pass:
         self._drop(self._flights)
         self._shared.clear()
 
-    # -- placing ---------------------------------------------------------------------------------
-
-    def _key(self, number: int) -> UnitKey:
-        unit = self._calls[number].unit
-        return (self._sent.name, -1, number) if unit is None else (self._sent.name, *unit[:2])
-
-    def _place_all(self, workers: list[Worker]) -> None:
-        """Divide the calls among workers: to the owner of the unit, else to the least loaded."""
-        owners = self._workforce.owners
-        threads = {worker.address: worker.threads for worker in workers}
-        load = dict.fromkeys(threads, 0.0)
-        for owner in owners.values():
-            if owner in load:
-                load[owner] += 1 / threads[owner]
-        self._queues = {address: deque() for address in load}
-        for number in sorted(self._waiting):
-            key = self._key(number)
-            owner = owners.get(key, "")
-            if owner not in load:
-                owner = min(load, key=lambda address: load[address])
-                load[owner] += 1 / threads[owner]
-                if self._calls[number].unit is not None:
-                    owners[key] = owner
-            self._queues[owner].append(number)
-
-    def _choose(self, worker: Worker) -> int | None:
-        """Choose the next call of a worker: its own, or one of another that has much more to do."""
-        limit = self._next + self._ahead
-        if not self._queues:
-            self._place_all(self._workforce.ready())
-        number = self._put_back_for(worker)
-        if number is not None:
-            return number
-        queue = self._queues.setdefault(worker.address, deque())
-        while queue and queue[0] not in self._waiting:
-            queue.popleft()
-        if queue:
-            return queue.popleft() if queue[0] < limit else None
-        ready = {worker.address for worker in self._workforce.ready()}
-        others = [
-            (len(numbers), address)
-            for address, numbers in self._queues.items()
-            if numbers
-            and address != PUT_BACK
-            and (address not in ready or len(numbers) > 2 * worker.threads)
-        ]
-        for _, address in sorted(others, reverse=True):
-            numbers = self._queues[address]
-            for place in range(len(numbers) - 1, -1, -1):
-                last = numbers[place]
-                if last < limit and last in self._waiting:
-                    del numbers[place]
-                    if self._calls[last].unit is not None:
-                        self._workforce.owners[self._key(last)] = worker.address
-                    return last
-        return None
-
-    def _put_back_for(self, worker: Worker) -> int | None:
-        """Choose a call that was put back; one that has failed here is for others, if there are."""
-        alone = len(self._workforce.workers) == 1
-        for number in list(self._queues.get(PUT_BACK, ())):
-            if number not in self._waiting:
-                self._queues[PUT_BACK].remove(number)
-            elif alone or worker.address not in self._failed_on.get(number, ()):
-                self._queues[PUT_BACK].remove(number)
-                if self._calls[number].unit is not None:
-                    self._workforce.owners[self._key(number)] = worker.address
-                return number
-        return None
+    # -- tasks -----------------------------------------------------------------------------------
 
     def _put_back(self, number: int) -> None:
         """Queue a call again for the first worker that is free."""
-        if number not in self._arrived and number not in self._waiting:
-            self._waiting.add(number)
-            self._queues.setdefault(PUT_BACK, deque()).append(number)
+        if number not in self._arrived and self._queues.put_back(number):
             self._workforce.traffic.tasks_again += 1
 
-    # -- tasks -----------------------------------------------------------------------------------
-
     def _submit(self, number: int, worker: Worker) -> None:
-        self._waiting.discard(number)
         call, force = self._calls[number], self._workforce
         unit, given, sent = call.unit, list(call.arguments), self._sent
         force.traffic.bytes_sent += call.nbytes
@@ -379,8 +301,7 @@ class Pass:
             return  # another worker was faster
         if error is None and isinstance(reply.result(), NotKept):
             self._in_full.add(number)
-            self._waiting.add(number)
-            self._queues.setdefault(worker.address, deque()).appendleft(number)
+            self._queues.repeat(number, worker)
             return
         if error is not None:
             self._fail(number, worker, error)
@@ -389,7 +310,7 @@ class Pass:
         # Release the same task of a worker that was late: it ends where it looks for that.
         self._drop([other for other in self._flights if other.number == number])
         self.results[number] = reply.result()
-        self._waiting.discard(number)
+        self._queues.withdraw(number)
         self._seconds.append(self.results[number].seconds)
         self._workforce.note(self.results[number])
 
@@ -404,10 +325,7 @@ class Pass:
 
     def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
         """Try a failed call once more on another worker, then end the run."""
-        failed_on = self._failed_on.setdefault(number, [])
-        failed_on.append(worker.address)
-        if len(failed_on) < MOST_FAULTS:
-            self._workforce.owners.pop(self._key(number), None)
+        if self._queues.note_fault(number, worker) < MOST_FAULTS:
             self._put_back(number)
             return
         if isinstance(error, MemoryError) and not isinstance(error, BigsvmError):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.executors.tasks import SentPiece
+from bigsvm.executors.messages import SentPiece
 from bigsvm.gram.partners import in_whole_tiles
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigsvm.errors import BigsvmError, ClusterError
 from bigsvm.executors import tasks
-from bigsvm.executors.tasks import SentJob
+from bigsvm.executors.messages import SentJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from bigsvm.executors.tasks import Done, Job, NotKept, Opened, Unit
+    from bigsvm.executors.messages import Done, Job, NotKept, Opened, Unit
 
 UnitKey = tuple[str, int, int]
 POLL_SECONDS = 0.25

@@ -15,7 +15,8 @@ from bigsvm.allocator import give_back_freed_memory
 from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.views import ChosenRows, HeldRows
-from bigsvm.executors.tasks import Done, open_job
+from bigsvm.executors.messages import Done
+from bigsvm.executors.tasks import open_job
 from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.pair_trainer import PairTrainer
 from bigsvm.fit.trainer import Trainer
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.rows import Rows
-    from bigsvm.executors.tasks import Ascending, OpenJob, SentJob
+    from bigsvm.executors.messages import Ascending, SentJob
+    from bigsvm.executors.worker_state import OpenJob
     from bigsvm.fit.pair_problems import ClassPairs
     from bigsvm.one_vs_one.class_rows import HeldClasses
     from bigsvm.one_vs_one.log import Solved

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.budget import parse_bytes
+from bigsvm.executors.messages import Ascending, Job
 from bigsvm.executors.passes import results_as_done
-from bigsvm.executors.tasks import Ascending, Job
 from bigsvm.executors.workforce import Call
 from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.pair_tasks import PairGroup, SentProblems, SentRows, SmallClasses, train_pairs

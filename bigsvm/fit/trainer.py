@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from bigsvm.executors.cluster import ClusterExecutor
-from bigsvm.executors.tasks import Job
+from bigsvm.executors.messages import Job
 from bigsvm.executors.workforce import Workforce
 from bigsvm.fit.dual import make_dual
 from bigsvm.fit.fingerprint import fingerprint_of_kernel_rows

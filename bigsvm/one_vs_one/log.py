@@ -37,7 +37,8 @@ from bigsvm.one_vs_one.entries import (
     sizes_of_entries,
 )
 from bigsvm.one_vs_one.saved import PairsContent, divided
-from bigsvm.training.checkpoint import Generation, outlines_of
+from bigsvm.training.checkpoint import Generation
+from bigsvm.training.generations import outlines_of
 from bigsvm.training.result import PHASES
 
 if TYPE_CHECKING:

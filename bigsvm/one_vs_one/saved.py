@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bigsvm.training.checkpoint import Outline
+    from bigsvm.training.generations import Outline
 
     Array = TypeVar("Array")
 

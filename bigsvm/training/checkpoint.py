@@ -17,9 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import os
-import re
 import socket
 import time
 from pathlib import Path
@@ -31,12 +29,18 @@ import xxhash
 from bigsvm.errors import CheckpointError
 from bigsvm.files import (
     open_regular,
-    parse_json,
     remove,
     sync_directory,
     sync_tree,
     try_lock,
     write_synced,
+)
+from bigsvm.training.generations import (
+    array_of,
+    generations_in,
+    manifest_of,
+    outlines_in,
+    parse_manifest,
 )
 
 if TYPE_CHECKING:
@@ -45,15 +49,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.training.checkpoint_copy import CheckpointCopy
+    from bigsvm.training.generations import Outline
 
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 4
 KEPT = 2
-MOST_MANIFEST_BYTES = 1 << 26
-"""Largest manifest in bytes: parsing takes several times as much memory."""
-_GENERATION = re.compile(r"generation-([0-9]{8,18})")
-_ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
 class Generation(NamedTuple):
@@ -62,18 +63,6 @@ class Generation(NamedTuple):
     number: int
     arrays: dict[str, NDArray[Any]]
     values: dict[str, Any]
-
-
-class Outline(NamedTuple):
-    """Type and shape of a saved array in the manifest."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the file in bytes."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Content(Protocol):
@@ -175,7 +164,7 @@ class Checkpoint:
         self.close()
 
     def _generations(self) -> list[tuple[int, Path]]:
-        return _generations_in(self.directory)
+        return generations_in(self.directory)
 
     def save(self, arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> int:
         """Write a new generation and drop all but the one before it; returns its number.
@@ -349,13 +338,13 @@ class Checkpoint:
             logger.warning("%s", warning)
 
     def _read(self, number: int, path: Path, content: Content | None) -> Generation:
-        manifest = _manifest(path)
+        manifest = manifest_of(path)
         self._check_manifest(str(self.directory), manifest)
-        values, outlines = manifest["values"], _outlines(manifest["arrays"])
+        values, outlines = manifest["values"], outlines_in(manifest["arrays"])
         if content is not None:
             content.check_outline(outlines, values)
         arrays = {
-            name: _array(path / f"{name}.bin", outline, manifest["arrays"][name].get("xxh3"))
+            name: array_of(path / f"{name}.bin", outline, manifest["arrays"][name].get("xxh3"))
             for name, outline in outlines.items()
         }
         if content is not None:
@@ -387,116 +376,6 @@ class Checkpoint:
             )
 
 
-def newest_manifest(directory: Path) -> dict[str, Any] | None:
-    """Read what the newest whole generation of a directory says, without owning the directory.
-
-    Arrays are neither read nor checked. None if no generation is whole.
-    """
-    if not directory.is_dir():
-        return None
-    for _, path in _generations_in(directory):
-        try:
-            return _manifest(path)
-        except (OSError, ValueError):
-            continue  # damaged, or just removed by the run that owns it
-    return None
-
-
-def _generations_in(directory: Path) -> list[tuple[int, Path]]:
-    """List numbers and folders of the generations, the newest first."""
-    generations = []
-    for path in directory.iterdir():
-        match = _GENERATION.fullmatch(path.name)
-        if match:
-            generations.append((int(match[1]), path))
-    return sorted(generations, reverse=True)
-
-
-_MANIFEST_KINDS: dict[str, tuple[type, ...]] = {
-    "format_version": (int,),
-    "generation": (int,),
-    "snapshot_time": (int, float),
-    "fingerprint": (dict,),
-    "values": (dict,),
-    "arrays": (dict,),
-}
-"""Entries of a manifest and their types."""
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest of a generation, and check the types of its entries.
-
-    Raises
-    ------
-    OSError, ValueError
-    """
-    if path.is_symlink():
-        raise ValueError("it is a link, which is not followed")
-    with open_regular(path / "manifest.json", follow_links=False) as file:
-        return parse_manifest(file.read(MOST_MANIFEST_BYTES + 1))
-
-
-def parse_manifest(data: bytes) -> dict[str, Any]:
-    """Parse a manifest, and check its hash and the types of its entries.
-
-    Raises
-    ------
-    ValueError
-    """
-    if len(data) > MOST_MANIFEST_BYTES:
-        raise ValueError("the manifest is too large")
-    text, _, digest = data.rstrip().rpartition(b"\n")
-    if xxhash.xxh3_128_hexdigest(text).encode() != digest:
-        raise ValueError("the manifest is damaged")
-    manifest = parse_json(text)
-    if not isinstance(manifest, dict):
-        raise ValueError("the manifest is no JSON object")
-    for name, kinds in _MANIFEST_KINDS.items():
-        found = manifest.get(name)
-        if not isinstance(found, kinds) or isinstance(found, bool):
-            raise ValueError(f"{name} of the manifest is {_shown(found)}")
-    for name, word in manifest["fingerprint"].items():
-        if not isinstance(word, str):
-            raise ValueError(f"{name} of the fingerprint is {_shown(word)}")
-    return manifest
-
-
-def _outlines(arrays: dict[str, Any]) -> dict[str, Outline]:
-    """Read type and shape of each array of a manifest."""
-    outlines = {}
-    for name, entry in arrays.items():
-        if not _ARRAY_NAME.fullmatch(name) or not isinstance(entry, dict):
-            raise ValueError(f"the manifest has no array {_shown(name)}")
-        dtype, shape = entry.get("dtype"), entry.get("shape")
-        if dtype not in ("<f8", "<i8"):
-            raise ValueError(f"{name} is of type {_shown(dtype)}")
-        if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
-            raise ValueError(f"the shape of {name} is {_shown(shape)}")
-        outlines[name] = Outline(dtype, tuple(shape))
-    return outlines
-
-
-def outlines_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Outline]:
-    """Return type and shape of arrays in memory."""
-    return {name: Outline(array.dtype.str, array.shape) for name, array in arrays.items()}
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value <= np.iinfo(np.int64).max
-
-
-def _array(path: Path, outline: Outline, digest: object) -> NDArray[Any]:
-    """Read an array whose file must have exactly the size of its shape."""
-    with open_regular(path, follow_links=False) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != outline.n_bytes:
-            raise ValueError(f"{path.name} has {size} bytes instead of {outline.n_bytes}")
-        data = np.fromfile(file, np.uint8, size)
-    if xxhash.xxh3_128_hexdigest(data.data) != digest:
-        raise ValueError(f"{path.name} is damaged")
-    return data.view(np.dtype(outline.dtype)).reshape(outline.shape)
-
-
 def _first_line(path: Path) -> str:
     """Return the first line of a small file; an empty string if it cannot be read."""
     try:
@@ -505,9 +384,3 @@ def _first_line(path: Path) -> str:
     except OSError:
         return ""
     return line.decode(errors="replace").strip()
-
-
-def _shown(value: object) -> str:
-    """Show a value of unknown origin in a few characters."""
-    word = repr(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
-    return word if len(word) <= 40 else f"{word[:37]}..."

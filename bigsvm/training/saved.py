@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8, I8
     from bigsvm.duals.dual import Dual
-    from bigsvm.training.checkpoint import Outline
+    from bigsvm.training.generations import Outline
 
 MOST_COUNTED = 1 << 62
 """Largest counter: compiled code adds to counters in int64."""

@@ -11,7 +11,7 @@ from support.stores import make_chunks_small
 
 import bigsvm
 from bigsvm.cli.signals import Interrupted, Interruption
-from bigsvm.data import place, schema
+from bigsvm.data import schema, storage
 from bigsvm.data.store import open_store
 from bigsvm.models import KernelExpansion
 
@@ -102,7 +102,7 @@ def test_a_run_whose_store_goes_away_says_how_to_resume(faulty, upload, tmp_path
     open_store(url).labels()
     # The run reads these first, and some more.
     faulty.go_dark(after=len(faulty.requests) - before + 60, seconds=1000)
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.2")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "0.2")
     message = error_of("train", url, tmp_path / "far", *options, "--checkpoint", run)
     assert "cannot be reached" in message
     command = f"bigsvm train {url} --resume {run}"

@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 import bigsvm
 from bigsvm import KernelExpansion, open_store, write_store
 from bigsvm.one_vs_one.log import NAME
-from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.generations import newest_manifest
 
 OPTIONS = ("--C", "2", "--gamma", "0.05", "--threads", "1")
 

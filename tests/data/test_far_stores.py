@@ -13,7 +13,7 @@ import pytest
 from row_contracts import RowSourceContract
 from support.stores import everything, make_chunks_small, make_matrix
 
-from bigsvm.data import place, schema
+from bigsvm.data import schema, storage
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.store import open_store
@@ -165,7 +165,7 @@ def test_a_web_server_is_read_from(url, local, faulty, monkeypatch):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(StoreError, match="no store there"):
         open_store(f"{address}-of-nobody")
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.2")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "0.2")
     for share, status, kind in ((1, 403, StoreError), (1, 503, UnreachableError)):
         faulty.refused, faulty.status = share, status
         with pytest.raises(kind) as caught:
@@ -216,7 +216,7 @@ def test_some_faults_change_nothing(url, local, faulty):
 @one_layout
 @pytest.mark.parametrize("fault", ["refused", "cut", "down"])
 def test_faults_that_last_are_no_damage(url, faulty, fault, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.15")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "0.15")
     store = open_store(url)
     if fault == "down":
         faulty.stop()

@@ -391,7 +391,7 @@ def test_a_lock_is_renewed_several_times_before_it_is_nobodys():
 def test_objects_of_storage_that_knows_no_conditions(url, s3_server):
     """A server that says so is asked for the object instead."""
     made = Objects(Place.of(url))
-    real = made.place.answer
+    real = made.place.storage.answer
 
     def answered(fs, method, *args, **kwargs):
         if kwargs.pop("mode", None) == "create":
@@ -400,7 +400,7 @@ def test_objects_of_storage_that_knows_no_conditions(url, s3_server):
             raise error
         return real(fs, method, *args, **kwargs)
 
-    made.place.answer = answered
+    made.place.storage.answer = answered
     assert made.create("a", b"1")
     assert made.create("a", b"1")
     assert not made.create("a", b"2")
@@ -445,7 +445,7 @@ def test_a_file_is_not_whole_in_memory(url, s3_server, tmp_path):
 
 def test_what_is_sent_takes_its_time(url, s3_server, faulty, monkeypatch, tmp_path):
     monkeypatch.setenv("BIGSVM_STORE_TIMEOUT", "0.01")
-    monkeypatch.setattr("bigsvm.data.place._SLOWEST", 100.0)
+    monkeypatch.setattr("bigsvm.data.storage._SLOWEST", 100.0)
     (tmp_path / "file").write_bytes(bytes(1000))
     faulty.methods, faulty.refused_first = ("PUT",), 2
     Objects(Place.of(url)).put("a", tmp_path / "file")

@@ -8,7 +8,7 @@ import pytest
 from command_line import REPOSITORY
 from support.object_storage import forget_file_systems
 
-from bigsvm.data import place
+from bigsvm.data import storage
 from bigsvm.data.place import Folder, Place, Prefix
 from bigsvm.data.waiting import looking
 from bigsvm.errors import DataCorruptionError, ParameterError, StoreError, UnreachableError
@@ -139,7 +139,7 @@ def test_options_are_refused_with_a_folder(tmp_path):
 
 @pytest.fixture
 def far(faulty, s3_server, files, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.2")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "0.2")
     for name, data in files.items():
         s3_server.write(f"{URL}/{name}", data)
     return Place.of(URL)
@@ -147,7 +147,7 @@ def far(faulty, s3_server, files, monkeypatch):
 
 @pytest.mark.slow
 def test_is_tried_again(far, faulty, files, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "20")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "20")
     faulty.refused_first = 3
     assert far.read("X/c/0", 100) == files["X/c/0"]
     assert len(faulty.requests) == 4
@@ -157,7 +157,7 @@ def test_is_tried_again(far, faulty, files, monkeypatch):
 
 
 def test_a_server_that_comes_back_is_waited_for(far, faulty, files, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "20")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "20")
     timer = faulty.down_for(1)
     assert far.read("X/c/0", 100) == files["X/c/0"]
     timer.join()
@@ -186,7 +186,7 @@ def test_what_cannot_be_reached_for_long_is_no_damage(far, faulty, fault):
 
 
 def test_refused_access_is_not_tried_again(far, faulty, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "20")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "20")
     faulty.refused, faulty.status = 1, 403
     with pytest.raises(StoreError, match=r"access is refused .* check the credentials") as caught:
         far.read("X/c/0", 100)
@@ -229,7 +229,7 @@ def test_credentials_may_be_given_as_options(s3_server, files, monkeypatch):
 
 @pytest.mark.parametrize("fault", ["refused", "pause"])
 def test_waits_look_several_times_a_second(far, faulty, fault, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "60")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "60")
     setattr(faulty, fault, 5)
 
     def look():
@@ -245,13 +245,13 @@ def test_waits_look_several_times_a_second(far, faulty, fault, monkeypatch):
 
 @pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan"])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(text, monkeypatch):
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, text)
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, text)
     with pytest.raises(ParameterError, match=f"BIGSVM_STORE_TIMEOUT is '{text}'"):
         Place.of(URL).exists("zarr.json")
 
 
 def test_the_guide_has_the_times():
     guide = " ".join((REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8").split())
-    assert f"with growing pauses, for {place._TIMEOUT:g} seconds" in guide
-    assert f"has {place._CONNECT_SECONDS} seconds to accept a connection" in guide
-    assert f"may be silent for {place._ANSWER_SECONDS} seconds" in guide
+    assert f"with growing pauses, for {storage._TIMEOUT:g} seconds" in guide
+    assert f"has {storage._CONNECT_SECONDS} seconds to accept a connection" in guide
+    assert f"may be silent for {storage._ANSWER_SECONDS} seconds" in guide

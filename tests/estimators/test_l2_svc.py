@@ -31,7 +31,7 @@ from bigsvm.fit.gamma import mean_distance
 from bigsvm.gram.costs import TierDecision
 from bigsvm.parameters import TrainingParameters
 from bigsvm.parameters.checks import check_parameters
-from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.generations import newest_manifest
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from support.problems import clouds
 import bigsvm
 from bigsvm.one_vs_one import small as small_pairs
 from bigsvm.training import saving
-from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.generations import newest_manifest
 
 STOPPED = [
     ("two", bigsvm.SVC(C=50), 2),

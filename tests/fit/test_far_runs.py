@@ -10,7 +10,7 @@ from support.same import assert_same_model
 from support.stores import make_chunks_small
 
 import bigsvm
-from bigsvm.data import place, schema
+from bigsvm.data import schema, storage
 from bigsvm.errors import DataCorruptionError, UnreachableError
 
 _numbers = itertools.count()
@@ -91,7 +91,7 @@ def test_a_server_that_stays_down_ends_the_run_which_is_resumed(
     case, url, faulty, tmp_path, monkeypatch
 ):
     make, _, model = case
-    monkeypatch.setenv(place.TIMEOUT_VARIABLE, "0.2")
+    monkeypatch.setenv(storage.TIMEOUT_VARIABLE, "0.2")
     for after in (100, 130):
         # The checkpoint is saved at the failure alone.
         estimator = make(checkpoint=tmp_path / "run", checkpoint_every=1000)

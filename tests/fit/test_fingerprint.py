@@ -158,7 +158,7 @@ def test_all_parameters_of_a_formulation_are_recorded(kind, names):
 
 
 def test_every_entry_is_in_the_fingerprint(tmp_path):
-    from bigsvm.training.checkpoint import newest_manifest
+    from bigsvm.training.generations import newest_manifest
 
     bigsvm.SVC(checkpoint=tmp_path / "run").fit(X, SIGN)
     assert set(FingerprintEntry) <= newest_manifest(tmp_path / "run")["fingerprint"].keys()

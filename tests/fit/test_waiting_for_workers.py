@@ -18,8 +18,8 @@ from bigsvm.data.sources import as_row_source
 from bigsvm.errors import ClusterError
 from bigsvm.fit.train import train_model
 from bigsvm.parameters import TrainingParameters
-from bigsvm.training.checkpoint import newest_manifest
 from bigsvm.training.events import Hooks
+from bigsvm.training.generations import newest_manifest
 from bigsvm.training.result import StopReason
 
 X, CODES = clouds(n=300, k=3, d=4, spread=0.7)

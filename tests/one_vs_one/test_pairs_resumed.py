@@ -12,8 +12,8 @@ from support.same import assert_same_bits
 from bigsvm.errors import CheckpointError
 from bigsvm.one_vs_one import small as small_pairs
 from bigsvm.one_vs_one.log import NAME
-from bigsvm.training.checkpoint import newest_manifest
 from bigsvm.training.events import Hooks
+from bigsvm.training.generations import newest_manifest
 
 pytestmark = pytest.mark.usefixtures("pairs_by_runs")
 

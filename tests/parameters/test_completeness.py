@@ -14,7 +14,7 @@ from bigsvm.fit.train import train_model
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import PANELS, declaration_of, documentation, help_of
 from bigsvm.parameters.formulations import BALLS, FORMULATIONS, REGRESSIONS, TRAITS
-from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.generations import newest_manifest
 
 pytestmark = pytest.mark.fault("dropped-parameters")
 

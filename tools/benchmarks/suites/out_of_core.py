@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.options import parse_seconds
 from bigsvm.errors import ParameterError
-from bigsvm.training.checkpoint import newest_manifest
+from bigsvm.training.generations import newest_manifest
 from tools.benchmarks.bench import TINY_ROWS, Suite
 from tools.benchmarks.children import (
     REPOSITORY,

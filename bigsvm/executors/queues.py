@@ -1,0 +1,142 @@
+"""Queues: which worker does which call of a pass, and in which order."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
+
+PUT_BACK = ""
+"""Instead of an address: the queue of calls that any worker may do."""
+
+
+class Queues:
+    """Calls that wait, each in the queue of one worker.
+
+    A call goes to the worker that keeps its unit, else to the one with the least to do. A worker
+    whose queue is empty takes the last call of one that has much more to do.
+
+    Parameters
+    ----------
+    workforce : Workforce
+        Knows who keeps which unit.
+    job : str
+        Name of the job, part of the names of units.
+    calls : sequence of Call
+        All wait at first.
+    """
+
+    def __init__(self, workforce: Workforce, job: str, calls: Sequence[Call]) -> None:
+        self._workforce, self._job, self._calls = workforce, job, calls
+        self._waiting = set(range(len(calls)))
+        self._queues: dict[str, deque[int]] = {}
+        self._failed_on: dict[int, list[str]] = {}
+
+    def __len__(self) -> int:
+        """Count the calls that wait."""
+        return len(self._waiting)
+
+    def choose(self, worker: Worker, limit: int) -> int | None:
+        """Take the next call of a worker out of the queues; None if there is none.
+
+        A call that was put back is first; others are below `limit`.
+        """
+        if not self._queues:
+            self._place_all()
+        number = self._put_back_for(worker)
+        if number is None:
+            number = self._own(worker, limit)
+        if number is not None:
+            self._waiting.discard(number)
+        return number
+
+    def put_back(self, number: int) -> bool:
+        """Have any worker do a call again; returns whether it was not waiting yet."""
+        if number in self._waiting:
+            return False
+        self._waiting.add(number)
+        self._queues.setdefault(PUT_BACK, deque()).append(number)
+        return True
+
+    def repeat(self, number: int, worker: Worker) -> None:
+        """Have a worker do a call again, before all others."""
+        self._waiting.add(number)
+        self._queues.setdefault(worker.address, deque()).appendleft(number)
+
+    def withdraw(self, number: int) -> None:
+        """Take a call out: its result has arrived."""
+        self._waiting.discard(number)
+
+    def note_fault(self, number: int, worker: Worker) -> int:
+        """Keep a call that failed from this worker; returns on how many it has failed."""
+        failed_on = self._failed_on.setdefault(number, [])
+        failed_on.append(worker.address)
+        self._workforce.owners.pop(self._key(number), None)
+        return len(failed_on)
+
+    def _key(self, number: int) -> UnitKey:
+        unit = self._calls[number].unit
+        return (self._job, -1, number) if unit is None else (self._job, *unit[:2])
+
+    def _own_unit(self, number: int, address: str) -> None:
+        """Note that a worker will keep the unit of a call."""
+        if self._calls[number].unit is not None:
+            self._workforce.owners[self._key(number)] = address
+
+    def _place_all(self) -> None:
+        """Divide the calls among workers: to the owner of the unit, else to the least loaded."""
+        owners = self._workforce.owners
+        threads = {worker.address: worker.threads for worker in self._workforce.ready()}
+        load = dict.fromkeys(threads, 0.0)
+        for owner in owners.values():
+            if owner in load:
+                load[owner] += 1 / threads[owner]
+        self._queues = {address: deque() for address in load}
+        for number in sorted(self._waiting):
+            owner = owners.get(self._key(number), "")
+            if owner not in load:
+                owner = min(load, key=lambda address: load[address])
+                load[owner] += 1 / threads[owner]
+                self._own_unit(number, owner)
+            self._queues[owner].append(number)
+
+    def _own(self, worker: Worker, limit: int) -> int | None:
+        """Choose the next call of a worker: its own, or one of another that has much more to do."""
+        queue = self._queues.setdefault(worker.address, deque())
+        while queue and queue[0] not in self._waiting:
+            queue.popleft()
+        if queue:
+            return queue.popleft() if queue[0] < limit else None
+        ready = {worker.address for worker in self._workforce.ready()}
+        others = [
+            (len(numbers), address)
+            for address, numbers in self._queues.items()
+            if numbers
+            and address != PUT_BACK
+            and (address not in ready or len(numbers) > 2 * worker.threads)
+        ]
+        for _, address in sorted(others, reverse=True):
+            numbers = self._queues[address]
+            for place in range(len(numbers) - 1, -1, -1):
+                last = numbers[place]
+                if last < limit and last in self._waiting:
+                    del numbers[place]
+                    self._own_unit(last, worker.address)
+                    return last
+        return None
+
+    def _put_back_for(self, worker: Worker) -> int | None:
+        """Choose a call that was put back; one that has failed here is for others, if there are."""
+        alone = len(self._workforce.workers) == 1
+        for number in list(self._queues.get(PUT_BACK, ())):
+            if number not in self._waiting:
+                self._queues[PUT_BACK].remove(number)
+            elif alone or worker.address not in self._failed_on.get(number, ()):
+                self._queues[PUT_BACK].remove(number)
+                self._own_unit(number, worker.address)
+                return number
+        return None

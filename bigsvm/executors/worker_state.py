@@ -1,0 +1,245 @@
+"""What a worker of a cluster keeps between its tasks: open jobs, units of rows, packed partners.
+
+All of it can be made again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.allocator import give_back_freed_memory
+from bigsvm.data.rows import bytes_of
+from bigsvm.errors import ClusterError, DataCorruptionError, StoreError
+from bigsvm.executors.messages import Done, NamedRows
+from bigsvm.gram import KernelTiles, Partners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.data.rows import Rows
+    from bigsvm.executors.messages import Chosen, Job, SentJob, SentPiece, Unit
+    from bigsvm.gram.weights import FunctionWeights
+
+JOBS_KEPT = 4
+"""Jobs whose tiles a process keeps: fits of several threads take turns."""
+LEAST_KEPT_BYTES = 16 << 20
+"""Bytes of units that are kept even if a worker has little memory: one unit is needed anyway."""
+
+
+class NotKeptError(Exception):
+    """A worker does not keep a unit, or a list of rows, that was sent earlier."""
+
+
+class _Kept:
+    """Values kept up to a number of bytes; the one used longest ago goes first."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self.nbytes = 0
+        self._lock, self._making = threading.Lock(), dict[Any, threading.Lock]()
+
+    def get(self, key: Any, make: Callable[[], Any], limit: int) -> Any:
+        """Return the value of a key, made once though several threads may ask."""
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    self._making.pop(key, None)
+                    self._values.move_to_end(key)
+                    return self._values[key][0]
+            value, size = make()
+            with self._lock:
+                self._values[key] = value, size
+                self.nbytes += size
+                self._making.pop(key, None)
+            self.shrink(limit)
+            return value
+
+    def shrink(self, limit: int) -> None:
+        """Drop values until the others take at most `limit` bytes; the last one stays."""
+        dropped = False
+        with self._lock:
+            while self.nbytes > limit and len(self._values) > 1:
+                _, (_, size) = self._values.popitem(last=False)
+                self.nbytes -= size
+                dropped = True
+        if dropped:
+            give_back_freed_memory()
+
+    def drop(self, is_dropped: Callable[[Any], bool]) -> None:
+        """Drop the values of some keys."""
+        with self._lock:
+            for key in [key for key in self._values if is_dropped(key)]:
+                self.nbytes -= self._values.pop(key)[1]
+
+
+class Process:
+    """What a worker process keeps: jobs, units of rows, packed partners."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.jobs: OrderedDict[str, OpenJob] = OrderedDict()
+        self.units, self.packed = _Kept(), _Kept()
+        self.memory = LEAST_KEPT_BYTES
+
+    def job(self, sent: SentJob) -> OpenJob:
+        """Return a job, opened by the first task that needs it."""
+        with self.lock:
+            if sent.name not in self.jobs:
+                while len(self.jobs) >= JOBS_KEPT:
+                    self._forget(next(iter(self.jobs)))
+                try:
+                    job = pickle.loads(sent.pickled)
+                except DataCorruptionError:
+                    raise
+                except (StoreError, ImportError, AttributeError) as error:
+                    raise ClusterError(
+                        f"cannot open the rows or the kernel of the run ({error}); a store must be "
+                        "at the same path on every machine, or on object storage, and a kernel of "
+                        "your own in a module that workers can import"
+                    ) from error
+                self.jobs[sent.name] = OpenJob(sent.name, job, self)
+            self.jobs.move_to_end(sent.name)
+            return self.jobs[sent.name]
+
+    def forget(self, name: str) -> None:
+        """Drop all that is kept of a job."""
+        with self.lock:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self.jobs.pop(name, None)
+        self.units.drop(lambda key: key[0] == name)
+        self.packed.drop(lambda key: key[0] == name)
+        give_back_freed_memory()
+
+
+class OpenJob:
+    """A job on a worker: its rows, and tiles for each thread.
+
+    Attributes
+    ----------
+    source : RowSource or None
+        None if rows are sent.
+    """
+
+    def __init__(self, name: str, job: Job, process: Process) -> None:
+        self.name, self.process = name, process
+        self.source, self.kernel, self.is_sparse = job.source, job.kernel, job.is_sparse
+        self._convert = job.convert
+        self._centre, self._offset = job.centre, job.offset
+        self._local = threading.local()
+        self._named: dict[int, tuple[str, I8]] = {}
+
+    def numbers(self, unit: Unit, chosen: Chosen) -> I8:
+        """Numbers of the chosen rows; of each unit the last rows that had a name are kept.
+
+        Raises
+        ------
+        NotKeptError
+        """
+        listed = chosen.listed
+        if not isinstance(listed, NamedRows):
+            return chosen.kept(None if listed is None else listed.numbers())
+        if listed.rows is not None:
+            self._named[unit.start] = listed.name, listed.rows.numbers()
+        name, rows = self._named.get(unit.start, ("", None))
+        if name != listed.name:
+            raise NotKeptError
+        return chosen.kept(rows)
+
+    def tiles(self, *, exact: bool) -> KernelTiles:
+        """Tiles of this thread, in float64 if `exact`."""
+        dtype: Any = np.float64 if exact else np.float32
+        held = self._local.__dict__
+        if dtype not in held:
+            held[dtype] = KernelTiles(
+                self.kernel, centre=self._centre, threads=1, dtype=dtype, offset=self._offset
+            )
+        tiles: KernelTiles = held[dtype]
+        return tiles
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of rows that this process has read for the job."""
+        return 0 if self.source is None else self.source.bytes_read
+
+    def kept(self, key: tuple[Any, ...], make: Callable[[], tuple[Any, int]], needed: int) -> Any:
+        """Return what was made for this job under a key, made again where it is no longer kept.
+
+        `make` returns it and its bytes; `needed` are bytes for what is not kept.
+        """
+        limit = max(LEAST_KEPT_BYTES, self.process.memory - needed)
+        return self.process.units.get((self.name, *key), make, limit)
+
+    def read(self, unit: Unit) -> Rows:
+        """Rows of a unit: sent, or read.
+
+        Raises
+        ------
+        NotKeptError
+            Neither.
+        """
+        if unit.rows is None:
+            if self.source is None:
+                raise NotKeptError
+            return self.source.read(unit.start, unit.stop)
+        if self._convert is not None:
+            return self._convert(unit.rows, unit.start, unit.stop)
+        rows: Rows = unit.rows
+        return rows
+
+    def unit(self, unit: Unit, needed: int) -> Rows:
+        """Rows of a unit, kept or read; `needed` are bytes for what is not units."""
+
+        def read() -> tuple[Rows, int]:
+            rows = self.read(unit)
+            return rows, bytes_of(rows)
+
+        rows: Rows = self.kept((unit.start, unit.stop), read, needed)
+        return rows
+
+    def packed(
+        self, piece: SentPiece, *, exact: bool, most_bytes: int
+    ) -> tuple[Partners, F8 | FunctionWeights]:
+        """Partners of a piece and their weights, packed once where the memory allows."""
+        tiles = self.tiles(exact=exact)
+
+        def pack() -> tuple[tuple[Partners, F8 | FunctionWeights], int]:
+            partners = Partners(tiles.values, piece.rows, for_sparse_rows=self.is_sparse)
+            return (partners, tiles.prepared(partners, piece.weights)), partners.nbytes
+
+        key = self.name, piece.name, exact
+        packed: tuple[Partners, F8 | FunctionWeights]
+        packed = self.process.packed.get(key, pack, most_bytes)
+        return packed
+
+
+class Cost:
+    """Measures a task."""
+
+    def __init__(self, job: OpenJob, *, exact: bool) -> None:
+        self._tiles, self._job = job.tiles(exact=exact), job
+        self._before = self._now()
+
+    def _now(self) -> tuple[int, int, float, float]:
+        read = self._job.bytes_read
+        return self._tiles.n_evaluations, read, time.perf_counter(), time.thread_time()
+
+    def done(self, values: Any) -> Done:
+        """Return values with what has been spent."""
+        evaluations, read, wall, cpu = (
+            after - before for after, before in zip(self._now(), self._before, strict=True)
+        )
+        return Done(values, int(evaluations), int(read), wall, cpu)
+
+
+PROCESS = Process()

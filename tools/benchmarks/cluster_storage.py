@@ -1,0 +1,110 @@
+"""Training by workers from an S3 server on this machine; see `cluster`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from tools.benchmarks.children import machine
+from tools.benchmarks.clusters import N_COLUMNS, WORKER_MEMORY, local_cluster
+from tools.benchmarks.results import megabytes, table
+
+if TYPE_CHECKING:
+    import argparse
+
+BUCKET = "rows"
+CLOUD_BLOCK = 100_000
+CLOUD_OFFSET = 0.4
+"""Of the mean of a column from 0: a few thousand of 10⁷ rows become support vectors."""
+
+
+def clouds(n_rows: int) -> tuple[Any, Any]:
+    """Make a Dask array of rows around two centres, and labels."""
+    import dask.array as da
+    import numpy as np
+
+    y = np.random.default_rng(0).integers(0, 2, n_rows)
+    sides = da.from_array((CLOUD_OFFSET * (2 * y - 1)).astype(np.float32), chunks=CLOUD_BLOCK)
+    noise = da.random.default_rng(1).standard_normal(
+        (n_rows, N_COLUMNS), dtype=np.float32, chunks=(CLOUD_BLOCK, N_COLUMNS)
+    )
+    return noise + sides[:, None], y.astype(float)
+
+
+def start_server(stack: ExitStack) -> str:
+    """Start an S3 server with a bucket, and name it in the environment; returns its URL."""
+    import os
+    import re
+    import subprocess
+    import sys
+
+    import boto3
+
+    environment = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    stack.enter_context(mock.patch.dict(os.environ, environment))
+    server = subprocess.Popen(
+        [sys.executable, "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    stack.callback(server.wait)
+    stack.callback(server.kill)
+    assert server.stdout is not None
+    address = next(filter(None, (re.search(r"http://[\d.:]+", line) for line in server.stdout)))[0]
+    threading.Thread(target=server.stdout.read, daemon=True).start()
+    stack.enter_context(mock.patch.dict(os.environ, {"AWS_ENDPOINT_URL": address}))
+    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=BUCKET)
+    return address
+
+
+def peak_bytes() -> int:
+    """Peak memory of this process."""
+    import os
+
+    from tools.benchmarks.children import peak_so_far
+
+    return peak_so_far(os.getpid())
+
+
+def storage(options: argparse.Namespace) -> int:
+    """Write a store to object storage, and train it with two workers."""
+    import subprocess
+    import sys
+
+    with ExitStack() as stack:
+        start_server(stack)
+        url = f"s3://{BUCKET}/clouds.zarr"
+        began = time.perf_counter()
+        # In a process of its own, whose memory is not that of the training.
+        call = f"from {__name__} import write; write({url!r}, {options.rows}, {options.memory!r})"
+        subprocess.run([sys.executable, "-c", call], check=True)
+        written = time.perf_counter() - began
+        import bigsvm
+
+        model = bigsvm.SVC(C=1.0, gamma=1 / N_COLUMNS, memory=options.memory)
+        client = local_cluster(stack, 2)
+        began = time.perf_counter()
+        model.fit(url, client=client)
+        seconds = time.perf_counter() - began
+        peaks = client.run(peak_bytes)
+        certificate = model.certificate_
+        print(machine(1))
+        print(
+            f"\n{options.rows} rows x {N_COLUMNS}, {4 * N_COLUMNS * options.rows / 1e9:.1f} GB: "
+            f"written in {written:.0f} s, trained in {seconds:.0f} s, "
+            f"{certificate['stop_reason']}, {certificate['n_support']} support vectors, "
+            f"{certificate['n_sweeps']} sweeps\n"
+        )
+        lines = [["coordinator", options.memory, megabytes(peak_bytes())]]
+        lines += [[address, WORKER_MEMORY, megabytes(peak)] for address, peak in peaks.items()]
+        print(table(["process", "memory", "peak RSS MB"], lines))
+    return 0 if certificate["converged"] else 1
+
+
+def write(url: str, n_rows: int, memory: str) -> None:
+    """Write the clouds to a store."""
+    import bigsvm
+
+    bigsvm.write_store(url, *clouds(n_rows), memory=memory)
