@@ -160,7 +160,10 @@ class ClusterExecutor:
                 if initial is not None and len(initial) > 1:
                     first = initial[low:high]
                 sent = chosen.nbytes + (0 if first is None else first.nbytes)
-                calls.append(Call(tasks.add_up, unit, (chosen, first, exact), sent))
+                seconds = self._seconds_of(high - low - len(inside), weighted, exact=exact)
+                calls.append(
+                    Call(tasks.add_up, unit, (chosen, first, exact), sent, seconds=seconds)
+                )
                 spans.append((low, high, chosen if len(inside) else None))
         wall = time.monotonic()
         results = self._run(calls, weighted, self._name, look)
@@ -171,6 +174,10 @@ class ClusterExecutor:
             self._force.traffic.bytes_swept += done.values.nbytes
             yield Partial(low, high, kept, done.values, done.evaluations, spent, done.cpu_seconds)
             wall = time.monotonic()
+
+    def _seconds_of(self, n_rows: int, weighted: WeightedRows, *, exact: bool) -> float:
+        """Seconds of a product in one thread, about."""
+        return n_rows * weighted.n * self._seconds * (2 if exact else 1)
 
     def is_worth_sending(self, n_rows: int, n_partners: int, *, exact: bool = False) -> bool:
         """Whether workers have a product of so many rows and partners sooner than this process."""
@@ -209,12 +216,16 @@ class ClusterExecutor:
             self._name_rows(among)
         for unit, numbers in self._by_unit(rows):
             if among is not None and len(numbers) <= step:
-                calls.append(self._call_among(unit, numbers, among, exact=exact))
+                call = self._call_among(unit, numbers, among, exact=exact)
+                seconds = self._seconds_of(len(numbers), weighted, exact=exact)
+                calls.append(call._replace(seconds=seconds))
                 continue
             for low in range(0, len(numbers), step):
                 some = numbers[low : low + step]
                 chosen = _chosen(some)
-                calls.append(Call(tasks.add_up, unit, (chosen, None, exact), chosen.nbytes))
+                seconds = self._seconds_of(len(some), weighted, exact=exact)
+                given = (chosen, None, exact)
+                calls.append(Call(tasks.add_up, unit, given, chosen.nbytes, seconds=seconds))
         sums, first = np.empty((len(rows), *weighted.sums_shape)), 0
         name = "bigsvm-certificate" if exact else "bigsvm-active"
         for done in self._run(calls, weighted, name, look):
@@ -271,8 +282,10 @@ class ClusterExecutor:
         calls = []
         for unit, numbers in self._by_unit(indices[order]):
             for low in range(0, len(numbers), most):
-                chosen = _chosen(numbers[low : low + most])
-                calls.append(Call(tasks.take_rows, unit, (chosen,), chosen.nbytes))
+                some = numbers[low : low + most]
+                chosen = _chosen(some)
+                seconds = len(some) * self._source.bytes_per_row / BANDWIDTH
+                calls.append(Call(tasks.take_rows, unit, (chosen,), chosen.nbytes, seconds=seconds))
         source, first = self._source, 0
         if source.is_sparse:
             results = [done.values for done in self._run(calls, None, "bigsvm-take", look)]

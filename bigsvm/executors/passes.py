@@ -131,9 +131,9 @@ def results_as_done(
 
 @dataclass(eq=False)
 class _Flight:
-    """A task on its way; once given up, another worker does it too."""
+    """A task on its way with some calls; once given up, other workers do these too."""
 
-    number: int
+    numbers: list[int]
     worker: Worker
     future: Any
     began: float
@@ -243,11 +243,13 @@ class Pass:
             if worker is None:
                 continue
             flying = sum(flight.worker is worker for flight in self._flights)
-            for _ in range(at_a_time * worker.threads - flying):
-                number = self._queues.choose(worker, following + self._ahead)
-                if number is None:
+            for place in range(flying, at_a_time * worker.threads):
+                numbers = self._queues.choose(
+                    worker, following + self._ahead, is_idle=place < worker.threads
+                )
+                if not numbers:
                     break
-                self._submit(number, worker)
+                self._submit(numbers, worker)
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -263,33 +265,39 @@ class Pass:
         if number not in self._arrived and self._queues.put_back(number):
             self._workforce.traffic.tasks_again += 1
 
-    def _submit(self, number: int, worker: Worker) -> None:
-        call, force = self._calls[number], self._workforce
-        unit, given, sent = call.unit, list(call.arguments), self._sent
-        force.traffic.bytes_sent += call.nbytes
-        if number in self._in_full and call.in_full is not None:
-            given, more = list(call.in_full[0]), call.in_full[1]
-            force.traffic.bytes_sent += more - call.nbytes
-        if unit is not None:
-            if number in self._in_full and self._fill is not None:
-                unit, nbytes = self._fill(unit)
-                force.traffic.bytes_sent += nbytes
-            given.insert(0, unit)
-        shared = list(self._shared[worker.address])
-        if self._shares_job:
+    def _submit(self, numbers: list[int], worker: Worker) -> None:
+        force, sent = self._workforce, self._sent
+        shared: list[Any] | None = list(self._shared[worker.address])
+        if self._shares_job and shared:
             sent = shared.pop(0)
-        if self._to_share is not None:
-            given.insert(0, shared)
-        future = force.submit(worker, self._name, call.function, sent, *given)
-        flight = _Flight(number, worker, future, time.monotonic())
+        if self._to_share is None:
+            shared = None
+        given = [self._given(number) for number in numbers]
+        function = self._calls[numbers[0]].function
+        future = force.submit(worker, self._name, tasks.each, function, sent, shared, given)
+        flight = _Flight(numbers, worker, future, time.monotonic())
         self._flights.append(flight)
         force.when_done(future, lambda reply: self._finished(flight, reply))
+
+    def _given(self, number: int) -> list[Any]:
+        """Return the unit and the arguments of a call, and count their bytes."""
+        call, traffic = self._calls[number], self._workforce.traffic
+        unit, given, n_bytes = call.unit, list(call.arguments), call.nbytes
+        if number in self._in_full and call.in_full is not None:
+            given, n_bytes = list(call.in_full[0]), call.in_full[1]
+        if unit is not None:
+            if number in self._in_full and self._fill is not None:
+                unit, more = self._fill(unit)
+                n_bytes += more
+            given.insert(0, unit)
+        traffic.bytes_sent += n_bytes
+        return given
 
     def _finished(self, flight: _Flight, reply: Future[Any]) -> None:
         if flight not in self._flights:
             return  # the pass has ended, or the worker has gone
         self._drop([flight])
-        number, worker = flight.number, flight.worker
+        worker = flight.worker
         error = None if reply.cancelled() else reply.exception()
         if reply.cancelled() or isinstance(error, ResultLostError):
             # What the worker was sent may be lost as well, and Dask cannot make it again.
@@ -297,22 +305,27 @@ class Pass:
             self._lose(flight)
             return
         worker.heard, worker.is_slow = time.monotonic(), False
-        if number in self._arrived:
-            return  # another worker was faster
-        if error is None and isinstance(reply.result(), NotKept):
+        if error is not None:
+            for number in flight.numbers:
+                self._fail(number, worker, error)
+            return
+        for number, done in zip(flight.numbers, reply.result(), strict=True):
+            if number not in self._arrived:  # else another worker was faster
+                self._take(number, worker, done)
+        # Release tasks that a worker was late with: they end where they look for that.
+        self._drop([other for other in self._flights if self._arrived.issuperset(other.numbers)])
+
+    def _take(self, number: int, worker: Worker, done: Done | NotKept) -> None:
+        """Keep a result until its turn comes, or ask again with all that was not kept."""
+        if isinstance(done, NotKept):
             self._in_full.add(number)
             self._queues.repeat(number, worker)
             return
-        if error is not None:
-            self._fail(number, worker, error)
-            return
         self._arrived.add(number)
-        # Release the same task of a worker that was late: it ends where it looks for that.
-        self._drop([other for other in self._flights if other.number == number])
-        self.results[number] = reply.result()
+        self.results[number] = done
         self._queues.withdraw(number)
-        self._seconds.append(self.results[number].seconds)
-        self._workforce.note(self.results[number])
+        self._seconds.append(done.seconds)
+        self._workforce.note(done)
 
     def _drop(self, flights: list[_Flight]) -> None:
         """Let Dask forget some tasks, and workers their results; one that has begun may notice.
@@ -325,6 +338,8 @@ class Pass:
 
     def _fail(self, number: int, worker: Worker, error: BaseException) -> None:
         """Try a failed call once more on another worker, then end the run."""
+        if number in self._arrived:
+            return
         if self._queues.note_fault(number, worker) < MOST_FAULTS:
             self._put_back(number)
             return
@@ -353,16 +368,17 @@ class Pass:
             del self._shared[address]
 
     def _lose(self, flight: _Flight) -> None:
-        """Have a task done again whose worker has gone, unless many have gone over it."""
-        number, worker = flight.number, flight.worker
-        self._losses[number] = self._losses.get(number, 0) + 1
-        if self._losses[number] >= MOST_LOSSES:
-            self._error = ClusterError(
-                f"{MOST_LOSSES} workers were lost over the same task, the last one at "
-                f"{worker.address}{_limit_of(worker)}; give workers more memory, or lower "
-                "worker_memory"
-            )
-        self._put_back(number)
+        """Have calls done again whose worker has gone, unless many have gone over them."""
+        worker = flight.worker
+        for number in flight.numbers:
+            self._losses[number] = self._losses.get(number, 0) + 1
+            if self._losses[number] >= MOST_LOSSES:
+                self._error = ClusterError(
+                    f"{MOST_LOSSES} workers were lost over the same task, the last one at "
+                    f"{worker.address}{_limit_of(worker)}; give workers more memory, or lower "
+                    "worker_memory"
+                )
+            self._put_back(number)
 
     def _give_up_late(self) -> None:
         """Have the tasks of workers that do not answer done by others."""
@@ -370,14 +386,16 @@ class Pass:
         expected = float(np.median(self._seconds)) if self._seconds else FIRST_SECONDS
         for flight in self._flights:
             worker = flight.worker
-            late = now - max(worker.heard, flight.began) > LATE * expected + LATE_SECONDS
+            allowed = LATE * expected * len(flight.numbers) + LATE_SECONDS
+            late = now - max(worker.heard, flight.began) > allowed
             if self._are_long:
                 late = now - max(worker.alive, flight.began) > SILENT_SECONDS
             if late and not worker.is_slow and len(force.ready()) > 1:
                 force.suspect(worker)
             if worker.is_slow and not flight.is_given_up:
                 flight.is_given_up = True
-                self._put_back(flight.number)
+                for number in flight.numbers:
+                    self._put_back(number)
 
     # -- sharing rows ----------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from bigsvm.executors.workforce import Call, UnitKey, Worker, Workforce
 
+LEAST_SECONDS = 0.02
+"""Calls go together in one task until they take so long: several times what a task costs Dask."""
 PUT_BACK = ""
 """Instead of an address: the queue of calls that any worker may do."""
 
@@ -40,19 +42,30 @@ class Queues:
         """Count the calls that wait."""
         return len(self._waiting)
 
-    def choose(self, worker: Worker, limit: int) -> int | None:
-        """Take the next call of a worker out of the queues; None if there is none.
+    def choose(self, worker: Worker, limit: int, *, is_idle: bool) -> list[int]:
+        """Take the next call of a worker out of the queues, or several that take little time.
 
-        A call that was put back is first; others are below `limit`.
+        A call that was put back is first; others are below `limit`. Calls of other workers are for
+        one that is idle. Empty if there is none.
         """
         if not self._queues:
             self._place_all()
         number = self._put_back_for(worker)
         if number is None:
             number = self._own(worker, limit)
-        if number is not None:
+        if number is None and is_idle:
+            number = self._of_another(worker, limit)
+        most = 1 + len(self._queues.get(worker.address, ())) // worker.threads
+        numbers: list[int] = []
+        seconds = 0.0
+        while number is not None:
             self._waiting.discard(number)
-        return number
+            numbers.append(number)
+            seconds += self._calls[number].seconds
+            if seconds >= LEAST_SECONDS or len(numbers) == most:
+                break  # each thread of the worker has its share
+            number = self._own(worker, limit)
+        return numbers
 
     def put_back(self, number: int) -> bool:
         """Have any worker do a call again; returns whether it was not waiting yet."""
@@ -105,12 +118,16 @@ class Queues:
             self._queues[owner].append(number)
 
     def _own(self, worker: Worker, limit: int) -> int | None:
-        """Choose the next call of a worker: its own, or one of another that has much more to do."""
+        """Choose the next call in the queue of a worker."""
         queue = self._queues.setdefault(worker.address, deque())
         while queue and queue[0] not in self._waiting:
             queue.popleft()
-        if queue:
-            return queue.popleft() if queue[0] < limit else None
+        return queue.popleft() if queue and queue[0] < limit else None
+
+    def _of_another(self, worker: Worker, limit: int) -> int | None:
+        """Choose the last call of a worker that has much more to do."""
+        if self._queues.get(worker.address):
+            return None  # its own are next
         ready = {worker.address for worker in self._workforce.ready()}
         others = [
             (len(numbers), address)

@@ -88,6 +88,17 @@ def forget_job(name: str) -> None:
     PROCESS.forget(name)
 
 
+def each(
+    function: Callable[..., Done | NotKept],
+    sent: SentJob,
+    shared: list[Any] | None,
+    calls: list[list[Any]],
+) -> list[Done | NotKept]:
+    """Do some calls of a task, which share the job and what every worker was sent."""
+    before = [sent] if shared is None else [sent, shared]
+    return [function(*before, *given) for given in calls]
+
+
 def may_lack(task: Callable[..., Done]) -> Callable[..., Done | NotKept]:
     """Have a task say so where the worker does not keep what it refers to."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import pickle
 import queue
 import time
@@ -56,6 +57,8 @@ class Call(NamedTuple):
         Bytes of the arguments.
     in_full : tuple, optional
         Arguments and their bytes for a worker that does not keep what they refer to.
+    seconds : float
+        What it takes in one thread, about.
     """
 
     function: Callable[..., Done | NotKept]
@@ -63,6 +66,7 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
     nbytes: int = 0
     in_full: tuple[tuple[Any, ...], int] | None = None
+    seconds: float = math.inf
 
 
 @dataclass

@@ -78,7 +78,7 @@ def slow_down(nanoseconds: float, rate: float) -> None:
 
     for name in ("add_up", "add_up_halves", "take_rows"):
         function = getattr(tasks, name)
-        setattr(tasks, name, slowed(getattr(function, "__wrapped__", function)))
+        setattr(tasks, name, slowed(function))
 
 
 def slowed_run(store: Any, options: argparse.Namespace, n_workers: int) -> Spent:  # noqa: ANN401
