@@ -44,6 +44,11 @@ LATENCY = 5e-3
 """Seconds from sending a task to having its result, without its work."""
 BANDWIDTH = 1e9
 """Bytes a second between the coordinator and its workers."""
+READ_RATE = 1e8
+"""Bytes a second that a worker reads: object storage and compressed chunks are not faster."""
+LAST_UNITS, LAST_PARTS = 1, 4
+"""Units for each thread at the end of a pass that are divided into tasks, and into how many: so all
+workers end at about the same time."""
 SHARE_MOVED = 3
 """Weighted rows take 1 / this of a worker's memory at most; they are there packed as well."""
 
@@ -148,7 +153,10 @@ class ClusterExecutor:
         self._check_memory(weighted)
         spans, calls, step = [], [], self._rows_per_task(weighted)
         exact = bool(self._tiles.dtype == np.float64)
-        for unit in self._units(start, stop):
+        units = list(self._units(start, stop))
+        for number, unit in enumerate(units):
+            if number >= len(units) - LAST_UNITS * self.threads:
+                step = min(step, -(-self.unit_rows // LAST_PARTS))
             for low in range(max(unit.start, start), min(unit.stop, stop), step):
                 high = min(low + step, unit.stop, stop)
                 inside = np.empty(0, np.int64) if skip is None else _between(skip, low, high)
@@ -162,8 +170,11 @@ class ClusterExecutor:
                 sent = chosen.nbytes + (0 if first is None else first.nbytes)
                 seconds = self._seconds_of(high - low - len(inside), weighted, exact=exact)
                 calls.append(
-                    Call(tasks.add_up, unit, (chosen, first, exact), sent, seconds=seconds)
-                )
+                    Call(
+                        tasks.add_up, unit, (chosen, first, exact), sent, seconds=seconds,
+                        may_move=seconds > self._seconds_to_read(unit),
+                    )
+                )  # fmt: skip
                 spans.append((low, high, chosen if len(inside) else None))
         wall = time.monotonic()
         results = self._run(calls, weighted, self._name, look)
@@ -178,6 +189,9 @@ class ClusterExecutor:
     def _seconds_of(self, n_rows: int, weighted: WeightedRows, *, exact: bool) -> float:
         """Seconds of a product in one thread, about."""
         return n_rows * weighted.n * self._seconds * (2 if exact else 1)
+
+    def _seconds_to_read(self, unit: Unit) -> float:
+        return (unit.stop - unit.start) * self._source.bytes_per_row / READ_RATE
 
     def is_worth_sending(self, n_rows: int, n_partners: int, *, exact: bool = False) -> bool:
         """Whether workers have a product of so many rows and partners sooner than this process."""

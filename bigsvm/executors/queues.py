@@ -125,24 +125,31 @@ class Queues:
         return queue.popleft() if queue and queue[0] < limit else None
 
     def _of_another(self, worker: Worker, limit: int) -> int | None:
-        """Choose the last call of a worker that has much more to do."""
+        """Choose the last call of a worker that has much more to do, or is slower with its own.
+
+        Units that take longer to read than their calls stay with a worker that is nearly done.
+        """
         if self._queues.get(worker.address):
             return None  # its own are next
         ready = {worker.address for worker in self._workforce.ready()}
         others = [
             (len(numbers), address)
             for address, numbers in self._queues.items()
-            if numbers
-            and address != PUT_BACK
-            and (address not in ready or len(numbers) > 2 * worker.threads)
+            if numbers and address != PUT_BACK
         ]
-        for _, address in sorted(others, reverse=True):
+        for length, address in sorted(others, reverse=True):
+            is_for_good = address not in ready or length > 2 * worker.threads
             numbers = self._queues[address]
-            for place in range(len(numbers) - 1, -1, -1):
+            for place in range(length - 1, -1, -1):
                 last = numbers[place]
-                if last < limit and last in self._waiting:
+                if (
+                    last < limit
+                    and last in self._waiting
+                    and (is_for_good or self._calls[last].may_move)
+                ):
                     del numbers[place]
-                    self._own_unit(last, worker.address)
+                    if is_for_good:
+                        self._own_unit(last, worker.address)
                     return last
         return None
 

@@ -59,6 +59,8 @@ class Call(NamedTuple):
         Arguments and their bytes for a worker that does not keep what they refer to.
     seconds : float
         What it takes in one thread, about.
+    may_move : bool
+        Whether an idle worker should do it that has to read the unit first.
     """
 
     function: Callable[..., Done | NotKept]
@@ -67,6 +69,7 @@ class Call(NamedTuple):
     nbytes: int = 0
     in_full: tuple[tuple[Any, ...], int] | None = None
     seconds: float = math.inf
+    may_move: bool = False
 
 
 @dataclass

@@ -23,6 +23,8 @@ SIZES = ((10**6, 10**4), (10**7, 10**5), (10**8, 10**5), (10**8, 10**6), (10**9,
 """Rows and support vectors of the table of costs."""
 TABLE_WORKERS = (1, 10, 100, 1000)
 TABLE_COLUMNS = 100
+EMPTY_PASSES = 15
+"""The first of them read the rows; their median does not."""
 
 
 class Spent(NamedTuple):
@@ -36,8 +38,10 @@ class Spent(NamedTuple):
         Kernel values that workers computed.
     moved, returned : int
         Bytes that each worker was sent, and those that came back from all.
-    busy : float
-        Seconds of all tasks.
+    passes : int
+        Products, and times that rows were taken.
+    empty_pass : float
+        Seconds of a product of one row of each unit and one partner.
     n_support : int
     """
 
@@ -46,7 +50,8 @@ class Spent(NamedTuple):
     evaluations: int
     moved: int
     returned: int
-    busy: float
+    passes: int
+    empty_pass: float
     n_support: int
 
 
@@ -96,11 +101,44 @@ def slowed_run(store: Any, options: argparse.Namespace, n_workers: int) -> Spent
         began = time.perf_counter()
         model.fit(store, client=client)
         seconds = time.perf_counter() - began
+        far, passes = watched.far, watched.passes
+        empty_pass = seconds_of_empty_pass(store, client)
     traffic = watched.workforce.traffic
     return Spent(
-        watched.far, seconds - watched.far, traffic.evaluations, traffic.bytes_moved,
-        traffic.bytes_returned, traffic.busy_seconds, len(model.support_),
+        far, seconds - far, traffic.evaluations, traffic.bytes_moved, traffic.bytes_returned,
+        passes, empty_pass, len(model.support_),
     )  # fmt: skip
+
+
+def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
+    """Measure a product that needs a message to each worker, and next to no kernel values."""
+    import numpy as np
+
+    from bigsvm import RBF
+    from bigsvm.data.rows import rows_at
+    from bigsvm.executors.cluster import ClusterExecutor
+    from bigsvm.executors.weighted import WeightedRows
+    from bigsvm.executors.workforce import Workforce
+    from bigsvm.gram import KernelTiles
+
+    def look() -> None:
+        """Nothing interrupts this."""
+
+    workforce, seconds = Workforce(client), []
+    try:
+        workforce.wait_for_workers(look)
+        with KernelTiles(RBF(gamma=GAMMA), threads=1) as tiles:
+            executor = ClusterExecutor(workforce, store.rows, tiles, block_bytes=1 << 26)
+            rows = np.arange(0, store.rows.n_rows, executor.unit_rows)
+            partner = rows_at(store.rows.read(0, 1))
+            for _ in range(EMPTY_PASSES):
+                began = time.perf_counter()
+                weighted = WeightedRows.held(partner, np.ones(1))
+                executor.at_rows(rows, weighted, exact=False, look=look)
+                seconds.append(time.perf_counter() - began)
+    finally:
+        workforce.close()
+    return float(np.median(seconds))
 
 
 class Costs(NamedTuple):
@@ -114,12 +152,14 @@ class Costs(NamedTuple):
         Bytes moved, in bytes of the support vectors; bytes returned, in 8 bytes a row.
     near_per_support : float
         Seconds of the coordinator for each support vector, in one thread.
+    passes : int
     """
 
     floors: float
     moved_times: float
     returned_times: float
     near_per_support: float
+    passes: int
 
     @classmethod
     def of(cls, spent: Spent, *, n_rows: int, n_columns: int) -> Costs:
@@ -129,6 +169,7 @@ class Costs(NamedTuple):
             spent.moved / (spent.n_support * (4 * n_columns + 8)),
             spent.returned / (8 * n_rows),
             spent.near / spent.n_support,
+            spent.passes,
         )
 
     def far(
@@ -183,21 +224,24 @@ def scaling(options: argparse.Namespace) -> int:
         store = bigsvm.write_store(Path(folder) / "rows.zarr", x, y)
         del x, y
         runs = {p: slowed_run(store, options, p) for p in options.workers}
-    first = runs[options.workers[0]]
+    fewest = min(runs)
+    first = runs[fewest]
     costs = Costs.of(first, n_rows=options.rows, n_columns=N_COLUMNS)
     each = options.nanoseconds * 1e-9
     own = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[False] * N_COLUMNS
     slower = each / own
     lines, limits = [], []
-    for p, spent in runs.items():
-        efficiency = options.workers[0] * first.far / (p * spent.far)
+    for p, spent in sorted(runs.items()):
+        efficiency = fewest * first.far / (p * spent.far)
         values, n_bytes = costs.far(
             options.rows, spent.n_support, N_COLUMNS, p, value=each, rate=options.rate
         )
-        predicted = values + n_bytes
+        beside = costs.passes * spent.empty_pass
+        predicted = values + n_bytes + beside
         lines.append(
             [
-                p, f"{spent.far:.1f}", f"{values:.1f} + {n_bytes:.1f}", f"{spent.near:.1f}",
+                p, f"{spent.far:.1f}", f"{values:.1f} + {n_bytes:.1f} + {beside:.1f}",
+                f"{1e3 * spent.empty_pass:.0f}", f"{spent.near:.1f}",
                 f"{slower * spent.near:.0f}", f"{efficiency:.0%}",
             ]
         )  # fmt: skip
@@ -211,12 +255,20 @@ def scaling(options: argparse.Namespace) -> int:
         f"takes {options.nanoseconds:g} ns, {slower:.0f} times as long as it would; "
         f"{options.rate / 1e6:g} MB/s\n"
     )
-    header = ["workers", "far, s", "model: values + bytes", "near, s", "near, slowed", "efficiency"]
+    header = [
+        "workers",
+        "far, s",
+        "model: values + bytes + passes",
+        "empty pass, ms",
+        "near, s",
+        "near, slowed",
+        "efficiency",
+    ]
     print(table(header, lines))
     value = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[False] * TABLE_COLUMNS
     print(
         f"\nCosts: {costs.floors:.2f} floors on workers, {costs.moved_times:.2f} times the support "
-        f"vectors moved, {costs.returned_times:.2f} x 8 bytes a row back, "
+        f"vectors moved, {costs.returned_times:.2f} x 8 bytes a row back, {costs.passes} passes, "
         f"{1e3 * costs.near_per_support:.2f} ms of the coordinator a support vector.\n"
         f"Of {TABLE_COLUMNS} columns, {1e9 * value:.1f} ns a value, a link of "
         f"{options.link / 1e9:g} GB/s, P threads:\n"

@@ -20,7 +20,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.workforce: Any = None
-        self.far = 0.0
+        self.far, self.passes = 0.0, 0
 
     def patches(self) -> list[Any]:
         """List what to replace while the fit is under way."""
@@ -35,6 +35,7 @@ class Watched:
 
         def timed(*given: Any, **named: Any) -> Iterator[Any]:  # noqa: ANN401
             results = results_of(*given, **named)
+            self.passes += 1
             while True:
                 began = time.perf_counter()
                 result = next(results, None)
