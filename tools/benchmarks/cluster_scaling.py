@@ -114,12 +114,12 @@ def seconds_of_empty_pass(store: Any, client: Any) -> float:  # noqa: ANN401
     """Measure a product that needs a message to each worker, and next to no kernel values."""
     import numpy as np
 
-    from bigsvm import RBF
     from bigsvm.data.rows import rows_at
     from bigsvm.executors.cluster import ClusterExecutor
     from bigsvm.executors.weighted import WeightedRows
     from bigsvm.executors.workforce import Workforce
     from bigsvm.gram import KernelTiles
+    from bigsvm.kernels import RBF
 
     def look() -> None:
         """Nothing interrupts this."""
@@ -224,15 +224,14 @@ def scaling(options: argparse.Namespace) -> int:
         store = bigsvm.write_store(Path(folder) / "rows.zarr", x, y)
         del x, y
         runs = {p: slowed_run(store, options, p) for p in options.workers}
-    fewest = min(runs)
-    first = runs[fewest]
+    first = runs[min(runs)]
     costs = Costs.of(first, n_rows=options.rows, n_columns=N_COLUMNS)
     each = options.nanoseconds * 1e-9
     own = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[False] * N_COLUMNS
     slower = each / own
     lines, limits = [], []
     for p, spent in sorted(runs.items()):
-        efficiency = fewest * first.far / (p * spent.far)
+        efficiency = each * spent.evaluations / (p * spent.far)
         values, n_bytes = costs.far(
             options.rows, spent.n_support, N_COLUMNS, p, value=each, rate=options.rate
         )
