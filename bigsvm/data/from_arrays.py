@@ -125,11 +125,9 @@ def write_store(
     check_seed(seed)
     store = as_store(X)
     if store is not None:
-        y = in_order_of(store.attributes, y, "y", instead="")
+        y = _in_order_of(store, y, "y")
         if sample_weight is not None:
-            sample_weight = in_order_of(
-                store.attributes, sample_weight, "sample_weight", instead=""
-            )
+            sample_weight = _in_order_of(store, sample_weight, "sample_weight")
     if layout not in ("auto", "dense", "sparse"):
         raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
     if dtype not in (None, "float32", "float64"):
@@ -155,6 +153,11 @@ def write_store(
             writing.through_spool(work)
         work.commit()
     return open_place(place)
+
+
+def _in_order_of(store: Store, values: Any, name: str) -> NDArray[Any]:
+    instead = f"say which order it has: store.row_values({name}, order='input'), or order='store'"
+    return in_order_of(store.attributes, values, name, instead=instead)
 
 
 class _Writing:

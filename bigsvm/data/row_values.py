@@ -10,7 +10,7 @@ import numpy as np
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 Order: TypeAlias = Literal["input", "store"]
 
-OR_LEAVE_OUT = "leave it out to use the store's own, or "
+Y_ORDER = (
+    "leave it out to use the store's own, or say which order it has: y_order='input', or "
+    "y_order='store'"
+)
+"""What to do about values without an order, where there is a parameter for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,17 @@ class RowValues:
         return len(self.values)
 
 
+def check_order(order: str, name: str = "order") -> None:
+    """Refuse a word that is no order.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if order not in get_args(Order):
+        raise ParameterError(f"{name} is {order!r}; it must be 'input' or 'store'")
+
+
 def put_in_order(
     values: Any,
     order: Order,
@@ -55,8 +70,7 @@ def put_in_order(
 
     `original_rows` reads the input number of each row.
     """
-    if order not in get_args(Order):
-        raise ParameterError(f"order is {order!r}; it must be 'input' or 'store'")
+    check_order(order)
     array = np.asarray(values)
     n_rows = attributes.n_rows
     if array.shape != (n_rows,):
@@ -66,8 +80,48 @@ def put_in_order(
     return RowValues(array, _order_of(attributes))
 
 
+def to_input_order(values: NDArray[Any], original_rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Put values from the order of a store into that of its input; see `Store.in_input_order`."""
+    if len(values) != len(original_rows):
+        raise DataError(
+            f"values have shape {values.shape}; the store needs one for each of its "
+            f"{len(original_rows)} rows"
+        )
+    of_input = np.empty_like(values)
+    of_input[original_rows] = values
+    return of_input
+
+
+def check_y_order(y_order: Order | None, given: Iterable[Any], *, beside_store: bool) -> None:
+    """Refuse an order of labels and weights that would be ignored.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if y_order is None:
+        return
+    check_order(y_order, "y_order")
+    if not beside_store:
+        raise ParameterError(
+            f"y_order is {y_order!r}, which is for labels and weights beside a store; those beside "
+            "other rows have the order of the rows: leave it out"
+        )
+    if all(values is None or isinstance(values, RowValues) for values in given):
+        raise ParameterError(
+            f"y_order is {y_order!r}, but no labels or weights are given that lack an order; leave "
+            "it out"
+        )
+
+
 def in_order_of(
-    attributes: StoreAttributes, values: Any, name: str, *, instead: str = OR_LEAVE_OUT
+    attributes: StoreAttributes,
+    values: Any,
+    name: str,
+    *,
+    order: Order | None = None,
+    original_rows: Callable[[], NDArray[np.int64]] | None = None,
+    instead: str = Y_ORDER,
 ) -> NDArray[Any]:
     """Convert values for the rows of a store to an array.
 
@@ -78,8 +132,12 @@ def in_order_of(
     values : RowValues, or where the store is not shuffled (n_rows,) array
     name : str
         Name of the argument, for messages.
+    order : {"input", "store"}, optional
+        Order of values that are no `RowValues`.
+    original_rows : callable, optional
+        Reads the input number of each row; needed for an order.
     instead : str
-        Alternative to suggest in the message.
+        What the message advises.
 
     Raises
     ------
@@ -88,11 +146,12 @@ def in_order_of(
         of another store.
     """
     if not isinstance(values, RowValues):
+        if order is not None and original_rows is not None:
+            return put_in_order(values, order, attributes, original_rows).values
         if attributes.shuffled:
             raise DataError(
                 f"{name} is given beside a shuffled store, whose rows have another order than its "
-                f"input; {instead}say which order it has: store.row_values({name}, "
-                "order='input'), or order='store'"
+                f"input; {instead}"
             )
         return np.asarray(values)
     if values.order != _order_of(attributes):

@@ -25,7 +25,7 @@ from bigsvm.data.metadata import (
 )
 from bigsvm.data.place import Folder, Place
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.row_values import put_in_order
+from bigsvm.data.row_values import put_in_order, to_input_order
 from bigsvm.data.rows import ascend_below, make_csr, stack_rows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
@@ -136,6 +136,34 @@ class Store:
             `order` is neither of these.
         """
         return put_in_order(values, order, self.attributes, self.original_rows)
+
+    def in_input_order(self, values: Any) -> NDArray[Any]:
+        """Put values, such as predictions for this store, into the order of its input.
+
+        Parameters
+        ----------
+        values : (n_rows,) or (n_rows, m) array
+            In the order of `labels`, of `rows` and of predictions. A Dask array is computed.
+
+        Returns
+        -------
+        array of the same shape and dtype
+
+        Raises
+        ------
+        DataError
+            There is not one value for each row.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> import bigsvm
+        >>> X, y = load_iris(return_X_y=True)
+        >>> store = bigsvm.write_store("iris.zarr", X, y)
+        >>> bool((store.in_input_order(store.labels()) == y).all())
+        True
+        """
+        return to_input_order(np.asarray(values), self.original_rows())
 
     @property
     def first_index(self) -> int | None:

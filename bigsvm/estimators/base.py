@@ -28,14 +28,14 @@ from bigsvm.data.containers import (
 from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers
 from bigsvm.data.row_source import DASK_BLOCK_BYTES
-from bigsvm.data.row_values import in_order_of
+from bigsvm.data.row_values import check_order, check_y_order, in_order_of
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator
-from bigsvm.estimators.lazily import evaluated_lazily
+from bigsvm.estimators.lazily import evaluated_lazily, in_input_order
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.estimators.watching import FitWatch
 from bigsvm.executors.clients import worker_bytes
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
+    from bigsvm.data.store import Store
     from bigsvm.estimators.lazily import Evaluate
     from bigsvm.models import KernelExpansion
 
@@ -76,6 +78,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        y_order: Order | None = None,
         client: Any = None,
         worker_memory: int | str | None = None,
     ) -> Self:
@@ -91,10 +94,13 @@ class KernelMachine(BaseEstimator, SharedArguments):
             it was scaled, predictions of rows that are not scaled apply the same scaling.
         y : (n,) array or RowValues
             Labels or targets; ignored by one-class formulations. If it is None, a store's own are
-            used. For a shuffled store give ``store.row_values(y, order="input")``: its rows have
-            another order than its input, and a plain array is refused.
+            used. Beside a shuffled store an array needs `y_order`.
         sample_weight : (n,) array or RowValues, optional
-            In [0, ∞); for a shuffled store as `y`.
+            In [0, ∞); beside a shuffled store as `y`.
+        y_order : {"input", "store"}, optional
+            Only beside a store: order of `y` and `sample_weight`. A shuffled store has its rows in
+            another order than its input. ``"input"`` is that of the input, ``"store"`` that of the
+            rows of the store. `RowValues`, of `Store.row_values`, know their order.
         client : distributed.Client, optional
             The workers of its Dask cluster compute the passes over the rows; without it this
             process does, whatever clients are open. The model has the same bits. Workers must be
@@ -125,7 +131,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
         """
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
         of_worker = worker_bytes(client, worker_memory)
-        source, labels, weights = self._training_data(X, y, sample_weight, client)
+        source, labels, weights = self._training_data(X, y, sample_weight, y_order, client)
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
@@ -185,10 +191,10 @@ class KernelMachine(BaseEstimator, SharedArguments):
         provenance = {**self.model_.provenance, "estimator": own}
         replace(self.model_, provenance=provenance).save(path)
 
-    def _values(self, X: Any) -> NDArray[np.float64] | da.Array:
+    def _values(self, X: Any, order: Order) -> NDArray[np.float64] | da.Array:
         """Values of the model's function, (n,), lazy where X is."""
         check_is_fitted(self)
-        return self._stream(X, lambda values: values, np.float64)
+        return self._stream(X, lambda values: values, np.float64, order)
 
     # -- in between ------------------------------------------------------------------------------
 
@@ -226,21 +232,24 @@ class KernelMachine(BaseEstimator, SharedArguments):
         X: Any,
         y: Any,
         sample_weight: Any,
+        y_order: Order | None,
         client: Any,
     ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
         source: RowSource
         labels: Any
         memory = parse_bytes(self.memory)
         store = as_store(X)
+        given = (y if self._needs_y else None, sample_weight)
+        check_y_order(y_order, given, beside_store=store is not None)
         if store is not None:
             source = store.rows
             check_labels_fit(memory, source.n_rows)
             has_own = y is None or not self._needs_y
-            labels = store.labels() if has_own else in_order_of(store.attributes, y, "y")
+            labels = store.labels() if has_own else _beside(store, y, "y", y_order)
             weights = (
                 store.sample_weight()
                 if sample_weight is None
-                else in_order_of(store.attributes, sample_weight, "sample_weight")
+                else _beside(store, sample_weight, "sample_weight", y_order)
             )
         elif is_streamed(X, memory):
             if y is None and self._needs_y:
@@ -264,14 +273,17 @@ class KernelMachine(BaseEstimator, SharedArguments):
             raise DataError(f"sample_weight must be numbers: {error}") from None
         return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
 
-    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    def _to_score(
+        self, X: Any, y: Any, sample_weight: Any, y_order: Order | None
+    ) -> tuple[Any, Any, Any]:
         """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
         store = as_store(X)
+        check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         if store is None:
             return X, y, sample_weight
-        labels = store.labels() if y is None else in_order_of(store.attributes, y, "y")
+        labels = store.labels() if y is None else _beside(store, y, "y", y_order)
         if sample_weight is not None:
-            sample_weight = in_order_of(store.attributes, sample_weight, "sample_weight")
+            sample_weight = _beside(store, sample_weight, "sample_weight", y_order)
         return store, labels, sample_weight
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
@@ -339,15 +351,16 @@ class KernelMachine(BaseEstimator, SharedArguments):
         """Support vectors, as scikit-learn counts them."""
         return np.array([len(model.support)], np.int32)
 
-    def _stream(self, X: Any, map_values: Any, dtype: Any) -> Any:
+    def _stream(self, X: Any, map_values: Any, dtype: Any, order: Order) -> Any:
         """Map the values of the model's one function, (n,), lazily where X is."""
         return self._evaluate(
             X,
             lambda model, rows, threads: map_values(model.decision_function(rows, threads=threads)),
             np.empty(0, dtype),
+            order,
         )
 
-    def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any]) -> Any:
+    def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any], order: Order) -> Any:
         """Evaluate the model at all rows, lazily where X is.
 
         Parameters
@@ -358,7 +371,10 @@ class KernelMachine(BaseEstimator, SharedArguments):
             Given the model, rows and threads, returns (n,) or (n, m).
         of_none : (0,) or (0, m) array
             What that is of no rows.
+        order : {"store", "input"}
+            Order of the result for a store; other containers have one order.
         """
+        check_order(order)
         model, memory = self.model_, parse_bytes(self.memory)
         threads = count_threads(self.n_jobs)
         store = as_store(X)
@@ -373,7 +389,8 @@ class KernelMachine(BaseEstimator, SharedArguments):
             block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
             array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
             # Blocks no longer know whether they are scaled.
-            return evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
+            values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
+            return in_input_order(values, rows) if order == "input" else values
         if is_lazy(X):
             if is_zarr_array(X):
                 array = as_row_source(X, memory=memory).as_dask()
@@ -384,11 +401,11 @@ class KernelMachine(BaseEstimator, SharedArguments):
         if is_streamed(X, memory):
             source = as_row_source(X, memory=memory)
             model.check_columns(source.n_columns, None, source.feature_names)
-            values = []
+            of_blocks = []
             for start, block in source.blocks(memory // 8):
                 check_finite(block, start)
-                values.append(evaluate(model, as_row_source(block), threads))
-            return np.concatenate(values)
+                of_blocks.append(evaluate(model, as_row_source(block), threads))
+            return np.concatenate(of_blocks)
         _check_in_memory(X, memory)
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
@@ -401,6 +418,13 @@ class KernelMachine(BaseEstimator, SharedArguments):
         tags.input_tags.pairwise = takes_kernel_matrix(self.kernel)
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
+
+
+def _beside(store: Store, values: Any, name: str, order: Order | None) -> NDArray[Any]:
+    """Labels or weights beside a store, in the order of its rows."""
+    return in_order_of(
+        store.attributes, values, name, order=order, original_rows=store.original_rows
+    )
 
 
 def _seed(random_state: Any) -> Any:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
@@ -140,7 +141,9 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
 
     # -- prediction ------------------------------------------------------------------------------
 
-    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
+    def decision_function(
+        self, X: Any, *, order: Order = "store"
+    ) -> NDArray[np.float64] | da.Array:
         """Values of the decision function, (n,) for two classes: positive is ``classes_[1]``.
 
         For k classes the values are scikit-learn's. With ``decision_function_shape="ovr"`` they are
@@ -149,19 +152,21 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
         for the first class of a pair. With ``multiclass="ovr"`` they are the values of the classes,
         (n, k), in either case.
 
-        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
+        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array. Values
+        for a store are in the order of its rows; with ``order="input"`` in that of its input, in
+        one block. Other containers have one order.
         """
         check_is_fitted(self)
         model = self.model_
         if model.rule is None:
-            return self._values(X)
+            return self._values(X, order)
         self._rule(model.rule)
         if self.decision_function_shape == "ovo" and model.rule in OF_PAIRS:
-            return self._evaluate(X, _values_of_pairs, np.empty((0, model.n_functions)))
-        return self._evaluate(X, _values_of_classes, np.empty((0, len(self.classes_))))
+            return self._evaluate(X, _values_of_pairs, np.empty((0, model.n_functions)), order)
+        return self._evaluate(X, _values_of_classes, np.empty((0, len(self.classes_))), order)
 
-    def predict(self, X: Any) -> NDArray[Any] | da.Array:
-        """Labels, (n,), lazy where `decision_function` is.
+    def predict(self, X: Any, *, order: Order = "store") -> NDArray[Any] | da.Array:
+        """Labels, (n,), lazy where `decision_function` is, and in its order.
 
         With two classes the sign of the decision function decides. A calibration does not change
         labels: near the threshold a label may have the smaller probability. With more classes
@@ -171,45 +176,55 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
         classes, model = self.classes_, self.model_
         if model.rule is None:
             return self._stream(
-                X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype
+                X, lambda values: classes[(values > 0).astype(np.intp)], classes.dtype, order
             )
         rule = self._rule(model.rule)
         return self._evaluate(
             X,
             lambda model, rows, threads: classes[model.decide(rows, rule=rule, threads=threads)],
             np.empty(0, classes.dtype),
+            order,
         )
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        y_order: Order | None = None,
+    ) -> float:
         """Accuracy of the predictions for `X`, any container that `fit` takes.
 
-        Without `y` the labels of the store are used; for a shuffled store give
-        ``store.row_values(y, order="input")``.
+        Without `y` the labels of the store are used. Beside a shuffled store arrays need
+        `y_order`, as in `fit`.
         """
-        return float(super().score(*self._to_score(X, y, sample_weight)))
+        return float(super().score(*self._to_score(X, y, sample_weight, y_order)))
 
     @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
+    def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
         """Probabilities of the classes, (n, 2), in the order of `classes_`.
 
         By the calibration, and so only where the parameter of that name is set. Lazy where
-        `decision_function` is.
+        `decision_function` is, and in its order.
         """
-        return self._probabilities(X, _both)
+        return self._probabilities(X, _both, order)
 
     @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64] | da.Array:
+    def predict_log_proba(
+        self, X: Any, *, order: Order = "store"
+    ) -> NDArray[np.float64] | da.Array:
         """Logarithms of `predict_proba`; that of 0 is -inf."""
-        return self._probabilities(X, _both_logarithms)
+        return self._probabilities(X, _both_logarithms, order)
 
-    def _probabilities(self, X: Any, of_both: Any) -> Any:
+    def _probabilities(self, X: Any, of_both: Any, order: Order) -> Any:
         check_is_fitted(self)
         calibration = self.model_.calibration
         if calibration is None:
             raise ParameterError(
                 f"calibration is {self.calibration!r}, but the model was trained without; fit again"
             )
-        positive = self._stream(X, calibration.probability, np.float64)
+        positive = self._stream(X, calibration.probability, np.float64, order)
         if not is_dask_array(positive):
             return of_both(positive)
         return positive.map_blocks(

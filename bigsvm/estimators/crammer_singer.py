@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
     from bigsvm.models import KernelExpansion
 
 
@@ -82,35 +83,47 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     certify: bool = again("certify")
     class_weight: dict[Any, float] | str | None = again("class_weight")
 
-    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
+    def decision_function(
+        self, X: Any, *, order: Order = "store"
+    ) -> NDArray[np.float64] | da.Array:
         """Values of the classes' functions, (n, k); the largest decides.
 
         With two classes, the value of the second minus that of the first, (n,), as in scikit-learn.
 
-        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
+        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array. Values
+        for a store are in the order of its rows; with ``order="input"`` in that of its input, in
+        one block. Other containers have one order.
         """
         check_is_fitted(self)
         if len(self.classes_) == 2:
-            return self._evaluate(X, _value_of_second, np.empty(0))
-        return self._evaluate(X, _values, np.empty((0, len(self.classes_))))
+            return self._evaluate(X, _value_of_second, np.empty(0), order)
+        return self._evaluate(X, _values, np.empty((0, len(self.classes_))), order)
 
-    def predict(self, X: Any) -> NDArray[Any] | da.Array:
-        """Labels by the largest value, (n,), lazy where `decision_function` is."""
+    def predict(self, X: Any, *, order: Order = "store") -> NDArray[Any] | da.Array:
+        """Labels by the largest value, (n,), lazy and ordered as `decision_function`."""
         check_is_fitted(self)
         classes = self.classes_
         return self._evaluate(
             X,
             lambda model, rows, threads: classes[model.decide(rows, threads=threads)],
             np.empty(0, classes.dtype),
+            order,
         )
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        y_order: Order | None = None,
+    ) -> float:
         """Accuracy of the predictions for `X`, any container that `fit` takes.
 
-        Without `y` the labels of the store are used; for a shuffled store give
-        ``store.row_values(y, order="input")``.
+        Without `y` the labels of the store are used. Beside a shuffled store arrays need
+        `y_order`, as in `fit`.
         """
-        return float(super().score(*self._to_score(X, y, sample_weight)))
+        return float(super().score(*self._to_score(X, y, sample_weight, y_order)))
 
     # Made anew each time: dense they may be many times as large as the model.
 

@@ -6,6 +6,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bigsvm.data.row_values import to_input_order
 from bigsvm.data.rows import bytes_of
 from bigsvm.data.sources import as_row_source
 
@@ -50,6 +51,23 @@ def evaluated_lazily(
         _block_values, model=_once(model), evaluate=evaluate, of_none=of_none,
         drop_axis=1, dtype=of_none.dtype, meta=of_none, **wide,
     )  # fmt: skip
+
+
+def in_input_order(values: da.Array, rows: RowSource) -> da.Array:
+    """Put values of the rows of a store, (n,) or (n, m), into the order of its input, lazily.
+
+    The result has one block, as its first row may be any row of the store.
+    """
+    # Imported here, as rows in memory do not need it.
+    import dask
+    import dask.array as da
+
+    put = dask.delayed(_to_input_order)(values, rows)
+    return da.from_delayed(put, values.shape, dtype=values.dtype, meta=values._meta)
+
+
+def _to_input_order(values: NDArray[Any], rows: RowSource) -> NDArray[Any]:
+    return to_input_order(values, rows.original_rows())
 
 
 def _block_values(rows: Any, model: KernelExpansion, evaluate: Evaluate, of_none: Any) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
+    from bigsvm.data.row_values import Order
     from bigsvm.models import KernelExpansion
 
 
@@ -27,21 +28,25 @@ class OutlierDetector(OutlierMixin, PairStepParameters, KernelMachine):
 
     _needs_y = False
 
-    def decision_function(self, X: Any) -> NDArray[np.float64] | da.Array:
+    def decision_function(
+        self, X: Any, *, order: Order = "store"
+    ) -> NDArray[np.float64] | da.Array:
         """Signed distances, (n,): positive is inside.
 
-        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array.
+        A NumPy or sparse `X` gives an array; a store, Zarr or Dask array a lazy Dask array. Values
+        for a store are in the order of its rows; with ``order="input"`` in that of its input, in
+        one block. Other containers have one order.
         """
-        return self._values(X)
+        return self._values(X, order)
 
-    def score_samples(self, X: Any) -> NDArray[np.float64] | da.Array:
-        """Values before the offset is taken off, (n,), lazy where `decision_function` is."""
-        return self._values(X) + self.offset_[0]
+    def score_samples(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
+        """Values before the offset is taken off, (n,), lazy and ordered as `decision_function`."""
+        return self._values(X, order) + self.offset_[0]
 
-    def predict(self, X: Any) -> NDArray[np.int64] | da.Array:
-        """1 for rows inside, -1 for others, (n,), lazy where `decision_function` is."""
+    def predict(self, X: Any, *, order: Order = "store") -> NDArray[np.int64] | da.Array:
+        """1 for rows inside, -1 for others, (n,), lazy and ordered as `decision_function`."""
         check_is_fitted(self)
-        return self._stream(X, lambda values: np.where(values >= 0, 1, -1), np.int64)
+        return self._stream(X, lambda values: np.where(values >= 0, 1, -1), np.int64, order)
 
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)

@@ -11,6 +11,7 @@ from bigsvm.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
 
 
@@ -21,6 +22,7 @@ def C_path(
     *,
     C: Sequence[float],
     sample_weight: Any = None,
+    y_order: Order | None = None,
     client: Any = None,
     worker_memory: int | str | None = None,
 ) -> list[KernelMachine]:
@@ -31,7 +33,7 @@ def C_path(
     estimator : SVC, L2SVC, CrammerSingerSVC, SVR, NuSVR or L2OneClassSVM
         Has all parameters but C, and is not changed. For more than two classes it must be a
         `CrammerSingerSVC`, as `warm_start` requires.
-    X, y, sample_weight, client, worker_memory
+    X, y, sample_weight, y_order, client, worker_memory
         As its ``fit`` takes them.
     C : sequence of float
 
@@ -64,7 +66,12 @@ def C_path(
         if last is not None:
             model.model_ = last.model_
         last = fitted[value] = model.fit(
-            X, y, sample_weight=sample_weight, client=client, worker_memory=worker_memory
+            X,
+            y,
+            sample_weight=sample_weight,
+            y_order=y_order,
+            client=client,
+            worker_memory=worker_memory,
         )
         last.set_params(warm_start=estimator.warm_start)
     return [fitted[value] for value in C]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
+    from bigsvm.data.row_values import Order
     from bigsvm.models import KernelExpansion
 
 
@@ -30,17 +31,28 @@ class Regressor(RegressorMixin, IgnoredArguments, PairStepParameters, KernelMach
         X, y = super()._validated(X, y)
         return X, np.asarray(y, np.float64)
 
-    def predict(self, X: Any) -> NDArray[np.float64] | da.Array:
-        """Values, (n,); a lazy Dask array for a store, a Zarr or Dask array."""
-        return self._values(X)
+    def predict(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
+        """Values, (n,); a lazy Dask array for a store, a Zarr or Dask array.
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        Values for a store are in the order of its rows; with ``order="input"`` in that of its
+        input, in one block. Other containers have one order.
+        """
+        return self._values(X, order)
+
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        y_order: Order | None = None,
+    ) -> float:
         """R² of the predictions for `X`, any container that `fit` takes.
 
-        Without `y` the targets of the store are used; for a shuffled store give
-        ``store.row_values(y, order="input")``.
+        Without `y` the targets of the store are used. Beside a shuffled store arrays need
+        `y_order`, as in `fit`.
         """
-        return float(super().score(*self._to_score(X, y, sample_weight)))
+        return float(super().score(*self._to_score(X, y, sample_weight, y_order)))
 
 
 @documented

@@ -5,6 +5,7 @@ import re
 import dask.array as da
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 import bigsvm
@@ -20,7 +21,7 @@ ESTIMATORS = {
     "CrammerSingerSVC": bigsvm.CrammerSingerSVC(),
     "SVR": bigsvm.SVR(),
 }
-REFUSED = r" is given beside a shuffled store.*store.row_values\({}, order='input'\)"
+REFUSED = r" is given beside a shuffled store.*say which order it has: {}"
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,8 @@ def target_of(name):
     return TARGETS if name == "SVR" else Y
 
 
-def refused(name):
-    return pytest.raises(DataError, match=f"^{name}" + REFUSED.format(name))
+def refused(name, advice="y_order='input', or"):
+    return pytest.raises(DataError, match=f"^{name}" + REFUSED.format(advice))
 
 
 @pytest.mark.fault("columns-and-order")
@@ -139,7 +140,7 @@ def test_a_store_of_a_shuffled_store_needs_the_order_too(form, stores, tmp_path)
     given = source if form == "store" else source.path
     y, weights = (source.row_values(one, order="input") for one in (Y, WEIGHTS))
     for name, wrong in {"y": (Y, weights), "sample_weight": (y, WEIGHTS)}.items():
-        with refused(name):
+        with refused(name, rf"store.row_values\({name}, order='input'\)"):
             bigsvm.write_store(tmp_path / "again", given, *wrong)
     again = bigsvm.write_store(tmp_path / "again", given, y, weights)
     rows = again.rows.read(0, 120)
@@ -147,3 +148,97 @@ def test_a_store_of_a_shuffled_store_needs_the_order_too(form, stores, tmp_path)
     np.testing.assert_array_equal(again.labels(), Y[order])
     np.testing.assert_array_equal(again.sample_weight(), WEIGHTS[order])
     bigsvm.write_store(tmp_path / "plain", stores["in order"], Y)
+
+
+@pytest.mark.fault("columns-and-order")
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("form", ["store", "path"])
+def test_y_order_says_the_order_of_labels_and_weights(name, form, stores):
+    store, y = stores["shuffled"], target_of(name)
+    order = store.original_rows()
+    known = ESTIMATORS[name].fit(
+        store,
+        store.row_values(y, order="input"),
+        sample_weight=store.row_values(WEIGHTS, order="input"),
+    )
+    given = store if form == "store" else store.path
+    for y_order, rows in (("input", np.arange(120)), ("store", order)):
+        values = {"y": y[rows], "sample_weight": WEIGHTS[rows], "y_order": y_order}
+        fitted = clone(ESTIMATORS[name]).fit(given, **values)
+        np.testing.assert_array_equal(fitted.dual_coef_, known.dual_coef_)
+        assert fitted.score(given, **values) == known.score(
+            X[order], y[order], sample_weight=WEIGHTS[order]
+        )
+
+
+def test_y_order_is_of_weights_beside_labels_of_the_store(tmp_path):
+    store = bigsvm.write_store(tmp_path / "s", X, Y)
+    fitted = bigsvm.SVC().fit(store, sample_weight=WEIGHTS, y_order="input")
+    weights = store.row_values(WEIGHTS, order="input")
+    expected = bigsvm.SVC().fit(store, sample_weight=weights)
+    np.testing.assert_array_equal(fitted.dual_coef_, expected.dual_coef_)
+    bigsvm.OneClassSVM().fit(store, sample_weight=WEIGHTS, y_order="input")
+    bigsvm.C_path(bigsvm.SVC(), store, Y, C=[1.0], sample_weight=WEIGHTS, y_order="input")
+
+
+def test_y_order_that_would_be_ignored_is_refused(stores):
+    store = stores["shuffled"]
+    known = store.row_values(Y, order="input")
+    fitted = bigsvm.SVC().fit(store, known)
+    with pytest.raises(ParameterError, match=r"y_order is 'input', which is for .* beside a store"):
+        bigsvm.SVC().fit(X, Y, y_order="input")
+    with pytest.raises(ParameterError, match=r"y_order is 'input', which is for .* beside a store"):
+        fitted.score(X, Y, y_order="input")
+    for call in (bigsvm.SVC().fit, fitted.score):
+        with pytest.raises(ParameterError, match="no labels or weights are given that lack"):
+            call(store, known, y_order="input")
+    with pytest.raises(ParameterError, match="no labels or weights are given that lack"):
+        bigsvm.OneClassSVM().fit(store, Y, y_order="input")
+    with pytest.raises(ParameterError, match="y_order is 'file'; it must be"):
+        bigsvm.SVC().fit(store, Y, y_order="file")
+
+
+@pytest.mark.fault("columns-and-order")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *ESTIMATORS.values(),
+        bigsvm.SVC(calibration="sigmoid"),
+        bigsvm.OneClassSVM(),
+        bigsvm.SVC(decision_function_shape="ovo"),
+    ],
+    ids=str,
+)
+def test_predictions_come_in_the_order_of_the_input(estimator, stores):
+    store = stores["shuffled"]
+    targets = TARGETS if isinstance(estimator, bigsvm.SVR) else Y
+    if getattr(estimator, "decision_function_shape", "ovr") == "ovo":
+        targets = np.arange(120) % 3
+    estimator = (
+        clone(estimator).fit(store, targets, y_order="input")
+        if (estimator._needs_y)
+        else clone(estimator).fit(store)
+    )
+    methods = ("predict", "decision_function", "predict_proba", "predict_log_proba")
+    for method in (*methods, "score_samples"):
+        if not hasattr(estimator, method):
+            continue
+        predict = getattr(estimator, method)
+        expected = predict(X, order="input")
+        of_input = predict(store.path, order="input")
+        assert isinstance(of_input, da.Array)
+        assert (of_input.shape, of_input.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(of_input, expected, atol=1e-6)
+        of_store = predict(store, order="store")
+        np.testing.assert_array_equal(of_store, predict(store))
+        np.testing.assert_array_equal(store.in_input_order(of_store), of_input)
+
+
+def test_orders_that_are_none_are_refused(stores):
+    store = stores["shuffled"]
+    fitted = bigsvm.SVC().fit(store, Y, y_order="input")
+    for rows in (X, store):
+        with pytest.raises(ParameterError, match="order is 'file'; it must be"):
+            fitted.predict(rows, order="file")
+    with pytest.raises(DataError, match=r"values have shape \(119,\); the store needs one for"):
+        store.in_input_order(Y[1:])
