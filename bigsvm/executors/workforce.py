@@ -225,6 +225,9 @@ class Workforce:
             The scheduler does not answer, or has had no worker for JOIN_SECONDS.
         """
         now = time.monotonic()
+        if now - self._looked > POLL_SECONDS:
+            self._looked = now
+            look()  # before results arrive, which are lost if it raises
         self.handle_events()
         self._check_connection(now)
         self._check_workers(now)
@@ -233,9 +236,6 @@ class Workforce:
             self._asked_since = self._asked_since or now
             self._asking = self._start(self._client.scheduler.identity(n_workers=-1))
             self._asking.add_done_callback(lambda _: self._events.put(self._members))
-        if now - self._looked > POLL_SECONDS:
-            self._looked = now
-            look()
         with contextlib.suppress(queue.Empty):
             self._events.get(timeout=POLL_SECONDS)()
         self.handle_events()
