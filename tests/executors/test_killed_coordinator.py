@@ -68,6 +68,7 @@ def coordinate(address, problem, folder, moment):
         os.kill(os.getpid(), signal.SIGKILL)
 
     with distributed.Client(address) as client, Disturbance(end, **MOMENTS[moment]):
+        (folder / "begun").touch()
         fit(*problem, client, checkpoint=str(folder / "run"), checkpoint_every=CHECKPOINT_EVERY)
 
 
@@ -75,7 +76,9 @@ def killed_and_resumed(problem, model, cluster, folder, moment, others):
     process = processes.start(coordinate, cluster.scheduler_address, problem, folder, moment)
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    saved = max(path.stat().st_mtime for path in (folder / "run").glob("generation-*"))
+    # The moment may come before the first generation: then all since the start is lost.
+    saves = [folder / "begun", *(folder / "run").glob("generation-*")]
+    saved = max(path.stat().st_mtime for path in saves)
     if moment != "certificate":  # the run is saved before it, and certifies anew
         assert float((folder / "killed").read_text()) - saved < MOST_SECONDS_LOST
     for number, client in enumerate(others):
