@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 import re
 from dataclasses import dataclass, replace
 from numbers import Real
 
 from bigsvm.errors import MemoryBudgetError, ParameterError
+from bigsvm.processors import control_groups
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
+_SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
 ROW_STATE_BYTES = 33
 """Bytes of a training row for the whole run: alpha 8, outputs 8, sign 1, scores and their partition
@@ -55,11 +59,12 @@ SMALLEST_GRAM = 4 * 4 * 1024
 
 
 def parse_bytes(size: object, name: str = "memory") -> int:
-    """Read a size: a number of bytes, or text like ``"4GB"``, ``"512MiB"``, ``"1.5g"``.
+    """Read a size: a number of bytes, or text like ``"4GB"``, ``"512MiB"``, ``"1.5g"``, ``"50%"``.
 
     Parameters
     ----------
     size : int or str
+        A share is one of `machine_bytes`, and only for the parameter `memory`.
     name : str
         Name of the parameter, for messages.
 
@@ -68,7 +73,15 @@ def parse_bytes(size: object, name: str = "memory") -> int:
     ParameterError
         Not a size, or not more than 0.
     """
-    if isinstance(size, str):
+    share = _SHARE.fullmatch(size) if isinstance(size, str) else None
+    if share is not None:
+        if name != "memory" or not 0 < float(share[1]) <= 100:
+            raise ParameterError(
+                f"{name} is {size!r}; give a size like 4GB, or for memory a share of that of this "
+                "machine, more than 0% and at most 100%"
+            )
+        value = float(share[1]) / 100 * machine_bytes()
+    elif isinstance(size, str):
         match = _SIZE.fullmatch(size)
         if match is None:
             raise ParameterError(
@@ -85,6 +98,21 @@ def parse_bytes(size: object, name: str = "memory") -> int:
     if not (math.isfinite(value) and value >= 1):
         raise ParameterError(f"{name} {size!r} is not a size in bytes; it must be more than 0")
     return int(value)
+
+
+@functools.cache
+def machine_bytes() -> int:
+    """Bytes of memory of this machine, or fewer if the control groups of this process limit it."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for group in control_groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            try:
+                text = (group / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdecimal():  # otherwise "max"
+                limits.append(int(text))
+    return min(limits)
 
 
 def show_bytes(n: float) -> str:

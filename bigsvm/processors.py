@@ -150,22 +150,35 @@ def _quota() -> float:
 
     Read only once, as reading is slow compared with a small prediction.
     """
+    return min(map(_quota_of, control_groups("cpu")), default=math.inf)
+
+
+def control_groups(controller: str) -> list[Path]:
+    """Folders of the control groups of this process, and of those around them.
+
+    Parameters
+    ----------
+    controller : {"cpu", "memory"}
+
+    Returns
+    -------
+    list of Path
+        Empty if the system has no control groups.
+    """
     try:
         lines = OWN_CONTROL_GROUPS.read_text().splitlines()
     except OSError:
-        return math.inf
-    least = math.inf
+        return []
+    found = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        # Version 2 lists no controllers here; version 1 has a hierarchy for the cpu controller.
-        root = CONTROL_GROUPS / "cpu" if controllers else CONTROL_GROUPS
-        if controllers and "cpu" not in controllers.split(","):
+        # Version 2 lists no controllers here; version 1 has a hierarchy for each controller.
+        root = CONTROL_GROUPS / controller if controllers else CONTROL_GROUPS
+        if controllers and controller not in controllers.split(","):
             continue
         group = root / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(root):
-                least = min(least, _quota_of(folder))
-    return least
+        found += [folder for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    return found
 
 
 def _quota_of(group: Path) -> float:

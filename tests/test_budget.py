@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bigsvm.budget import (
     GRAM_SHARE,
     GRAM_SHARE_OF_FUNCTIONS,
+    machine_bytes,
     packed_bytes,
     parse_bytes,
     plan_training,
@@ -176,3 +177,39 @@ def test_packed_sparse_rows_take_no_more_than_is_planned(width, entries):
     with KernelTiles(make_kernel("linear")) as tiles:
         packed = Partners(tiles.values, rows, for_sparse_rows=True).nbytes
     assert packed <= n * (packed_bytes(width, 8 * entries) + 16)
+
+
+class TestShares:
+    def test_a_share_is_one_of_the_memory_of_the_machine(self):
+        assert parse_bytes("50%") == machine_bytes() // 2
+        assert parse_bytes(" 12.5 % ") == machine_bytes() // 8
+
+    @pytest.mark.parametrize("share", ["0%", "101%", "%", "-5%"])
+    def test_others_are_refused(self, share):
+        with pytest.raises(ParameterError, match="memory"):
+            parse_bytes(share)
+
+    def test_of_the_disk_or_of_a_worker_there_is_none(self):
+        with pytest.raises(ParameterError, match="disk_cache is '50%'; give a size like 4GB"):
+            parse_bytes("50%", "disk_cache")
+
+    @pytest.mark.parametrize(
+        ("groups", "files"),
+        [
+            ("0::/a/b\n", {"a/memory.max": "4000000", "a/b/memory.max": "max"}),
+            ("5:memory:/a\n", {"memory/a/memory.limit_in_bytes": "4000000"}),
+        ],
+    )
+    def test_control_groups_limit_it(self, groups, files, tmp_path, monkeypatch):
+        (tmp_path / "own").write_text(groups)
+        for name, text in files.items():
+            path = tmp_path / "groups" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        monkeypatch.setattr("bigsvm.processors.OWN_CONTROL_GROUPS", tmp_path / "own")
+        monkeypatch.setattr("bigsvm.processors.CONTROL_GROUPS", tmp_path / "groups")
+        machine_bytes.cache_clear()
+        try:
+            assert parse_bytes("50%") == 2_000_000
+        finally:
+            machine_bytes.cache_clear()

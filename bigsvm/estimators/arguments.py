@@ -10,6 +10,8 @@ import warnings
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from bigsvm.parameters.declaration import Kind, Rule, documentation, parameter
 from bigsvm.parameters.groups import KernelParameters, PairStepParameters, Resources
 from bigsvm.parameters.names import CalibrationName, MulticlassName
@@ -54,7 +56,7 @@ class SharedArguments(KernelParameters, Resources):
     checkpoint_copy: str | None = again("checkpoint_copy")
     max_time: float | None = again("max_seconds", default=None)
     n_jobs: int | None = again("threads")
-    random_state: int | None = again("seed", default=None)
+    random_state: int | np.random.RandomState | None = again("seed", default=None)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

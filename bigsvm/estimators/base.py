@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -71,6 +73,13 @@ class KernelMachine(BaseEstimator, SharedArguments):
     _needs_y: ClassVar[bool] = True
     _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", "verbose", *IGNORED})
     """Parameters that the estimator uses itself and does not pass on to training."""
+
+    # scikit-learn shows the texts of the parameters in a notebook if there is a link to them.
+    _doc_link_module = "bigsvm"
+    _doc_link_template = "{source}"
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        return {"source": Path(inspect.getfile(type(self))).as_uri()}
 
     def fit(
         self,
@@ -324,6 +333,13 @@ class KernelMachine(BaseEstimator, SharedArguments):
             setattr(self, f"{name}_", self.certificate_.get(name))
         self.n_support_ = self._count_support(model)
         self.n_features_in_ = model.n_features
+        reason = self.stop_reason_
+        is_uncertified = reason is not None and StopReason(reason).is_uncertified
+        # As in scikit-learn: 0 if the fit came to the end that was asked for.
+        self.fit_status_ = int(not (is_uncertified or self.converged_ is not False))
+        n_rows = model.provenance.get("n_rows")
+        if n_rows is not None:  # a model of LIBSVM does not say it
+            self.shape_fit_ = (n_rows, model.n_features)
 
     # Not attributes, which would take memory of their own where there are many functions.
 

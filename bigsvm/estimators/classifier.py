@@ -64,6 +64,7 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
             model = replace(model, rule=self._rule(model.rule))
         super()._adopt(model)
         self.classes_ = label_array(model.classes)
+        self.class_weight_ = class_weights_of(model)
 
     def _rule(self, trained: str) -> str:
         """Give the rule of `bigsvm.votes` that decides, for functions trained for another one."""
@@ -236,6 +237,12 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.calibration is None and not self.warm_start
         return tags
+
+
+def class_weights_of(model: KernelExpansion) -> NDArray[np.float64]:
+    """Factors of C that a model was trained with, one for each class."""
+    recorded = model.provenance.get("parameters", {}).get("class_weight")
+    return np.ones(len(model.classes or ())) if recorded is None else np.array(recorded, np.float64)
 
 
 def _values_of_pairs(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:

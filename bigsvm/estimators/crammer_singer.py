@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
+from bigsvm.estimators.classifier import class_weights_of
 from bigsvm.fit.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 from bigsvm.parameters.groups import CrammerSingerParameters
@@ -43,6 +44,8 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     support_ : (n_support,) int64
         Rows that are support vectors, ascending.
     support_vectors_ : (n_support, n_features) array or CSR
+    class_weight_ : (k,) float64
+        Factors of `C` for each class.
     n_support_ : (k,) int32
         Support vectors of each class.
     dual_coef_ : (k, n_support) float64
@@ -61,7 +64,9 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
         Largest violation over all rows.
     n_iter_ : int
         Rows solved for.
-    converged_, stop_reason_, duality_gap_, objective_, certificate_, history_, model_
+    converged_, stop_reason_, duality_gap_, objective_, certificate_, history_
+        As `SVC` has them.
+    fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -153,6 +158,7 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
     def _adopt(self, model: KernelExpansion) -> None:
         super()._adopt(model)
         self.classes_ = label_array(model.classes)
+        self.class_weight_ = class_weights_of(model)
 
     def _intercepts(self, model: KernelExpansion) -> NDArray[np.float64]:
         return np.asarray(model.intercept)

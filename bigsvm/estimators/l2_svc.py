@@ -33,6 +33,8 @@ class L2SVC(BallParameters, Classifier):
     support_ : (n_support,) int64
         Rows that are support vectors.
     support_vectors_ : (n_support, n_features) array or CSR
+    class_weight_ : (k,) float64
+        Factors of `C` for each class.
     n_support_ : (k,) int32
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
@@ -47,7 +49,7 @@ class L2SVC(BallParameters, Classifier):
         None if the ball is not certified. Training ends at ``certificate_["tol"]``.
     stop_reason_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, model_
+    certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 

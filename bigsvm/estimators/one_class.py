@@ -75,7 +75,7 @@ class OneClassSVM(OutlierDetector, IgnoredArguments):
         For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, model_
+    certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -125,7 +125,7 @@ class L2OneClassSVM(BallParameters, OutlierDetector):
         As `L2SVC` has them; the gap is in units of ρ.
     stop_reason_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, model_
+    certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them. The objective is ``1 / (2ρ)``.
     n_features_in_ : int
 

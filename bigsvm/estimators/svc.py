@@ -28,6 +28,8 @@ class SVC(Classifier, IgnoredClassArguments):
         Rows that are support vectors, ascending; of more than two classes grouped by class, as
         scikit-learn has them for any number, and ascending within each.
     support_vectors_ : (n_support, n_features) array or CSR
+    class_weight_ : (k,) float64
+        Factors of `C` for each class.
     n_support_ : (k,) int32
         Support vectors of each class.
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
@@ -48,6 +50,10 @@ class SVC(Classifier, IgnoredClassArguments):
         ``"sweep"`` of this `fit`, and the ``"seconds"`` of training until then.
     model_ : KernelExpansion
         The model itself, which can be saved.
+    fit_status_ : int
+        0 if training came to the end that was asked for, else 1.
+    shape_fit_ : (int, int)
+        Rows and columns of the training data.
     n_features_in_ : int
 
     Examples
@@ -82,6 +88,8 @@ class NuSVC(Classifier, IgnoredClassArguments):
     support_ : (n_support,) int64
         Rows that are support vectors.
     support_vectors_ : (n_support, n_features) array or CSR
+    class_weight_ : (k,) float64
+        Factors of `C` for each class.
     n_support_ : (k,) int32
     dual_coef_ : (1, n_support) float64, of more than two classes (k - 1, n_support)
     intercept_ : (1,) float64, of more than two classes (k (k - 1) / 2,)
@@ -89,7 +97,7 @@ class NuSVC(Classifier, IgnoredClassArguments):
         For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, model_
+    certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 

@@ -74,7 +74,7 @@ class SVR(Regressor):
         For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, model_
+    certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 
@@ -117,7 +117,7 @@ class NuSVR(Regressor):
         For the linear kernel only.
     converged_, stop_reason_, gap_, duality_gap_, objective_, n_iter_
         As `SVC` has them.
-    certificate_, history_, model_
+    certificate_, history_, fit_status_, shape_fit_, model_
         As `SVC` has them.
     n_features_in_ : int
 

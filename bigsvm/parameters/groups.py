@@ -282,9 +282,10 @@ class Resources:
     memory: int | str = parameter(
         "1GB",
         """
-        Memory budget, for example 4GB or 512MiB.
+        Memory budget, for example 4GB, 512MiB, or 50% of that of this machine.
 
-        Bytes that all arrays of training together may take.
+        Bytes that all arrays of training together may take. A share is one of the machine's memory,
+        or of the limit of the control groups of this process.
         """,
         panel=RESOURCES,
         metavar="SIZE",

@@ -1,0 +1,69 @@
+"""What code that was written for scikit-learn's estimators finds in ours."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn import svm as peers
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
+
+import bigsvm
+
+X, Y = make_blobs(60, centers=3, cluster_std=2.0, random_state=0)
+BOTH = Y < 2
+SHARED = {"SVC": {}, "NuSVC": {"nu": 0.2}, "SVR": {}, "NuSVR": {}, "OneClassSVM": {}}
+
+
+def pair(name, **options):
+    """Our estimator and scikit-learn's."""
+    options = {**SHARED[name], **options}
+    return getattr(bigsvm, name)(**options), getattr(peers, name)(**options)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_attributes_of_a_fit_are_scikit_learns(name):
+    ours, theirs = (each.fit(X, Y) for each in pair(name))
+    assert (ours.fit_status_, ours.shape_fit_) == (theirs.fit_status_, theirs.shape_fit_)
+    assert hasattr(ours, "class_weight_") == (name in ("SVC", "NuSVC"))
+
+
+@pytest.mark.parametrize("weights", [None, "balanced", {0: 2.0, 1: 0.5}])
+@pytest.mark.parametrize("rows", [BOTH, slice(None)])
+def test_class_weight_is_scikit_learns(rows, weights):
+    y = np.where(Y == 0, 0, Y)[rows]
+    y[:5] = 1
+    ours, theirs = (each.fit(X[rows], y) for each in pair("SVC", class_weight=weights))
+    np.testing.assert_allclose(ours.class_weight_, theirs.class_weight_)
+    singer = bigsvm.CrammerSingerSVC(class_weight=weights).fit(X[rows], y)
+    np.testing.assert_allclose(singer.class_weight_, theirs.class_weight_)
+
+
+def test_the_status_of_a_fit_that_did_not_converge_is_1():
+    with pytest.warns(ConvergenceWarning):
+        assert bigsvm.SVC(max_iter=1).fit(X, Y).fit_status_ == 1
+
+
+def test_attributes_of_a_loaded_model_are_those_of_the_fit(tmp_path):
+    fitted = bigsvm.SVC(class_weight={2: 3.0}).fit(X, Y)
+    fitted.save(tmp_path / "model")
+    loaded = bigsvm.load(tmp_path / "model")
+    for name in ("fit_status_", "shape_fit_", "class_weight_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
+
+
+@pytest.mark.parametrize("name", [*SHARED, "L2SVC", "CrammerSingerSVC", "L2OneClassSVM"])
+def test_a_notebook_shows_the_text_of_each_parameter(name):
+    estimator = getattr(bigsvm, name)()
+    shown = estimator._repr_html_()
+    for parameter in estimator.get_params():
+        assert re.search(rf"param-doc-description[^>]*>\s*{parameter}:", shown), parameter
+
+
+@pytest.mark.parametrize("state", [3, np.random.RandomState(3), None])
+def test_random_states_of_scikit_learn_are_taken(state):
+    assert bigsvm.SVC(random_state=state).fit(X, Y).converged_
+
+
+def test_memory_may_be_a_share_of_that_of_the_machine():
+    assert bigsvm.SVC(memory="50%").fit(X, Y).predict(X).shape == (60,)
