@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bigsvm.estimators.svr import NuSVR as NuSVR
     from bigsvm.kernels import Kernel as Kernel
     from bigsvm.models import KernelExpansion as KernelExpansion
+    from bigsvm.selection.cross_validation import cross_validate as cross_validate
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "KernelExpansion": "bigsvm.models",
     "convert": "bigsvm.data.from_text",
     "load": "bigsvm.estimators.saved",
+    "cross_validate": "bigsvm.selection.cross_validation",
     "open_store": "bigsvm.data.store",
     "scale_store": "bigsvm.data.scaling",
     "write_store": "bigsvm.data.from_arrays",

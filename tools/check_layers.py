@@ -45,6 +45,7 @@ ORDER = (
     "fit",
     "report",
     "estimators",
+    "selection",
     "cli",
     "__main__",
 )

@@ -29,7 +29,7 @@ from bigsvm.data.containers import (
 )
 from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers
-from bigsvm.data.row_source import DASK_BLOCK_BYTES
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, check_y_order, in_order_of
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source, as_store, dask_array
@@ -39,7 +39,7 @@ from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignore
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.lazily import evaluated_lazily, in_input_order
 from bigsvm.estimators.stopping import StoppedByCtrlC
-from bigsvm.estimators.watching import FitWatch
+from bigsvm.estimators.watching import FitWatch, History
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     import dask.array as da
     from numpy.typing import NDArray
 
-    from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
     from bigsvm.data.store import Store
     from bigsvm.estimators.lazily import Evaluate
     from bigsvm.models import KernelExpansion
+    from bigsvm.training.events import Event
 
 CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max_time"})
 """Estimator parameters with another name or another form in `TrainingParameters`."""
@@ -199,6 +199,33 @@ class KernelMachine(BaseEstimator, SharedArguments):
         }
         provenance = {**self.model_.provenance, "estimator": own}
         replace(self.model_, provenance=provenance).save(path)
+
+    def _fit_rows(
+        self,
+        source: RowSource,
+        labels: NDArray[Any] | None,
+        weights: NDArray[np.float64] | None,
+        hooks: Hooks,
+        start: KernelExpansion | None = None,
+    ) -> Self:
+        """Train on rows that `_training_data` has prepared; the caller looks whether it converged.
+
+        The arguments are those of `train_model`.
+        """
+        history = History()
+
+        def listener(event: Event) -> None:
+            history(event)
+            hooks.listener(event)
+
+        model = train_model(
+            source, labels, weights, self._parameters(), replace(hooks, listener=listener),
+            start=start,
+        )  # fmt: skip
+        self._keep_names(source.feature_names)
+        self._adopt(model)
+        self.history_ = history.arrays()
+        return self
 
     def _values(self, X: Any, order: Order) -> NDArray[np.float64] | da.Array:
         """Values of the model's function, (n,), lazy where X is."""
@@ -393,6 +420,8 @@ class KernelMachine(BaseEstimator, SharedArguments):
         check_order(order)
         model, memory = self.model_, parse_bytes(self.memory)
         threads = count_threads(self.n_jobs)
+        if isinstance(X, RowSource):
+            return _evaluate_blocks(model, X, evaluate, threads, memory // 8)
         store = as_store(X)
         if store is not None:
             rows = store.rows
@@ -416,12 +445,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
             return evaluated_lazily(array, model, evaluate, of_none)
         if is_streamed(X, memory):
             source = as_row_source(X, memory=memory)
-            model.check_columns(source.n_columns, None, source.feature_names)
-            of_blocks = []
-            for start, block in source.blocks(memory // 8):
-                check_finite(block, start)
-                of_blocks.append(evaluate(model, as_row_source(block), threads))
-            return np.concatenate(of_blocks)
+            return _evaluate_blocks(model, source, evaluate, threads, memory // 8)
         _check_in_memory(X, memory)
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
@@ -441,6 +465,21 @@ def _beside(store: Store, values: Any, name: str, order: Order | None) -> NDArra
     return in_order_of(
         store.attributes, values, name, order=order, original_rows=store.original_rows
     )
+
+
+def _evaluate_blocks(
+    model: KernelExpansion, source: RowSource, evaluate: Evaluate, threads: int, block_bytes: int
+) -> Any:
+    """Evaluate a model at rows that are read in blocks, two of which take `block_bytes`."""
+    model.check_columns(source.n_columns, source.first_index, source.feature_names)
+    rows = in_scale_of(source, model.scaler)
+    # Blocks no longer know whether they are scaled.
+    model = replace(model, scaler=None)
+    values = []
+    for start, block in rows.blocks(block_bytes):
+        check_finite(block, start)
+        values.append(evaluate(model, as_row_source(block), threads))
+    return np.concatenate(values)
 
 
 def _seed(random_state: Any) -> Any:

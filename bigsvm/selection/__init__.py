@@ -1,0 +1,1 @@
+"""Choosing a model: folds of one data set, cross-validation, and searches of parameters."""

@@ -1,0 +1,147 @@
+"""Cross-validation on one data set of any size."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.stopping import StoppedByCtrlC
+from bigsvm.executors.clients import worker_bytes
+from bigsvm.selection.fits import FoldFits, check_estimator
+from bigsvm.training.events import Hooks
+from bigsvm.training.result import StopReason
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from bigsvm.estimators.base import KernelMachine
+    from bigsvm.selection.record import FoldFit
+
+
+def cross_validate(
+    estimator: KernelMachine,
+    X: Any,
+    y: Any = None,
+    *,
+    cv: Any = 5,
+    scoring: Any = None,
+    groups: Any = None,
+    sample_weight: Any = None,
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    worker_memory: int | str | None = None,
+) -> dict[str, Any]:
+    """Fit and score an estimator by cross-validation, on a store of any size or on arrays.
+
+    A fold gives weight 0 to the rows that it tests, so that no rows are copied. What depends on
+    the training data, such as ``gamma="scale"`` and ``class_weight="balanced"``, is that of the
+    training rows of each fold. Predictions of test rows are streamed.
+
+    Parameters
+    ----------
+    estimator : estimator of bigsvm
+        It is not changed.
+    X, y, sample_weight, client, worker_memory
+        As its ``fit`` takes them; `y` also where a one-class estimator is compared with labels.
+        Rows of weight 0 are neither trained on nor tested. Weights have no part in the scores.
+    cv : int, splitter of scikit-learn, (n_rows,) integers, or iterable of pairs
+        A number of folds, stratified for classifiers, without shuffling, as in scikit-learn; the
+        rows of a store are shuffled already, unless it was made without. Or the number of the fold
+        that tests each row, -1 for none; for a shuffled store ``store.row_values(numbers,
+        order="input")``. Or arrays of the rows that are trained on and tested.
+    scoring : str, callable, list or dict, optional
+        As in scikit-learn; by default the accuracy or R².
+    groups : (n_rows,) array or RowValues, optional
+        Rows of one group are in one fold.
+    return_train_score : bool
+        Whether the rows that were trained on are scored too.
+    return_estimator : bool
+        Whether the fitted estimators are returned.
+    checkpoint : path, optional
+        Folder on a local disk for the results of finished fits, and the state of the fit under way.
+        The same call goes on from it, and has the same scores.
+
+    Returns
+    -------
+    dict
+        What scikit-learn's ``cross_validate`` returns: ``"test_score"``, (n_folds,) float64, or a
+        key for each of several scores, ``"fit_time"`` and ``"score_time"`` in seconds,
+        ``"train_score"`` and ``"estimator"`` if asked for. Besides ``"mean_test_score"``,
+        ``"std_test_score"``, and ``"certificate"``, a list of dict: that of each fit.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, StoreError, CheckpointError, ClusterError
+    KeyboardInterrupt
+        Ctrl-C, within about a second.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> import bigsvm
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> result = bigsvm.cross_validate(bigsvm.SVC(gamma=1), X, y, cv=3)
+    >>> len(result["test_score"]), bool(result["mean_test_score"] > 0.9)
+    (3, True)
+    """
+    check_estimator(estimator)
+    of_workers = worker_bytes(client, worker_memory)
+    if return_estimator and checkpoint is not None:
+        raise ParameterError(
+            "return_estimator is True, but with checkpoint only the results of finished fits are "
+            "kept; leave one out"
+        )
+    with StoppedByCtrlC() as stop:
+        hooks = Hooks(interrupted=stop.requested, client=client, worker_memory=of_workers)
+        fits = FoldFits(
+            clone(estimator), X, y, sample_weight, cv=cv, groups=groups, scoring=scoring,
+            hooks=hooks, with_train_scores=return_train_score,
+        )  # fmt: skip
+        with fits.recorded(checkpoint):
+            fitted = [fits.fit({}, number) for number in range(len(fits.folds))]
+    results = [result for result, _ in fitted]
+    unconverged = sum(not is_as_asked(result) for result in results)
+    if unconverged:
+        warnings.warn(
+            f"training did not converge in {unconverged} of {len(results)} folds; raise max_iter "
+            "or max_time, or scale the columns",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    table = table_of(results)
+    if return_estimator:
+        table["estimator"] = [estimator for _, estimator in fitted]
+    return table
+
+
+def is_as_asked(fit: FoldFit) -> bool:
+    """Whether training ended by itself: converged, or without the certificate it was not to have."""
+    reason = StopReason(fit.certificate["stop_reason"])
+    return bool(fit.certificate["converged"]) or reason.is_uncertified
+
+
+def table_of(results: Sequence[FoldFit]) -> dict[str, Any]:
+    """Gather the results of all folds as scikit-learn's ``cross_validate`` does."""
+    table: dict[str, Any] = {
+        "fit_time": np.array([result.fit_seconds for result in results]),
+        "score_time": np.array([result.score_seconds for result in results]),
+    }
+    for which, scores in (
+        ("test", [result.scores for result in results]),
+        ("train", [result.train_scores for result in results]),
+    ):
+        for name in scores[0]:
+            values = np.array([of_fold[name] for of_fold in scores])
+            table[f"{which}_{name}"] = values
+            table[f"mean_{which}_{name}"] = float(values.mean())
+            table[f"std_{which}_{name}"] = float(values.std())
+    table["certificate"] = [result.certificate for result in results]
+    return table

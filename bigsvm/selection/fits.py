@@ -1,0 +1,308 @@
+"""Fits of folds: each trains on the rows of a fold, and is scored at its other rows."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xxhash
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+
+from bigsvm.budget import parse_bytes, show_bytes
+from bigsvm.data.row_values import RowValues, in_order_of
+from bigsvm.data.sources import as_store
+from bigsvm.data.views import ChosenRows
+from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
+from bigsvm.estimators.base import KernelMachine
+from bigsvm.parameters import FIELDS
+from bigsvm.parameters.formulations import CLASSIFIERS
+from bigsvm.parameters.declaration import declaration_of
+from bigsvm.selection.folds import digest_of, make_folds
+from bigsvm.selection.record import FoldFit, Record
+from bigsvm.training.result import StopReason
+from bigsvm.version import __version__
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.models import KernelExpansion
+    from bigsvm.training.events import Hooks
+
+SCORE = "score"
+"""Name of the only score of a fit."""
+
+
+class Data(NamedTuple):
+    """Rows that several fits have in common.
+
+    Attributes
+    ----------
+    source : RowSource
+        (n, d).
+    labels : (n,) array or None
+        For training; None for one class.
+    truth : (n,) array or None
+        What predictions are compared with.
+    weights : (n,) float64 or None
+    """
+
+    source: RowSource
+    labels: NDArray[Any] | None
+    truth: NDArray[Any] | None
+    weights: F8 | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values of rows."""
+        arrays = {id(array): array for array in self[1:] if array is not None}
+        return sum(array.nbytes for array in arrays.values())
+
+
+def check_estimator(estimator: Any) -> KernelMachine:
+    """Refuse estimators of other packages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if not isinstance(estimator, KernelMachine):
+        raise ParameterError(
+            f"estimator is a {type(estimator).__name__}; it must be one of bigsvm's, as folds are "
+            "made by weights: use sklearn.model_selection for pipelines and other estimators"
+        )
+    for name in ("checkpoint", "checkpoint_copy"):
+        if getattr(estimator, name) is not None:
+            raise ParameterError(
+                f"the estimator has a {name}, which only one fit can use; leave it out, and give "
+                "checkpoint beside the estimator"
+            )
+    return estimator
+
+
+def make_data(estimator: KernelMachine, X: Any, y: Any, sample_weight: Any, client: Any) -> Data:
+    """Open the rows that all fits have in common; the estimator learns the names of columns.
+
+    The arguments are those of `KernelMachine.fit`.
+
+    Raises
+    ------
+    DataError, ParameterError, MemoryBudgetError, StoreError
+    """
+    source, labels, weights = estimator._training_data(X, y, sample_weight, client)
+    truth = labels
+    if labels is None:
+        store = as_store(X)
+        if store is not None:
+            truth = store.labels() if y is None else in_order_of(store.attributes, y, "y")
+        elif y is not None:
+            truth = np.asarray(y)
+    if weights is not None and len(weights) != source.n_rows:
+        raise DataError(f"sample_weight has {len(weights)} values; there are {source.n_rows} rows")
+    return Data(source, labels, truth, weights)
+
+
+class FoldFits:
+    """Fits of the folds of one data set, one after the other.
+
+    Parameters
+    ----------
+    estimator : KernelMachine
+        Of the kind to be fitted, with the resources of all fits. It learns the names of columns.
+    X, y, sample_weight
+        As its ``fit`` takes them.
+    cv, groups
+        As `make_folds` takes them, or RowValues.
+    scoring
+        As scikit-learn's `check_scoring` takes it.
+    hooks : Hooks
+    with_train_scores : bool
+        Whether the rows that were trained on are scored too.
+
+    Attributes
+    ----------
+    data : Data
+    folds : list of Fold
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, StoreError
+    """
+
+    def __init__(
+        self,
+        estimator: KernelMachine,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        cv: Any,
+        groups: Any,
+        scoring: Any,
+        hooks: Hooks,
+        with_train_scores: bool = False,
+    ) -> None:
+        self.estimator, self._hooks = estimator, hooks
+        self._with_train_scores, self._scoring = with_train_scores, scoring
+        try:
+            self._scorer = check_scoring(estimator, scoring=scoring)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"scoring is {scoring!r}: {error}") from None
+        self.data = make_data(estimator, X, y, sample_weight, hooks.client)
+        if self.data.truth is None:
+            raise DataError("y is None; scores need what predictions are compared with")
+        store = as_store(X)
+        if store is not None:
+            if groups is not None:
+                groups = in_order_of(store.attributes, groups, "groups", instead="")
+            if isinstance(cv, RowValues | np.ndarray):
+                cv = in_order_of(store.attributes, cv, "cv", instead="")
+        self._is_classifier = estimator._formulation in CLASSIFIERS
+        self.folds = make_folds(
+            cv, self.data.source.n_rows, self.data.truth, self.data.weights, groups,
+            stratified=self._is_classifier,
+        )  # fmt: skip
+        self._memory = self._memory_of_fits()
+        self._record: Record | None = None
+
+    def _memory_of_fits(self) -> int:
+        """Return what a fit may take beside what all have in common."""
+        memory, n_rows = parse_bytes(self.estimator.memory), self.data.source.n_rows
+        # Also the weights of a fold, and its predictions.
+        held = self.data.nbytes + sum(fold.nbytes for fold in self.folds) + 16 * n_rows
+        if held >= memory:
+            raise MemoryBudgetError(
+                f"memory is {show_bytes(memory)}, but labels, weights and folds of {n_rows} rows "
+                f"take {show_bytes(held)}; give at least {show_bytes(2 * held)}"
+            )
+        return memory - held
+
+    @contextmanager
+    def recorded(
+        self, directory: str | os.PathLike[str] | None, searched: Sequence[str] = ()
+    ) -> Iterator[None]:
+        """Keep the results of fits in a folder for a while, and take those that it has.
+
+        Parameters
+        ----------
+        directory : path or None
+        searched : sequence of str
+            Parameters that differ from fit to fit.
+
+        Raises
+        ------
+        CheckpointError
+        """
+        if directory is None:
+            yield
+            return
+        with Record(directory, self._belongs_to(searched)) as record:
+            self._record = record
+            try:
+                yield
+            finally:
+                self._record = None
+
+    def _belongs_to(self, searched: Sequence[str]) -> dict[str, str]:
+        """Describe what the results of fits belong to."""
+        data = self.data
+        hasher = xxhash.xxh3_128()
+        for values in (data.truth, data.weights):
+            if values is not None:
+                hasher.update(repr(values.tolist()).encode())
+        parameters = self.estimator._parameters()
+        return {
+            "data": data.source.fingerprint(),
+            "labels and weights": hasher.hexdigest(),
+            "folds": digest_of(self.folds),
+            "scoring": repr(self._scoring),
+            "train scores": repr(self._with_train_scores),
+            "bigsvm": __version__,
+            **{
+                name: repr(getattr(parameters, name))
+                for name, field in FIELDS.items()
+                if (declaration_of(field).recorded or name in ("tol", "ball_tol"))
+                and name not in searched
+            },
+        }
+
+    def fit(
+        self,
+        parameters: Mapping[str, Any],
+        number: int,
+        start: KernelExpansion | None = None,
+    ) -> tuple[FoldFit, KernelMachine | None]:
+        """Fit and score one fold.
+
+        Parameters
+        ----------
+        parameters : mapping
+            Set of the estimator.
+        number : int
+            Of the fold, from 0.
+        start : KernelExpansion, optional
+            A model of the same rows to start from.
+
+        Returns
+        -------
+        result : FoldFit
+        estimator : KernelMachine or None
+            Fitted; None if the result is a recorded one.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The run was asked to stop; if fits are recorded it was saved.
+        ParameterError, DataError, MemoryBudgetError, CheckpointError
+        """
+        data, fold, record = self.data, self.folds[number], self._record
+        key = Record.key(parameters, fold=number)
+        if record is not None:
+            earlier = record.result(key)
+            if earlier is not None:
+                return earlier, None
+        estimator = clone(self.estimator).set_params(**parameters)
+        estimator.set_params(
+            memory=self._memory, checkpoint=None if record is None else record.run_folder(key)
+        )
+        weights = fold.weights(data.weights, data.source.n_rows)
+        started = time.perf_counter()
+        labels = data.labels
+        if labels is not None and self._is_classifier:
+            labels = _labels_of(labels, weights)
+        estimator._fit_rows(data.source, labels, weights, self._hooks, start)
+        if estimator.stop_reason_ == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        fitted = time.perf_counter()
+        scores = self._scores(estimator, fold.test)
+        scored = time.perf_counter()
+        train_scores = {}
+        if self._with_train_scores:
+            train_scores = self._scores(estimator, np.flatnonzero(weights))
+        result = FoldFit(
+            scores, train_scores, fitted - started, scored - fitted, dict(estimator.certificate_)
+        )
+        if record is not None:
+            record.add(key, result)
+        return result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
+
+    def _scores(self, estimator: KernelMachine, rows: NDArray[np.int64]) -> dict[str, float]:
+        truth = self.data.truth
+        assert truth is not None
+        scores = self._scorer(estimator, ChosenRows(self.data.source, rows), truth[rows])
+        named = scores if isinstance(scores, dict) else {SCORE: scores}
+        return {name: float(score) for name, score in named.items()}
+
+
+def _labels_of(labels: NDArray[Any], weights: F8) -> NDArray[Any]:
+    """Give rows without weight a class that is trained, as theirs may not be there."""
+    present = labels[weights > 0]
+    absent = np.isin(labels, present, invert=True)
+    return np.where(absent, present[0], labels) if absent.any() else labels
