@@ -123,7 +123,7 @@ def cross_validate(
 
 
 def is_as_asked(fit: FoldFit) -> bool:
-    """Whether training ended by itself: converged, or without the certificate it was not to have."""
+    """Whether training ended as it was asked to: converged, or without a certificate."""
     reason = StopReason(fit.certificate["stop_reason"])
     return bool(fit.certificate["converged"]) or reason.is_uncertified
 

@@ -18,8 +18,8 @@ from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.parameters import FIELDS
-from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.declaration import declaration_of
+from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.selection.folds import digest_of, make_folds
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.training.result import StopReason
@@ -216,7 +216,8 @@ class FoldFits:
         hasher = xxhash.xxh3_128()
         for values in (data.truth, data.weights):
             if values is not None:
-                hasher.update(repr(values.tolist()).encode())
+                is_of_objects = values.dtype.kind == "O"
+                hasher.update(repr(values.tolist()).encode() if is_of_objects else values.tobytes())
         parameters = self.estimator._parameters()
         return {
             "data": data.source.fingerprint(),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn import svm as peers
+from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_classification
 from sklearn.model_selection import (
     GroupKFold,
@@ -15,7 +16,7 @@ from sklearn.model_selection import (
 )
 
 import bigsvm
-from bigsvm.errors import BigsvmError, DataError, ParameterError
+from bigsvm.errors import BigsvmError, CheckpointError, DataError, ParameterError
 
 X, Y = make_classification(240, 6, weights=[0.7], flip_y=0.1, random_state=1)
 X3, Y3 = make_blobs(150, centers=3, cluster_std=4.0, random_state=0)
@@ -154,3 +155,36 @@ def test_what_has_no_meaning_is_refused(changes, message):
     given = {"estimator": bigsvm.SVC(), "X": X, "y": Y, **changes}
     with pytest.raises(BigsvmError, match=message):
         bigsvm.cross_validate(**given)
+
+
+def test_finished_folds_are_taken_from_the_checkpoint(tmp_path, monkeypatch):
+    estimator, folder = bigsvm.SVC(class_weight="balanced"), tmp_path / "cv"
+    expected = bigsvm.cross_validate(estimator, X, Y, return_train_score=True)
+    fit_rows, left = bigsvm.SVC._fit_rows, iter(range(2))
+
+    def two_fits(self, *arguments):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return fit_rows(self, *arguments)
+
+    monkeypatch.setattr(bigsvm.SVC, "_fit_rows", two_fits)
+    options = {"return_train_score": True, "checkpoint": folder}
+    with pytest.raises(KeyboardInterrupt):
+        bigsvm.cross_validate(estimator, X, Y, **options)
+    left = iter(range(3))
+    found = bigsvm.cross_validate(estimator, X, Y, **options)
+    again = bigsvm.cross_validate(estimator, X, Y, **options)  # without a fit
+    for name in ("test_score", "train_score"):
+        np.testing.assert_array_equal(found[name], expected[name])
+        np.testing.assert_array_equal(again[name], expected[name])
+    np.testing.assert_array_equal(again["fit_time"], found["fit_time"])
+    assert not list((folder / "runs").iterdir())
+    for changes in ({"C": 2.0}, {"tol": 1e-4}):
+        with pytest.raises(CheckpointError, match=next(iter(changes))):
+            bigsvm.cross_validate(clone(estimator).set_params(**changes), X, Y, **options)
+    with pytest.raises(CheckpointError, match="data"):
+        bigsvm.cross_validate(estimator, X + 1, Y, **options)
+    damaged = next((folder / "fits").iterdir())
+    damaged.write_text(damaged.read_text().replace("0.", "1.", 1))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        bigsvm.cross_validate(estimator, X, Y, **options)
