@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.selection.record import FoldFit
 
@@ -33,6 +34,7 @@ def cross_validate(
     scoring: Any = None,
     groups: Any = None,
     sample_weight: Any = None,
+    y_order: Order | None = None,
     return_train_score: bool = False,
     return_estimator: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -55,12 +57,14 @@ def cross_validate(
     cv : int, splitter of scikit-learn, (n_rows,) integers, or iterable of pairs
         A number of folds, stratified for classifiers, without shuffling, as in scikit-learn; the
         rows of a store are shuffled already, unless it was made without. Or the number of the fold
-        that tests each row, -1 for none; for a shuffled store ``store.row_values(numbers,
-        order="input")``. Or arrays of the rows that are trained on and tested.
+        that tests each row, -1 for none. Or arrays of the rows that are trained on and tested.
     scoring : str, callable, list or dict, optional
         As in scikit-learn; by default the accuracy or R².
     groups : (n_rows,) array or RowValues, optional
         Rows of one group are in one fold.
+    y_order : {"input", "store"}, optional
+        Order of `y`, `sample_weight`, `groups` and fold numbers beside a shuffled store, which are
+        refused without, unless they are `RowValues`.
     return_train_score : bool
         Whether the rows that were trained on are scored too.
     return_estimator : bool
@@ -102,7 +106,8 @@ def cross_validate(
     with StoppedByCtrlC() as stop:
         hooks = Hooks(interrupted=stop.requested, client=client, worker_memory=of_workers)
         fits = FoldFits(
-            clone(estimator), X, y, sample_weight, cv=cv, groups=groups, scoring=scoring,
+            clone(estimator), X, y, sample_weight, cv=cv, groups=groups, y_order=y_order,
+            scoring=scoring,
             hooks=hooks, with_train_scores=return_train_score,
         )  # fmt: skip
         with fits.recorded(checkpoint):

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from bigsvm.budget import parse_bytes, show_bytes
-from bigsvm.data.row_values import RowValues, in_order_of
+from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.data.sources import as_store
 from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
+    from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Hooks
 
@@ -87,7 +89,13 @@ def check_estimator(estimator: Any) -> KernelMachine:
     return estimator
 
 
-def make_data(estimator: KernelMachine, X: Any, y: Any, sample_weight: Any, client: Any) -> Data:
+def make_data(
+    estimator: KernelMachine,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    client: Any,
+) -> Data:
     """Open the rows that all fits have in common; the estimator learns the names of columns.
 
     The arguments are those of `KernelMachine.fit`.
@@ -96,7 +104,7 @@ def make_data(estimator: KernelMachine, X: Any, y: Any, sample_weight: Any, clie
     ------
     DataError, ParameterError, MemoryBudgetError, StoreError
     """
-    source, labels, weights = estimator._training_data(X, y, sample_weight, client)
+    source, labels, weights = estimator._training_data(X, y, sample_weight, None, client)
     truth = labels
     if labels is None:
         store = as_store(X)
@@ -120,6 +128,8 @@ class FoldFits:
         As its ``fit`` takes them.
     cv, groups
         As `make_folds` takes them, or RowValues.
+    y_order : {"input", "store"} or None
+        Order of `y`, weights, groups and fold numbers beside a store.
     scoring
         As scikit-learn's `check_scoring` takes it.
     hooks : Hooks
@@ -145,6 +155,7 @@ class FoldFits:
         *,
         cv: Any,
         groups: Any,
+        y_order: Order | None,
         scoring: Any,
         hooks: Hooks,
         with_train_scores: bool = False,
@@ -155,15 +166,20 @@ class FoldFits:
             self._scorer = check_scoring(estimator, scoring=scoring)
         except (TypeError, ValueError) as error:
             raise ParameterError(f"scoring is {scoring!r}: {error}") from None
+        store = as_store(X)
+        fold_numbers = cv if isinstance(cv, RowValues | np.ndarray) else None
+        beside_rows = [y, sample_weight, groups, fold_numbers]
+        check_y_order(y_order, beside_rows, beside_store=store is not None)
+        if store is not None:
+            y, sample_weight, groups, fold_numbers = (
+                _with_order(store, values, y_order) for values in beside_rows
+            )
+            groups = None if groups is None else in_order_of(store.attributes, groups, "groups")
+            if fold_numbers is not None:
+                cv = in_order_of(store.attributes, fold_numbers, "cv")
         self.data = make_data(estimator, X, y, sample_weight, hooks.client)
         if self.data.truth is None:
             raise DataError("y is None; scores need what predictions are compared with")
-        store = as_store(X)
-        if store is not None:
-            if groups is not None:
-                groups = in_order_of(store.attributes, groups, "groups", instead="")
-            if isinstance(cv, RowValues | np.ndarray):
-                cv = in_order_of(store.attributes, cv, "cv", instead="")
         self._is_classifier = estimator._formulation in CLASSIFIERS
         self.folds = make_folds(
             cv, self.data.source.n_rows, self.data.truth, self.data.weights, groups,
@@ -300,6 +316,13 @@ class FoldFits:
         scores = self._scorer(estimator, ChosenRows(self.data.source, rows), truth[rows])
         named = scores if isinstance(scores, dict) else {SCORE: scores}
         return {name: float(score) for name, score in named.items()}
+
+
+def _with_order(store: Store, values: Any, order: Order | None) -> Any:
+    """Say which order values beside a store have, if they do not say it themselves."""
+    if values is None or order is None or isinstance(values, RowValues):
+        return values
+    return store.row_values(values, order=order)
 
 
 def _labels_of(labels: NDArray[Any], weights: F8) -> NDArray[Any]:

@@ -95,6 +95,8 @@ def test_numbers_and_groups_of_a_shuffled_store_have_an_order(tmp_path):
     for folds in (
         {"cv": store.row_values(numbers, order="input")},
         {"cv": 3, "groups": store.row_values(numbers, order="input")},
+        {"cv": numbers, "y_order": "input"},
+        {"cv": 3, "groups": numbers, "y_order": "input"},
     ):
         found = bigsvm.cross_validate(bigsvm.SVC(), store, **folds)["test_score"]
         np.testing.assert_allclose(np.sort(found), np.sort(expected))
