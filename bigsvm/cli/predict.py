@@ -202,7 +202,8 @@ def command(
                     client=workers,
                 )
                 is_regression = traits_of(trained.formulation).learns == "targets"
-                errors = _errors(values, labels) if is_regression else {}
+                has_targets = is_regression and labels.dtype != object
+                errors = _errors(values, labels) if has_targets else {}
                 if target is not None:
                     from bigsvm.report.predictions import write_labels, write_values
 
@@ -294,14 +295,15 @@ def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None)
 def _accuracy(
     names: "Sequence[float] | Sequence[str]",
     codes: "NDArray[np.int64]",
-    labels: "NDArray[np.float64]",
+    labels: "NDArray[Any]",
 ) -> float | None:
     """Share of rows predicted as labelled; None where no label is one of the model's classes."""
     import numpy as np
 
-    if any(isinstance(name, str) for name in names):
+    are_words = isinstance(names[0], str)
+    if are_words != (labels.dtype == object):
         return None
-    classes = np.asarray(names, np.float64)
+    classes = np.asarray(names, object if are_words else np.float64)
     if not np.isin(labels, classes).any():
         return None
     return float((classes[codes] == labels).mean())

@@ -90,6 +90,15 @@ def check_label_counts(
         raise DataCorruptionError(f"{where}: its labels are not those it has counted; {REMEDY}")
 
 
+def check_class_places(places: NDArray[np.float64], n_names: int, where: str) -> None:
+    """Refuse labels that are not places in a list of `n_names` names."""
+    if not ((places >= 0) & (places < n_names) & (places == np.floor(places))).all():
+        raise DataCorruptionError(
+            f"{where}: array 'y' has a value that is no place in its {n_names} class names; "
+            f"{REMEDY}"
+        )
+
+
 def check_statistics(
     arrays: Mapping[str, VerifiedArray], attributes: StoreAttributes, where: str
 ) -> None:

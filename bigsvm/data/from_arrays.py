@@ -14,6 +14,7 @@ from bigsvm.data.from_text import (
     DType,
     Layout,
     OnProgress,
+    check_class_names,
     check_columns,
     check_seed,
     choose_layout,
@@ -71,8 +72,8 @@ def write_store(
         AnnData. What is not in memory as an array is read block by block. The store keeps the names
         of columns, and what the rows of a scaled store were scaled by.
     y : (n_rows,) array or RowValues
-        Labels; numbers, stored as float64. If X is a shuffled store, use `Store.row_values` to
-        state their order.
+        Labels: numbers, stored as float64, or words, which the store keeps as `class_names`. If X
+        is a shuffled store, use `Store.row_values` to state their order.
     sample_weight : (n_rows,) array or RowValues, optional
         Not negative; beside a shuffled store as `y`.
     dtype : {"float32", "float64"}, optional
@@ -134,11 +135,12 @@ def write_store(
         raise ParameterError(f"dtype={dtype!r}; it must be one of float32, float64")
     budget = memory_bytes(memory)
     source = as_row_source(X, memory=budget, once=True, allow_missing=allow_missing)
-    labels = label_array(y, source.n_rows)
+    labels, class_names = label_numbers(y, source.n_rows)
     weights = None if sample_weight is None else weight_array(sample_weight, source.n_rows)
     writing = _Writing(
         source=source,
         labels=labels,
+        class_names=class_names,
         weights=weights,
         dtype=np.dtype(dtype or source.dtype),
         layout=layout,
@@ -168,6 +170,7 @@ class _Writing:
         *,
         source: RowSource,
         labels: NDArray[np.float64],
+        class_names: tuple[str, ...] | None,
         weights: NDArray[np.float64] | None,
         dtype: np.dtype[Any],
         layout: Layout,
@@ -177,6 +180,7 @@ class _Writing:
     ) -> None:
         self._source = source
         self._labels = labels
+        self._class_names = class_names
         self._weights = weights
         self._dtype = dtype
         self._layout = layout
@@ -220,6 +224,7 @@ class _Writing:
             seed=self._seed,
             sources=(),
             feature_names=source.feature_names,
+            class_names=self._class_names,
         )
 
     def through_spool(self, work: Workspace | FarWorkspace) -> None:
@@ -248,6 +253,7 @@ class _Writing:
                 weights=self._weights is not None,
                 scaler=source.scaler,
                 feature_names=source.feature_names,
+                class_names=self._class_names,
                 seed=self._seed,
                 sources=(),
                 budget=self._budget,
@@ -300,21 +306,38 @@ def _vector(values: Any, n_rows: int, name: str) -> NDArray[Any]:
     return array
 
 
-def label_array(y: Any, n_rows: int) -> NDArray[np.float64]:
-    """Labels as float64.
+def label_numbers(y: Any, n_rows: int) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
+    """Labels as float64; of words their places among the distinct ones, and these, sorted.
 
     Raises
     ------
     DataError
-        If they are not finite numbers, one for each row, or are integers that float64 does not
-        hold.
+        If they are neither finite numbers nor words, one for each row, are integers that float64
+        does not hold, or too many different words.
     """
     array = _vector(y, n_rows, "y")
+    if array.dtype.kind in "UT" or (array.dtype == object and isinstance(array[0], str)):
+        return _places_of_words(array)
+    return _numbers(array), None
+
+
+def _places_of_words(array: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    if array.dtype == object:
+        for row, word in enumerate(array):
+            if not isinstance(word, str):
+                raise DataError(
+                    f"y has {word!r} in row {row} (from 0), and words elsewhere; give all labels "
+                    "as words, or remove the row"
+                )
+    distinct, places = np.unique(array, return_inverse=True)
+    names = tuple(map(str, distinct))
+    check_class_names(names, "y")
+    return places.astype(np.float64), names
+
+
+def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
     if array.dtype.kind not in "buif":
-        raise DataError(
-            f"y has type {array.dtype}; labels must be numeric: map them to numbers first, as with "
-            "numpy.unique(y, return_inverse=True)"
-        )
+        raise DataError(f"y has type {array.dtype}; labels must be numbers or words")
     labels = array.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(labels))
     if len(bad):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -14,7 +14,7 @@ from bigsvm.data.far_workspace import workspace_at
 from bigsvm.data.libsvm import CHUNK_BYTES, MAX_LINE_BYTES, LibsvmReader
 from bigsvm.data.place import Place
 from bigsvm.data.rows import make_csr
-from bigsvm.data.schema import CSR, DENSE, MOST_COLUMNS
+from bigsvm.data.schema import CSR, DENSE, MOST_CLASS_NAMES, MOST_COLUMNS
 from bigsvm.data.shuffle import Spool, bits_for
 from bigsvm.data.statistics import DENSE_BYTES
 from bigsvm.data.store import Store, open_place
@@ -232,6 +232,7 @@ def write_spool(
     weights: bool,
     scaler: Scaler | None = None,
     feature_names: tuple[str, ...] | None = None,
+    class_names: tuple[str, ...] | None = None,
     seed: int | None,
     sources: tuple[str, ...],
     budget: int,
@@ -265,7 +266,27 @@ def write_spool(
         sources=sources,
         first_index=first_index,
         feature_names=feature_names,
+        class_names=class_names,
     )
+
+
+def check_class_names(names: Collection[str], what: str) -> None:
+    """Refuse more words as labels than a store can have, or words that UTF-8 cannot write.
+
+    Raises
+    ------
+    DataError
+    """
+    if len(names) > MOST_CLASS_NAMES:
+        raise DataError(
+            f"{what} has {len(names)} different words, but a store {MOST_CLASS_NAMES} classes at "
+            "most; give each row its class, not its name"
+        )
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{what} has the label {name!r}, which is no valid text") from None
 
 
 def check_columns(n_columns: int, layout: str, budget: int) -> None:

@@ -194,6 +194,22 @@ def _label_counts(record: Mapping[str, Any], n_rows: int) -> tuple[tuple[float, 
     return tuple(counts)
 
 
+def _check_class_names(
+    names: tuple[str, ...], label_counts: tuple[tuple[float, int], ...] | None
+) -> None:
+    """Refuse names that are not sorted, or labels that are not places in them.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not names or sorted(set(names)) != list(names):
+        raise ValueError("class_names are empty or not in ascending order")
+    places = [label for label, _ in label_counts or ()]
+    if places and places != list(range(len(names))):
+        raise ValueError(f"label_counts has other labels than {len(names)} class_names")
+
+
 def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
     """Build the attributes.
 
@@ -204,7 +220,9 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
     """
     n_rows = _field(record, "n_rows", int)
     hashes = _field(record, "manifest", dict)
-    names = _field(record, "feature_names", list, optional=True)
+    names, classes = (
+        _field(record, name, list, optional=True) for name in ("feature_names", "class_names")
+    )
     a = StoreAttributes(
         format_version=_field(record, "format_version", int),
         n_rows=n_rows,
@@ -224,6 +242,7 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         rows_fingerprint=_field(record, "rows_fingerprint", str),
         scaler=_field(record, "scaler", str, optional=True),
         feature_names=None if names is None else _list(record, "feature_names"),
+        class_names=None if classes is None else _list(record, "class_names"),
         listed_columns=_field(record, "listed_columns", int, optional=True),
         scaler_columns=_field(record, "scaler_columns", int, optional=True),
     )
@@ -245,6 +264,8 @@ def _attributes_from_json(record: Mapping[str, Any]) -> StoreAttributes:
         raise ValueError("columns of a scaler are listed, but there is none")
     if a.feature_names is not None and len(a.feature_names) != a.n_columns:
         raise ValueError(f"{len(a.feature_names)} names of {a.n_columns} columns")
+    if a.class_names is not None:
+        _check_class_names(a.class_names, a.label_counts)
     if a.first_index not in (None, 0, 1):
         raise ValueError(f"first_index is {a.first_index}")
     expected = fingerprints(a.n_rows, a.n_columns, a.dtype, a.layout, a.manifest)

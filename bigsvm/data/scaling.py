@@ -146,7 +146,10 @@ def scale_store(
             weights = store.sample_weight(start, stop)
             writer.append(
                 RowBatch(
-                    values, store.labels(start, stop), store.original_rows(start, stop), weights
+                    values,
+                    store.label_numbers(start, stop),
+                    store.original_rows(start, stop),
+                    weights,
                 )
             )
             report(ConversionProgress("write", stop, attributes.n_rows))
@@ -156,6 +159,7 @@ def scale_store(
             sources=attributes.sources,
             first_index=attributes.first_index,
             feature_names=attributes.feature_names,
+            class_names=attributes.class_names,
         )
         work.commit()
     return open_place(place)

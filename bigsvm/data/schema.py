@@ -6,7 +6,8 @@ A store is a directory, a Zarr v3 group::
     X                      (n, d) float32 or float64, or a group in anndata's encoding
                            csr_matrix 0.1.0: data (nnz,), indices (nnz,) int32,
                            indptr (n + 1,) int64
-    y                      (n,) float64, labels as they were given
+    y                      (n,) float64, labels as they were given; of labels that are words, their
+                           places in the attribute `class_names`
     row                    (n,) int64, number of the row in the input, from 0
     sample_weight          (n,) float64, optional
     statistics/            minimum, maximum, mean, variance: (d,) float64 each; zeros of sparse rows
@@ -59,6 +60,8 @@ be a small part of a budget smaller than the data."""
 VECTOR_CHUNK_BYTES = 1 << 19
 """A chunk of the other arrays has this or up to twice as much: they are read whole, a few
 chunks at a time, which should be little beside a small budget."""
+MOST_CLASS_NAMES = 1 << 16
+"""Most distinct words as labels; more are names of rows, and would make the attributes long."""
 MAX_LABEL_COUNTS = 1000
 """More labels are those of a regression; their counts would only make the attributes long."""
 ZSTD_LEVEL = -1
@@ -156,6 +159,9 @@ class StoreAttributes:
     feature_names : tuple of str or None
         Names of the columns. Left out where there are none; readers of earlier versions ignore
         them, and read the same rows.
+    class_names : tuple of str or None
+        Words that the labels are, sorted; array ``y`` then has places in it. Left out where labels
+        are numbers; readers of earlier versions take the places for labels.
     listed_columns, scaler_columns : int or None
         Numbers of columns that the statistics and the scaler list; None, and then not written, if
         they have all columns.
@@ -179,6 +185,7 @@ class StoreAttributes:
     rows_fingerprint: str
     scaler: str | None = None
     feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
     listed_columns: int | None = None
     scaler_columns: int | None = None
 
@@ -295,7 +302,7 @@ def attributes_to_json(attributes: StoreAttributes) -> dict[str, Any]:
     """Return the record under `KEY`, with its checksum and ``complete``, which makes it a store."""
     # Through JSON, so that the checksum is that of what is read back (lists, not tuples).
     record: dict[str, Any] = json.loads(json.dumps(asdict(attributes)))
-    for name in ("feature_names", "listed_columns", "scaler_columns"):
+    for name in ("feature_names", "class_names", "listed_columns", "scaler_columns"):
         if record[name] is None:
             del record[name]
     return {**record, "checksum": checksum(record), "complete": True}

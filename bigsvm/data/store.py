@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from bigsvm.budget import READER_CHUNKS
 from bigsvm.data.arrays import VerifiedArray, read_together
 from bigsvm.data.consistency import (
+    check_class_places,
     check_columns_ascend,
     check_indptr,
     check_label_counts,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from bigsvm.data.row_values import Order, RowValues
     from bigsvm.data.rows import Rows
 
+_LABELS_AT_ONCE = 1 << 16
+
 
 class Store:
     """A store, opened for reading; nothing of X has been read.
@@ -92,12 +95,29 @@ class Store:
     def __str__(self) -> str:
         return str(self.place)
 
-    def labels(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
-        """Labels of the rows ``start … stop - 1``, (m,) float64, as they were given."""
-        labels = self._read("y", start, stop)
-        if len(labels) == self.attributes.n_rows:
-            check_label_counts(labels, self.attributes, str(self))
+    def labels(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """Labels of the rows ``start … stop - 1``, (m,), as they were given.
+
+        They are float64, or str in an array of objects if the store has `class_names`.
+        """
+        numbers = self.label_numbers(start, stop)
+        if self.class_names is None:
+            return numbers
+        names = np.array(self.class_names, object)
+        labels = np.empty(len(numbers), object)
+        for first in range(0, len(labels), _LABELS_AT_ONCE):
+            some = slice(first, first + _LABELS_AT_ONCE)
+            labels[some] = names[numbers[some].astype(np.intp)]
         return labels
+
+    def label_numbers(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """Labels as they are stored, (m,) float64: of words their places in `class_names`."""
+        numbers = self._read("y", start, stop)
+        if self.class_names is not None:
+            check_class_places(numbers, len(self.class_names), str(self))
+        if len(numbers) == self.attributes.n_rows:
+            check_label_counts(numbers, self.attributes, str(self))
+        return numbers
 
     def sample_weight(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64] | None:
         """Weights of these rows, (m,) float64, or None if there are none."""
@@ -176,6 +196,11 @@ class Store:
         return self.attributes.feature_names
 
     @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Words that the labels are, sorted; None if labels are numbers."""
+        return self.attributes.class_names
+
+    @property
     def scaler(self) -> Scaler | None:
         """Scaler that was applied to X; None if X is not scaled."""
         return self.rows.scaler
@@ -204,7 +229,7 @@ class Store:
         """
         for array in self._arrays.values():
             array.verify()
-        self.labels()
+        self.label_numbers()
         self.original_rows()
         self._rows.check_statistics()
         self._rows.occurring_columns()

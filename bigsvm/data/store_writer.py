@@ -193,6 +193,7 @@ class StoreWriter:
         sources: tuple[str, ...],
         first_index: int | None = None,
         feature_names: tuple[str, ...] | None = None,
+        class_names: tuple[str, ...] | None = None,
     ) -> None:
         """Write the remaining rows, then the attributes."""
         if self._n_pending:
@@ -235,6 +236,7 @@ class StoreWriter:
             rows_fingerprint=rows_only,
             scaler=None if self._scaler is None else self._scaler.method,
             feature_names=feature_names,
+            class_names=class_names,
             listed_columns=listed,
             scaler_columns=self._sizes.keywords["scaler_columns"],
         )

@@ -141,6 +141,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
         of_worker = worker_bytes(client, worker_memory)
         source, labels, weights = self._training_data(X, y, sample_weight, y_order, client)
+        label_type = None if labels is None else labels.dtype
         start = self._start(labels)
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
@@ -154,6 +155,9 @@ class KernelMachine(BaseEstimator, SharedArguments):
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
             self._adopt(model)
+            if label_type is not None and label_type.kind == "U":
+                # As scikit-learn has it: of objects only where `y` was.
+                self.classes_ = np.asarray(model.classes, label_type)
             self.history_ = watch.history.arrays()
         reason = StopReason(self.stop_reason_)
         if not (self.converged_ or reason.is_uncertified):

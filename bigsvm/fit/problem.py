@@ -202,7 +202,12 @@ def _refuse_targets(names: list[Any]) -> None:
 
 
 def label_array(classes: Any) -> NDArray[Any]:
-    """Labels of a model as an array; NumPy makes floats of whole numbers around 2**63."""
+    """Labels of a model as an array, words as objects.
+
+    NumPy makes floats of whole numbers around 2**63.
+    """
+    if isinstance(classes[0], str):
+        return np.asarray(classes, object)
     whole = all(isinstance(label, int) for label in classes)
     unsigned = whole and min(classes) >= 0 and 2**63 <= max(classes) < 2**64
     return np.asarray(classes, np.uint64 if unsigned else None)

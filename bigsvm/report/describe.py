@@ -27,6 +27,7 @@ _SHOWN_LABELS = 6
 def store_record(store: Store) -> dict[str, Any]:
     """All that the attributes of a store say, its statistics summed up, and its size."""
     attributes, statistics = store.attributes, store.statistics
+    names = attributes.class_names
     cells = attributes.n_rows * max(attributes.n_columns, 1)
     return {
         "kind": "store",
@@ -40,7 +41,10 @@ def store_record(store: Store) -> dict[str, Any]:
         "dtype": attributes.dtype,
         "label_counts": None
         if attributes.label_counts is None
-        else [{"label": label, "rows": rows} for label, rows in attributes.label_counts],
+        else [
+            {"label": label if names is None else names[int(label)], "rows": rows}
+            for label, rows in attributes.label_counts
+        ],
         "has_weights": attributes.has_weights,
         "shuffled": attributes.shuffled,
         "seed": attributes.seed,
