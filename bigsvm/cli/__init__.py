@@ -1,4 +1,4 @@
-"""The command line: ``bigsvm convert | scale | info | train | predict | inspect | export | demo``.
+"""The command line: ``bigsvm convert | scale | train | cv | predict | …``.
 
 The input is words and files; the output is files, results on standard output and an exit code: 0
 done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 3 an
@@ -16,6 +16,7 @@ import typer.core
 from bigsvm.allocator import share_freed_memory
 from bigsvm.cli import (
     convert,
+    cv,
     demo,
     export,
     info,
@@ -119,6 +120,7 @@ app.command("convert")(convert.command)
 app.command("scale")(scale.command)
 app.command("info")(info.command)
 app.command("train", cls=_InPanels)(train.command)
+app.command("cv", cls=_InPanels)(cv.command)
 app.command("predict")(predict.command)
 app.command("inspect")(inspect.command)
 app.command("export")(export.command)

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -115,11 +115,7 @@ def command(
     cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
     cluster.worker_bytes()  # refuses what contradicts
     checkpoint: Path | None = values.pop("checkpoint")
-    weights = parse_class_weight(list(values["class_weight"] or []))
-    values["class_weight"] = list(weights.items()) if isinstance(weights, dict) else weights
-    cache_dir = values["cache_dir"]
-    values["cache_dir"] = None if cache_dir is None else os.path.abspath(cache_dir)
-    values["zero_based"] = zero_based.value
+    values = plain_values(values, zero_based)
     if resume is not None:
         if checkpoint is not None or (model is not None and not is_url(model)):
             raise typer.BadParameter("--resume needs neither MODEL nor --checkpoint")
@@ -143,7 +139,21 @@ def command(
     raise typer.Exit(code)
 
 
-def _with_options(function: Callable[..., None]) -> inspect.Signature:
+def plain_values(values: dict[str, Any], zero_based: ZeroBased) -> dict[str, Any]:
+    """Return the values of the options of parameters as a `Run` has them."""
+    weights = parse_class_weight(list(values["class_weight"] or []))
+    cache_dir = values["cache_dir"]
+    return {
+        **values,
+        "class_weight": list(weights.items()) if isinstance(weights, dict) else weights,
+        "cache_dir": None if cache_dir is None else os.path.abspath(cache_dir),
+        "zero_based": zero_based.value,
+    }
+
+
+def with_options(
+    function: Callable[..., None], *, without: Sequence[str] = ()
+) -> inspect.Signature:
     """Make the signature of a command that has an option for each parameter, by panel."""
     signature = inspect.signature(function)
     *others, _ = signature.parameters.values()
@@ -151,12 +161,12 @@ def _with_options(function: Callable[..., None]) -> inspect.Signature:
         option(name)
         for panel in PANELS
         for name, field in FIELDS.items()
-        if declaration_of(field).panel == panel
+        if declaration_of(field).panel == panel and name not in without
     ]
     return signature.replace(parameters=[*others, *made])
 
 
-command.__signature__ = _with_options(command)  # type: ignore[attr-defined]
+command.__signature__ = with_options(command)  # type: ignore[attr-defined]
 
 
 def check_used(context: typer.Context, run: Run, checkpoint: Path | None) -> None:

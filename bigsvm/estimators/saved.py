@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
 
 ESTIMATORS: dict[str, type[KernelMachine]] = {
     kind._formulation: kind
@@ -29,7 +31,7 @@ ESTIMATORS: dict[str, type[KernelMachine]] = {
 }
 OF_THE_MACHINE = frozenset({"cache_dir", "checkpoint", "checkpoint_copy", "n_jobs"})
 """Parameters that keep their defaults: another machine has other folders and processors."""
-_TRAINED = {declaration_of(field).in_estimators or name: name for name, field in FIELDS.items()}
+TRAINED = {declaration_of(field).in_estimators or name: name for name, field in FIELDS.items()}
 """Names of training parameters by those in the estimators."""
 
 
@@ -95,6 +97,16 @@ def load(
     return estimator
 
 
+def estimator_of(parameters: TrainingParameters) -> KernelMachine:
+    """Make the estimator, not fitted, that trains with these parameters."""
+    kind = ESTIMATORS[parameters.formulation]
+    names = [field.name for field in fields(kind) if field.name in TRAINED]
+    values = {name: getattr(parameters, TRAINED[name]) for name in names}
+    if values["max_time"] == math.inf:
+        values["max_time"] = None
+    return kind(**values)
+
+
 def _parameters(kind: type[KernelMachine], model: KernelExpansion) -> dict[str, Any]:
     """Parameters of an estimator, as far as the model knows them.
 
@@ -104,7 +116,7 @@ def _parameters(kind: type[KernelMachine], model: KernelExpansion) -> dict[str, 
         A value is none of its parameter.
     """
     trained: Mapping[str, Any] = model.provenance.get("parameters", {})
-    known = {name: trained[ours] for name, ours in _TRAINED.items() if ours in trained}
+    known = {name: trained[ours] for name, ours in TRAINED.items() if ours in trained}
     known |= model.provenance.get("estimator", {})
     described = model.kernel.describe()
     name = described.pop("name")

@@ -14,7 +14,6 @@ from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.fits import FoldFits, check_estimator
 from bigsvm.training.events import Hooks
-from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     import os
@@ -113,7 +112,7 @@ def cross_validate(
         with fits.recorded(checkpoint):
             fitted = [fits.fit({}, number) for number in range(len(fits.folds))]
     results = [result for result, _ in fitted]
-    unconverged = sum(not is_as_asked(result) for result in results)
+    unconverged = sum(not result.as_asked for result in results)
     if unconverged:
         warnings.warn(
             f"training did not converge in {unconverged} of {len(results)} folds; raise max_iter "
@@ -125,12 +124,6 @@ def cross_validate(
     if return_estimator:
         table["estimator"] = [estimator for _, estimator in fitted]
     return table
-
-
-def is_as_asked(fit: FoldFit) -> bool:
-    """Whether training ended as it was asked to: converged, or without a certificate."""
-    reason = StopReason(fit.certificate["stop_reason"])
-    return bool(fit.certificate["converged"]) or reason.is_uncertified
 
 
 def table_of(results: Sequence[FoldFit]) -> dict[str, Any]:

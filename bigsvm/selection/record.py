@@ -17,6 +17,7 @@ import xxhash
 
 from bigsvm.errors import CheckpointError
 from bigsvm.files import open_regular, parse_json, remove, replace_synced, try_lock
+from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,12 @@ class FoldFit(NamedTuple):
     fit_seconds: float
     score_seconds: float
     certificate: dict[str, Any]
+
+    @property
+    def as_asked(self) -> bool:
+        """Whether training ended as it was asked to: converged, or without a certificate."""
+        reason = StopReason(self.certificate["stop_reason"])
+        return bool(self.certificate["converged"]) or reason.is_uncertified
 
 
 class Record:

@@ -1,0 +1,111 @@
+"""``bigsvm cv``: scores by cross-validation on a store of any size."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bigsvm.budget import show_bytes
+from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
+from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.outputs import say
+from bigsvm.cli.runs import Run, absolute, check_is_read_again
+from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
+from bigsvm.cli.train import check_used, plain_values, with_options
+from bigsvm.report.text import as_columns, as_json, number
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bigsvm.selection.record import FoldFit
+
+
+def command(
+    context: typer.Context,
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+        ),
+    ],
+    folds: Folds = "5",
+    groups: Groups = None,
+    scoring: Scoring = None,
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
+    worker_memory: WorkerMemory = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    **values: Any,  # noqa: ANN401 (an option for each parameter)
+) -> None:
+    """Cross-validate: train on the other folds, predict each fold, and show the scores.
+
+    A fold gives weight 0 to the rows that it tests, so that no rows are copied. Each fit is
+    certified like one of `bigsvm train`, whose options this command has. With --checkpoint, the
+    same command goes on after a signal or a kill, and has the same scores.
+
+    \b
+    Examples:
+      bigsvm cv train.zarr --C 10 --gamma 0.05
+      bigsvm cv train.libsvm --folds 10 --scoring accuracy --scoring roc_auc --checkpoint cv
+      bigsvm cv houses.zarr --formulation eps-svr --folds folds.txt
+    """
+    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
+    cluster.worker_bytes()  # refuses what contradicts
+    checkpoint: Path | None = values.pop("checkpoint")
+    run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
+    if checkpoint is not None:
+        check_is_read_again(run.source)
+    check_used(context, run, checkpoint)
+    started = time.monotonic()
+    results = []
+    options = FoldOptions(folds, groups, scoring)
+    with opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened:
+        n_folds = len(opened.fits.folds)
+        for fold in range(n_folds):
+            result, _ = opened.fits.fit({}, fold)
+            results.append(result)
+            opened.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
+    _print(results, opened.n_rows, time.monotonic() - started, json=json)
+
+
+command.__signature__ = with_options(command, without=WITHOUT)  # type: ignore[attr-defined]
+
+
+def fold_text(result: "FoldFit") -> str:
+    """Describe a fit of a fold in a line."""
+    scores = ", ".join(f"{name} {number(score)}" for name, score in result.scores.items())
+    unconverged = "" if result.as_asked else ", not converged"
+    n_support = result.certificate["n_support"]
+    return f"{scores}, {n_support} support vectors, {result.fit_seconds:.1f} s{unconverged}"
+
+
+def _print(results: "list[FoldFit]", n_rows: int, seconds: float, *, json: bool) -> None:
+    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.selection.cross_validation import table_of
+
+    peak, table = peak_rss_bytes(), table_of(results)
+    if json:
+        record = {
+            name: getattr(value, "tolist", lambda v=value: v)() for name, value in table.items()
+        }
+        say(as_json({**record, "n_rows": n_rows, "seconds": seconds, "peak_rss_bytes": peak}))
+        return
+    names = list(results[0].scores)
+    means = [
+        (
+            name,
+            f"{number(table[f'mean_test_{name}'])} ± {number(table[f'std_test_{name}'], 3)}",
+        )
+        for name in names
+    ]
+    unconverged = sum(not result.as_asked for result in results)
+    lines = [
+        *means,
+        *((f"fold {fold}", fold_text(result)) for fold, result in enumerate(results, 1)),
+        ("took", f"{seconds:.1f} s"),
+        ("peak memory", show_bytes(peak)),
+        ("note", f"{unconverged} fits did not converge" if unconverged else None),
+    ]
+    say(as_columns(lines))

@@ -1,0 +1,215 @@
+"""What ``bigsvm cv`` and ``bigsvm search`` share: their options, and the folds of a store."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from bigsvm.budget import check_labels_fit, parse_bytes
+from bigsvm.cli.clusters import opened_client
+from bigsvm.cli.inputs import opened
+from bigsvm.cli.options import ZeroBased, local
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import DataError, ParameterError
+from bigsvm.parameters.checks import check_parameters
+from bigsvm.parameters.formulations import CLASSIFIERS, REGRESSIONS
+from bigsvm.report.progress import Display, TrainingProgress
+from bigsvm.training import events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bigsvm.cli.clusters import ClusterOptions
+    from bigsvm.cli.runs import Run
+    from bigsvm.data.row_values import RowValues
+    from bigsvm.data.store import Store
+    from bigsvm.selection.fits import FoldFits
+
+PANEL = "Folds"
+WITHOUT = ("checkpoint_copy",)
+"""Parameters of a single run, for which these commands have no option."""
+
+Folds = Annotated[
+    str,
+    typer.Option(
+        "--folds",
+        metavar="N|FILE",
+        help="Number of folds, stratified for classes; or a text file with the number of the fold "
+        "that tests it for each row of the input, -1 for none.",
+        rich_help_panel=PANEL,
+    ),
+]
+Groups = Annotated[
+    Path | None,
+    typer.Option(
+        "--groups",
+        callback=local,
+        metavar="FILE",
+        help="Text file with a whole number for each row of the input; rows with the same number "
+        "are in the same fold.",
+        rich_help_panel=PANEL,
+    ),
+]
+Scoring = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scoring",
+        metavar="NAME",
+        help="A score of scikit-learn's, such as roc_auc; may be given several times.",
+        show_default="accuracy, or r2 and neg_mean_squared_error",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+class FoldOptions(NamedTuple):
+    """Options of the folds and their scores."""
+
+    folds: str
+    groups: Path | None
+    scoring: list[str] | None
+
+
+class Opened(NamedTuple):
+    """What a command fits with.
+
+    Attributes
+    ----------
+    fits : FoldFits
+    display : Display
+    n_rows : int
+    """
+
+    fits: FoldFits
+    display: Display
+    n_rows: int
+
+
+@contextmanager
+def opened_fits(
+    run: Run,
+    options: FoldOptions,
+    cluster: ClusterOptions,
+    *,
+    checkpoint: Path | None,
+    quiet: bool,
+    searched: Sequence[str] = (),
+) -> Iterator[Opened]:
+    """Open the folds of a store or of text for a while; a signal ends it with its exit code.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError, CheckpointError, StoreError, ClusterError
+    """
+    parameters = run.training_parameters(None)
+    check_parameters(parameters)
+    with (
+        Interruption() as interruption,
+        Display(quiet=quiet) as display,
+        opened_client(cluster, display, interruption) as client,
+        opened(
+            run.source,
+            memory=parse_bytes(parameters.memory),
+            cache_dir=None if run.cache_dir is None else Path(run.cache_dir),
+            zero_based=ZeroBased(run.zero_based),
+            display=display,
+            interruption=interruption,
+        ) as store,
+    ):
+        from bigsvm.estimators.saved import estimator_of
+        from bigsvm.selection.fits import FoldFits
+        from bigsvm.training.events import Hooks
+
+        check_labels_fit(parse_bytes(parameters.memory), store.rows.n_rows)
+        groups = None if options.groups is None else _numbers_in(options.groups, store)
+        scoring = options.scoring or _usual_scores(parameters.formulation, store)
+        fits = FoldFits(
+            estimator_of(parameters), store, None, None,
+            cv=_cv_of(options.folds, store, parameters.formulation, grouped=groups is not None),
+            groups=groups, y_order=None, scoring=scoring,
+            hooks=Hooks(
+                listener=_moving(TrainingProgress(display)),
+                interrupted=interruption.requested,
+                client=client,
+                worker_memory=cluster.worker_bytes(),
+            ),
+        )  # fmt: skip
+        with fits.recorded(checkpoint, searched):
+            try:
+                yield Opened(fits, display, store.rows.n_rows)
+            except KeyboardInterrupt:
+                if checkpoint is not None:
+                    display.line(f"what is finished is in {checkpoint}; the same command goes on")
+                raise
+
+
+def _moving(show: TrainingProgress) -> events.Listener:
+    """Listen to the fits of folds: only what moves is shown, as there are many fits."""
+
+    def listener(event: events.Event) -> None:
+        if not isinstance(event, events.Planned | events.Swept | events.Checkpointed):
+            show(event)
+
+    return listener
+
+
+def _usual_scores(formulation: str, store: Store) -> list[str]:
+    """Name the scores of a formulation.
+
+    Raises
+    ------
+    DataError
+        One class, and labels that are not 1 and -1.
+    """
+    if formulation in CLASSIFIERS:
+        return ["accuracy"]
+    if formulation in REGRESSIONS:
+        return ["r2", "neg_mean_squared_error"]
+    if not set(store.labels().tolist()) <= {-1.0, 1.0}:
+        raise DataError(
+            f"{formulation} predicts 1 and -1, and the rows have other labels, so that there is "
+            "nothing to compare with; give rows with labels 1 and -1"
+        )
+    return ["accuracy"]
+
+
+def _cv_of(folds: str, store: Store, formulation: str, *, grouped: bool) -> Any:  # noqa: ANN401 (what scikit-learn splits by)
+    """Read the option of the folds; rows in the order of their input are shuffled."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    try:
+        n_folds = int(folds)
+    except ValueError:
+        if grouped:
+            raise ParameterError(
+                f"--folds {folds} names the fold of each row, so that --groups means nothing; "
+                "leave one out"
+            ) from None
+        return _numbers_in(Path(folds), store)
+    if n_folds < 2:
+        raise ParameterError(f"--folds is {n_folds}; it must be at least 2")
+    if grouped or store.rows.is_shuffled:
+        return n_folds
+    kind = StratifiedKFold if formulation in CLASSIFIERS else KFold
+    return kind(n_folds, shuffle=True, random_state=0)
+
+
+def _numbers_in(path: Path, store: Store) -> RowValues:
+    """Read a whole number a row, in the order of the input; returns them in that of the store.
+
+    Raises
+    ------
+    DataError
+    """
+    import numpy as np
+
+    try:
+        numbers = np.loadtxt(path, np.int64, ndmin=1)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as whole numbers, one a line: {error}") from error
+    if len(numbers) != store.rows.n_rows:
+        raise DataError(f"{path} has {len(numbers)} numbers; there are {store.rows.n_rows} rows")
+    return store.row_values(numbers, order="input")
