@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from bigsvm.kernels import Kernel as Kernel
     from bigsvm.models import KernelExpansion as KernelExpansion
     from bigsvm.selection.cross_validation import cross_validate as cross_validate
+    from bigsvm.selection.search import SearchCV as SearchCV
 
 # Resolved on first use, so that the command line starts in a fraction of a second.
 _HOMES = {
     "C_path": "bigsvm.estimators.path",
     "CrammerSingerSVC": "bigsvm.estimators.crammer_singer",
     "L2SVC": "bigsvm.estimators.l2_svc",
+    "SearchCV": "bigsvm.selection.search",
     "SVC": "bigsvm.estimators.svc",
     "NuSVC": "bigsvm.estimators.svc",
     "SVR": "bigsvm.estimators.svr",

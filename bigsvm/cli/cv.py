@@ -64,7 +64,7 @@ def command(
     with opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened:
         n_folds = len(opened.fits.folds)
         for fold in range(n_folds):
-            result, _ = opened.fits.fit({}, fold)
+            result = opened.fits.fit({}, fold).result
             results.append(result)
             opened.display.line(f"fold {fold + 1} of {n_folds}: {fold_text(result)}")
     _print(results, opened.n_rows, time.monotonic() - started, json=json)

@@ -20,7 +20,7 @@ from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bigsvm.cli.clusters import ClusterOptions
     from bigsvm.cli.runs import Run
@@ -96,6 +96,7 @@ def opened_fits(
     *,
     checkpoint: Path | None,
     quiet: bool,
+    search: Mapping[str, str] | None = None,
     searched: Sequence[str] = (),
 ) -> Iterator[Opened]:
     """Open the folds of a store or of text for a while; a signal ends it with its exit code.
@@ -137,7 +138,7 @@ def opened_fits(
                 worker_memory=cluster.worker_bytes(),
             ),
         )  # fmt: skip
-        with fits.recorded(checkpoint, searched):
+        with fits.recorded(checkpoint, search, searched):
             try:
                 yield Opened(fits, display, store.rows.n_rows)
             except KeyboardInterrupt:

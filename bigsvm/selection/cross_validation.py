@@ -111,7 +111,7 @@ def cross_validate(
         )  # fmt: skip
         with fits.recorded(checkpoint):
             fitted = [fits.fit({}, number) for number in range(len(fits.folds))]
-    results = [result for result, _ in fitted]
+    results = [fit.result for fit in fitted]
     unconverged = sum(not result.as_asked for result in results)
     if unconverged:
         warnings.warn(
@@ -122,7 +122,7 @@ def cross_validate(
         )
     table = table_of(results)
     if return_estimator:
-        table["estimator"] = [estimator for _, estimator in fitted]
+        table["estimator"] = [fit.estimator for fit in fitted]
     return table
 
 

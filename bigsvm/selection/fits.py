@@ -15,6 +15,7 @@ from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.data.sources import as_store
 from bigsvm.data.views import ChosenRows
+from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.parameters import FIELDS
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 SCORE = "score"
 """Name of the only score of a fit."""
+SAMPLE_SEED = 0
+"""Seed of samples of rows that are not in random order."""
 
 
 class Data(NamedTuple):
@@ -115,6 +118,23 @@ def make_data(
     if weights is not None and len(weights) != source.n_rows:
         raise DataError(f"sample_weight has {len(weights)} values; there are {source.n_rows} rows")
     return Data(source, labels, truth, weights)
+
+
+class Fitted(NamedTuple):
+    """A finished fit.
+
+    Attributes
+    ----------
+    key : str
+        Name of the fit in the record.
+    result : FoldFit
+    estimator : KernelMachine or None
+        None if another process has made the fit.
+    """
+
+    key: str
+    result: FoldFit
+    estimator: KernelMachine | None
 
 
 class FoldFits:
@@ -202,13 +222,18 @@ class FoldFits:
 
     @contextmanager
     def recorded(
-        self, directory: str | os.PathLike[str] | None, searched: Sequence[str] = ()
+        self,
+        directory: str | os.PathLike[str] | None,
+        search: Mapping[str, str] | None = None,
+        searched: Sequence[str] = (),
     ) -> Iterator[None]:
         """Keep the results of fits in a folder for a while, and take those that it has.
 
         Parameters
         ----------
         directory : path or None
+        search : mapping of str to str, optional
+            What the results belong to besides the data, the folds and the estimator.
         searched : sequence of str
             Parameters that differ from fit to fit.
 
@@ -219,7 +244,8 @@ class FoldFits:
         if directory is None:
             yield
             return
-        with Record(directory, self._belongs_to(searched)) as record:
+        belongs_to = {**self._belongs_to(searched), **(search or {})}
+        with Record(directory, belongs_to) as record:
             self._record = record
             try:
                 yield
@@ -254,8 +280,11 @@ class FoldFits:
         self,
         parameters: Mapping[str, Any],
         number: int,
-        start: KernelExpansion | None = None,
-    ) -> tuple[FoldFit, KernelMachine | None]:
+        *,
+        n_rows: int | None = None,
+        start: Fitted | None = None,
+        is_start: bool = False,
+    ) -> Fitted:
         """Fit and score one fold.
 
         Parameters
@@ -264,14 +293,13 @@ class FoldFits:
             Set of the estimator.
         number : int
             Of the fold, from 0.
-        start : KernelExpansion, optional
-            A model of the same rows to start from.
-
-        Returns
-        -------
-        result : FoldFit
-        estimator : KernelMachine or None
-            Fitted; None if the result is a recorded one.
+        n_rows : int, optional
+            Train on the rows of the fold in a random sample of this size; smaller samples are parts
+            of larger ones. All rows of the fold are tested.
+        start : Fitted, optional
+            A fit of the same fold and sample to start from; its model is needed no more.
+        is_start : bool
+            Whether another fit will start from this one.
 
         Raises
         ------
@@ -279,36 +307,72 @@ class FoldFits:
             The run was asked to stop; if fits are recorded it was saved.
         ParameterError, DataError, MemoryBudgetError, CheckpointError
         """
-        data, fold, record = self.data, self.folds[number], self._record
-        key = Record.key(parameters, fold=number)
-        if record is not None:
-            earlier = record.result(key)
-            if earlier is not None:
-                return earlier, None
+        record = self._record
+        key = Record.key(parameters, fold=number, rows=n_rows or 0)
+        earlier = None if record is None else record.result(key)
+        if earlier is not None:
+            return Fitted(key, earlier, None)
         estimator = clone(self.estimator).set_params(**parameters)
         estimator.set_params(
             memory=self._memory, checkpoint=None if record is None else record.run_folder(key)
         )
-        weights = fold.weights(data.weights, data.source.n_rows)
         started = time.perf_counter()
-        labels = data.labels
-        if labels is not None and self._is_classifier:
-            labels = _labels_of(labels, weights)
-        estimator._fit_rows(data.source, labels, weights, self._hooks, start)
+        self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
         if estimator.stop_reason_ == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         fitted = time.perf_counter()
-        scores = self._scores(estimator, fold.test)
+        scores = self._scores(estimator, self.folds[number].test)
         scored = time.perf_counter()
         train_scores = {}
         if self._with_train_scores:
+            weights = self.folds[number].weights(self.data.weights, self.data.source.n_rows)
             train_scores = self._scores(estimator, np.flatnonzero(weights))
         result = FoldFit(
             scores, train_scores, fitted - started, scored - fitted, dict(estimator.certificate_)
         )
         if record is not None:
-            record.add(key, result)
-        return result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
+            record.add(key, result, estimator.model_ if is_start else None)
+            if start is not None:
+                record.drop_model(start.key)
+        return Fitted(
+            key, result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
+        )
+
+    def _train(
+        self,
+        estimator: KernelMachine,
+        number: int,
+        n_rows: int | None,
+        start: KernelExpansion | None,
+    ) -> None:
+        """Train on the rows of a fold, or on some of them."""
+        source, labels = self.data.source, self.data.labels
+        weights = self.folds[number].weights(self.data.weights, source.n_rows)
+        if n_rows is not None and n_rows < source.n_rows:
+            rows = self._sample(n_rows)
+            source, weights = ChosenRows(source, rows), weights[rows]
+            labels = None if labels is None else labels[rows]
+        if not weights.any():
+            raise DataError(f"the sample has no rows to train on in fold {number}; give more rows")
+        if labels is not None and self._is_classifier:
+            labels = _labels_of(labels, weights)
+        if start is not None and not _can_start(start, estimator):
+            start = None
+        estimator._fit_rows(source, labels, weights, self._hooks, start)
+
+    def _sample(self, n_rows: int) -> NDArray[np.int64]:
+        """Choose random rows, ascending; those of a smaller sample are among them."""
+        source = self.data.source
+        if source.is_shuffled:
+            return np.arange(n_rows)
+        return np.sort(np.random.default_rng(SAMPLE_SEED).permutation(source.n_rows)[:n_rows])
+
+    def _model_of(self, fitted: Fitted) -> KernelExpansion:
+        """Return the model of a fit, from the record if another process has made it."""
+        if fitted.estimator is not None:
+            return fitted.estimator.model_
+        assert self._record is not None
+        return self._record.model(fitted.key)
 
     def _scores(self, estimator: KernelMachine, rows: NDArray[np.int64]) -> dict[str, float]:
         truth = self.data.truth
@@ -323,6 +387,12 @@ def _with_order(store: Store, values: Any, order: Order | None) -> Any:
     if values is None or order is None or isinstance(values, RowValues):
         return values
     return store.row_values(values, order=order)
+
+
+def _can_start(model: KernelExpansion, estimator: KernelMachine) -> bool:
+    """Whether training can start from a model: it has one function, or functions of all classes."""
+    has_one = model.rule is None or estimator._formulation == CrammerSinger.name
+    return has_one and bool(getattr(estimator, "certify", True))
 
 
 def _labels_of(labels: NDArray[Any], weights: F8) -> NDArray[Any]:

@@ -17,6 +17,7 @@ import xxhash
 
 from bigsvm.errors import CheckpointError
 from bigsvm.files import open_regular, parse_json, remove, replace_synced, try_lock
+from bigsvm.models import KernelExpansion
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Record:
     def __init__(self, directory: str | os.PathLike[str], belongs_to: Mapping[str, str]) -> None:
         self.directory = Path(directory)
         self._fits, self._runs = self.directory / "fits", self.directory / "runs"
+        self._models = self.directory / "models"
         try:
             for name in ("zarr.json", "run.json"):
                 if (self.directory / name).exists():
@@ -81,7 +83,7 @@ class Record:
                         f"{self.directory} is a store, or the checkpoint of one fit; give another "
                         "directory"
                     )
-            for folder in (self._fits, self._runs):
+            for folder in (self._fits, self._runs, self._models):
                 folder.mkdir(parents=True, exist_ok=True)
             lock = try_lock(self.directory / "lock")
         except OSError as error:
@@ -146,8 +148,31 @@ class Record:
         """Return the folder for the checkpoint of a fit."""
         return str(self._runs / key)
 
-    def add(self, key: str, result: FoldFit) -> None:
-        """Keep the result of a finished fit, whose checkpoint is no longer needed."""
+    def model(self, key: str) -> KernelExpansion:
+        """Read the model of a finished fit, which was added with it.
+
+        Raises
+        ------
+        ModelError
+        """
+        return KernelExpansion.load(self._models / f"{key}.safetensors")
+
+    def drop_model(self, key: str) -> None:
+        """Remove the model of a fit, from which no other fit starts any more."""
+        (self._models / f"{key}.safetensors").unlink(missing_ok=True)
+
+    def add(self, key: str, result: FoldFit, model: KernelExpansion | None = None) -> None:
+        """Keep the result of a finished fit, whose checkpoint is no longer needed.
+
+        Parameters
+        ----------
+        key : str
+        result : FoldFit
+        model : KernelExpansion, optional
+            Kept too, until it is dropped.
+        """
+        if model is not None:
+            model.save(self._models / f"{key}.safetensors")
         _write(self._fits / f"{key}.json", result._asdict())
         remove(self._runs / key)
 

@@ -1,0 +1,205 @@
+"""A grid of parameters: which candidates are fitted on how many rows, and in which order."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import ParameterGrid
+
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bigsvm.estimators.base import KernelMachine
+    from bigsvm.selection.fits import FoldFits
+    from bigsvm.selection.record import FoldFit
+
+FEWEST_ROWS = 500
+"""Fewest rows of the first round: scores of fewer test next to nothing."""
+
+
+class Evaluated(NamedTuple):
+    """A candidate that was fitted on all folds.
+
+    Attributes
+    ----------
+    parameters : dict
+    round : int
+        From 0.
+    n_rows : int
+        Rows of the sample, of which each fold is trained on its part.
+    fits : list of FoldFit or None
+        Of each fold; None where it cannot be trained with these parameters.
+    """
+
+    parameters: dict[str, Any]
+    round: int
+    n_rows: int
+    fits: list[FoldFit | None]
+
+
+class Round(NamedTuple):
+    """Candidates that are fitted on a sample of rows; the best go on to the next round."""
+
+    n_candidates: int
+    n_rows: int
+
+
+def candidates_of(
+    grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+    estimator: KernelMachine,
+) -> list[dict[str, Any]]:
+    """List the points of a grid, or of several.
+
+    Raises
+    ------
+    ParameterError
+        A name is no parameter that can be searched, or a list of values is empty or none.
+    """
+    try:
+        candidates = [dict(point) for point in ParameterGrid(grid)]
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"the grid is {grid!r}: {error}") from None
+    known = estimator.get_params(deep=False).keys() - {"memory", "checkpoint", "checkpoint_copy"}
+    for name in sorted({name for point in candidates for name in point}):
+        if name not in known:
+            raise ParameterError(
+                f"the grid has {name!r}, which is no parameter of {type(estimator).__name__} that "
+                f"can be searched; choose among {', '.join(sorted(known))}"
+            )
+    return candidates
+
+
+def rounds_of(n_candidates: int, n_rows: int, factor: int | None) -> list[Round]:
+    """Plan successive halving: each round has `factor` times the rows, and 1 / `factor` candidates.
+
+    The last round has all rows, and so has the only one without a factor.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if factor is None:
+        return [Round(n_candidates, n_rows)]
+    if not isinstance(factor, int) or factor < 2:
+        raise ParameterError(f"halving is {factor!r}; it must be a whole number of at least 2")
+    more = 0
+    while factor ** (more + 1) <= n_candidates and n_rows // factor ** (more + 1) >= FEWEST_ROWS:
+        more += 1
+    return [
+        Round(math.ceil(n_candidates / factor**k), n_rows // factor ** (more - k))
+        for k in range(more + 1)
+    ]
+
+
+def evaluate(
+    fits: FoldFits,
+    candidates: Sequence[dict[str, Any]],
+    *,
+    score: str,
+    factor: int | None = None,
+    warm_starts: bool = True,
+    raises: bool = False,
+    on_fit: Callable[[dict[str, Any], int, FoldFit | None], None] = lambda *_: None,
+) -> list[Evaluated]:
+    """Fit candidates on all folds.
+
+    Candidates that differ in C alone are fitted one after the other, and each starts from the model
+    before.
+
+    Parameters
+    ----------
+    fits : FoldFits
+    candidates : sequence of dict
+    score : str
+        Name of the score by which candidates get to the next round.
+    factor : int, optional
+        Of successive halving.
+    warm_starts : bool
+    raises : bool
+        Whether parameters that training refuses are an error; otherwise they have no score, which
+        causes a warning.
+    on_fit : callable
+        Given parameters, fold and result after each fit.
+
+    Returns
+    -------
+    list of Evaluated
+        Round by round; within a round in the order of the candidates.
+    """
+    evaluated: list[Evaluated] = []
+    left = list(range(len(candidates)))
+    rounds = rounds_of(len(candidates), fits.data.source.n_rows, factor)
+    for number, (n_candidates, n_rows) in enumerate(rounds):
+        left = left[:n_candidates]
+        results: dict[int, list[FoldFit | None]] = {}
+        for chain in _chains([(k, candidates[k]) for k in sorted(left)], warm_starts=warm_starts):
+            for k in chain:
+                results[k] = []
+            for fold in range(len(fits.folds)):
+                start = None
+                for place, k in enumerate(chain):
+                    try:
+                        start = fits.fit(
+                            candidates[k], fold, n_rows=n_rows if factor else None, start=start,
+                            is_start=place + 1 < len(chain),
+                        )  # fmt: skip
+                    except (ParameterError, DataError) as error:
+                        if raises:
+                            raise
+                        warnings.warn(
+                            f"{candidates[k]} cannot be trained: {error}",
+                            FitFailedWarning,
+                            stacklevel=2,
+                        )
+                        start = None
+                    result = None if start is None else start.result
+                    results[k].append(result)
+                    on_fit(candidates[k], fold, result)
+        evaluated += [Evaluated(candidates[k], number, n_rows, results[k]) for k in sorted(left)]
+        means = {k: mean_score(results[k], score) for k in left}
+        # The order of candidates decides among equal ones.
+        left = sorted(
+            sorted(left), key=lambda k: -means[k] if math.isfinite(means[k]) else math.inf
+        )
+    return evaluated
+
+
+def mean_score(fits: Sequence[FoldFit | None], name: str) -> float:
+    """Mean of a score over the folds; NaN if one could not be trained."""
+    return float(np.mean([math.nan if fit is None else fit.scores[name] for fit in fits]))
+
+
+def best_of(evaluated: Sequence[Evaluated], score: str) -> int:
+    """Return the place of the best candidate of the last round, the first among equal ones.
+
+    Raises
+    ------
+    ParameterError
+        None could be trained.
+    """
+    last = evaluated[-1].round
+    means = [
+        mean_score(point.fits, score) if point.round == last else math.nan for point in evaluated
+    ]
+    if not np.isfinite(means).any():
+        raise ParameterError(
+            "no point of the grid has a score; give error_score='raise' to see the reason"
+        )
+    return int(np.nanargmax(means))
+
+
+def _chains(points: Sequence[tuple[int, dict[str, Any]]], *, warm_starts: bool) -> list[list[int]]:
+    """Group candidates that differ in C alone, in ascending order of C."""
+    if not warm_starts:
+        return [[k] for k, _ in points]
+    chains: dict[str, list[tuple[float, int]]] = {}
+    for k, point in points:
+        others = repr(sorted((name, repr(value)) for name, value in point.items() if name != "C"))
+        chains.setdefault(others, []).append((point.get("C", 0.0), k))
+    return [[k for _, k in sorted(chain)] for chain in chains.values()]

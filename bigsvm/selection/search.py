@@ -1,0 +1,337 @@
+"""SearchCV: the best parameters by cross-validation, on one data set of any size."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.bases import BaseEstimator
+from bigsvm.estimators.stopping import StoppedByCtrlC
+from bigsvm.executors.clients import worker_bytes
+from bigsvm.selection.fits import SCORE, FoldFits, check_estimator
+from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
+from bigsvm.training.events import Hooks
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from bigsvm.data.row_values import Order
+    from bigsvm.estimators.base import KernelMachine
+    from bigsvm.selection.grid import Evaluated
+
+
+def _has(name: str) -> Any:
+    """Whether the estimator has a method."""
+
+    def check(search: SearchCV) -> bool:
+        getattr(getattr(search, "best_estimator_", search.estimator), name)
+        return True
+
+    return available_if(check)
+
+
+class SearchCV(BaseEstimator):
+    """Search the points of a grid for the best parameters by cross-validation.
+
+    Like scikit-learn's ``GridSearchCV``, for stores of any size: folds give weight 0 to the rows
+    that they test, so that no rows are copied, and predictions are streamed. Points that differ in
+    C alone are fitted from the smallest C on, each from the model of the one before.
+
+    Parameters
+    ----------
+    estimator : estimator of bigsvm
+        It is not changed.
+    param_grid : dict or list of dict
+        Values to try by the names of parameters, as in scikit-learn.
+    scoring : str, callable, list or dict, optional
+        As in scikit-learn; by default the accuracy or R².
+    refit : bool or str
+        Whether the best parameters are fitted on all rows at the end; with several scores, the name
+        of the one that decides.
+    cv : int, splitter, (n_rows,) integers, or iterable of pairs
+        As `cross_validate` takes it.
+    halving : int, optional
+        Successive halving (Jamieson and Talwalkar 2016) by this factor: all points are first fitted
+        on a small sample of the rows, and the best of them go on to samples that are larger by the
+        factor, at last to all rows. Samples are nested; all rows of a fold are tested.
+    warm_starts : bool
+        Whether fits start from the model of a smaller C.
+    error_score : "raise" or nan
+        Whether parameters that training refuses end the search, or have no score.
+    return_train_score : bool
+        Whether the rows that were trained on are scored too.
+    checkpoint : path, optional
+        Folder on a local disk for the results of finished fits, and the state of the fit under way.
+        The same search goes on from it, and has the same scores.
+
+    Attributes
+    ----------
+    best_params_ : dict
+    best_score_ : float
+        Mean over the folds.
+    best_index_ : int
+    best_estimator_ : estimator
+        Fitted on all rows, with `refit`.
+    cv_results_ : dict
+        As in scikit-learn; with `halving` there is a place for each round of a point:
+        ``"iter"`` tells which it is, ``"n_resources"`` how many rows it had. ``"n_iter"`` is the
+        mean number of pair steps.
+    n_splits_ : int
+    refit_time_ : float
+        In seconds.
+    classes_, n_features_in_
+        Those of `best_estimator_`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> import bigsvm
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> grid = {"C": [0.1, 1, 10], "gamma": [0.1, 1]}
+    >>> search = bigsvm.SearchCV(bigsvm.SVC(), grid, cv=3).fit(X, y)
+    >>> sorted(search.best_params_), search.best_score_ > 0.9
+    (['C', 'gamma'], True)
+    """
+
+    def __init__(
+        self,
+        estimator: KernelMachine,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        *,
+        scoring: Any = None,
+        refit: bool | str = True,
+        cv: Any = 5,
+        halving: int | None = None,
+        warm_starts: bool = True,
+        error_score: str | float = math.nan,
+        return_train_score: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.estimator, self.param_grid = estimator, param_grid
+        self.scoring, self.refit, self.cv = scoring, refit, cv
+        self.halving, self.warm_starts = halving, warm_starts
+        self.error_score, self.return_train_score = error_score, return_train_score
+        self.checkpoint = checkpoint
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        y_order: Order | None = None,
+        client: Any = None,
+        worker_memory: int | str | None = None,
+    ) -> Self:
+        """Search.
+
+        Parameters
+        ----------
+        X, y, sample_weight, y_order, client, worker_memory
+            As the ``fit`` of the estimator takes them.
+        groups : (n_rows,) array or RowValues, optional
+            Rows of one group are in one fold.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError, DataError, MemoryBudgetError, StoreError, CheckpointError, ClusterError
+        KeyboardInterrupt
+            Ctrl-C, within about a second.
+        """
+        check_estimator(self.estimator)
+        of_workers = worker_bytes(client, worker_memory)
+        candidates = candidates_of(self.param_grid, self.estimator)
+        with StoppedByCtrlC() as stop:
+            fits = FoldFits(
+                clone(self.estimator), X, y, sample_weight, cv=self.cv, groups=groups,
+                y_order=y_order, scoring=self.scoring, with_train_scores=self.return_train_score,
+                hooks=Hooks(
+                    interrupted=stop.requested, client=client, worker_memory=of_workers
+                ),
+            )  # fmt: skip
+            score = self._deciding_score()
+            evaluated = searched(
+                fits, candidates, score=score, factor=self.halving, warm_starts=self.warm_starts,
+                raises=self.error_score == "raise", checkpoint=self.checkpoint,
+            )  # fmt: skip
+        self.cv_results_ = results_of(evaluated, halved=self.halving is not None)
+        self.n_splits_ = len(fits.folds)
+        self.best_index_ = best_of(evaluated, score)
+        best = evaluated[self.best_index_]
+        self.best_params_, self.best_score_ = best.parameters, mean_score(best.fits, score)
+        if self.refit:
+            started = time.perf_counter()
+            self.best_estimator_ = (
+                clone(self.estimator)
+                .set_params(**self.best_params_)
+                .fit(
+                    X, y, sample_weight, client=client, worker_memory=worker_memory,
+                    y_order=y_order,
+                )
+            )  # fmt: skip
+            self.refit_time_ = time.perf_counter() - started
+        return self
+
+    def _deciding_score(self) -> str:
+        """Name the score that decides.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if not isinstance(self.scoring, list | tuple | set | dict):
+            return SCORE
+        if self.refit not in self.scoring:
+            raise ParameterError(
+                f"refit is {self.refit!r}, and there are several scores; name the one that "
+                f"decides: {', '.join(sorted(map(str, self.scoring)))}"
+            )
+        return str(self.refit)
+
+    def _best(self) -> KernelMachine:
+        check_is_fitted(self, "best_estimator_")
+        best: KernelMachine = self.best_estimator_
+        return best
+
+    @property
+    def classes_(self) -> Any:
+        """Classes of the best estimator."""
+        return self._best().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the training data."""
+        return int(self._best().n_features_in_)
+
+    @_has("predict")  # type: ignore[untyped-decorator]  # scikit-learn has no types
+    def predict(self, X: Any) -> Any:
+        """Predictions of the best estimator."""
+        return self._best().predict(X)
+
+    @_has("decision_function")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Values of the best estimator's functions."""
+        return self._best().decision_function(X)
+
+    @_has("predict_proba")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities by the best estimator."""
+        return self._best().predict_proba(X)
+
+    @_has("score")  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: Any = None) -> float:
+        """Accuracy or R² of the best estimator; without `y` the labels of the store are used."""
+        return float(self._best().score(X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        of_estimator = self.estimator.__sklearn_tags__()
+        tags.estimator_type = of_estimator.estimator_type
+        tags.classifier_tags = of_estimator.classifier_tags
+        tags.regressor_tags = of_estimator.regressor_tags
+        tags.input_tags = of_estimator.input_tags
+        return tags
+
+
+def searched(
+    fits: FoldFits,
+    candidates: Sequence[dict[str, Any]],
+    *,
+    score: str,
+    factor: int | None,
+    warm_starts: bool,
+    checkpoint: Any,
+    **others: Any,
+) -> list[Evaluated]:
+    """Evaluate candidates, recorded in a folder if one is given.
+
+    Parameters
+    ----------
+    fits, candidates, score, factor, warm_starts, others
+        As `evaluate` takes them.
+    checkpoint : path or None
+    """
+    names = sorted({name for point in candidates for name in point})
+    search = {
+        "points": repr(list(candidates)),
+        "halving": repr((factor, score)),
+        "warm starts": repr(warm_starts),
+    }
+    with fits.recorded(checkpoint, search, names):
+        return evaluate(
+            fits, candidates, score=score, factor=factor, warm_starts=warm_starts, **others
+        )
+
+
+def results_of(evaluated: Sequence[Evaluated], *, halved: bool) -> dict[str, Any]:
+    """Gather results as scikit-learn's ``cv_results_``."""
+    table: dict[str, Any] = {}
+    n_folds = len(evaluated[0].fits)
+    for name in ("fit_seconds", "score_seconds"):
+        values = np.array(
+            [[math.nan if fit is None else getattr(fit, name) for fit in e.fits] for e in evaluated]
+        )
+        called = name.replace("seconds", "time")
+        table[f"mean_{called}"], table[f"std_{called}"] = values.mean(axis=1), values.std(axis=1)
+    for name in sorted({name for point in evaluated for name in point.parameters}):
+        column: Any = np.ma.MaskedArray(np.empty(len(evaluated), object), mask=True)
+        for row, point in enumerate(evaluated):
+            if name in point.parameters:
+                column[row] = point.parameters[name]
+        table[f"param_{name}"] = column
+    table["params"] = [point.parameters for point in evaluated]
+    some = next((fit for point in evaluated for fit in point.fits if fit is not None), None)
+    for which, names in (
+        ("test", () if some is None else some.scores),
+        ("train", () if some is None else some.train_scores),
+    ):
+        for name in names:
+            values = np.array(
+                [
+                    [
+                        math.nan
+                        if fit is None
+                        else (fit.scores if which == "test" else fit.train_scores)[name]
+                        for fit in point.fits
+                    ]
+                    for point in evaluated
+                ]
+            )
+            for fold in range(n_folds):
+                table[f"split{fold}_{which}_{name}"] = values[:, fold]
+            table[f"mean_{which}_{name}"] = means = values.mean(axis=1)
+            table[f"std_{which}_{name}"] = values.std(axis=1)
+            if which == "test":
+                table[f"rank_test_{name}"] = _ranks(means, [point.round for point in evaluated])
+    table["n_iter"] = np.array(
+        [
+            np.mean([math.nan if fit is None else fit.certificate["n_iter"] for fit in point.fits])
+            for point in evaluated
+        ]
+    )
+    if halved:
+        table["iter"] = np.array([point.round for point in evaluated])
+        table["n_resources"] = np.array([point.n_rows for point in evaluated])
+    return table
+
+
+def _ranks(means: Any, rounds: Sequence[int]) -> Any:
+    """Rank by rounds, the last first, and within a round by the mean; equal ones share a rank."""
+    keys = [
+        (-number, -mean if math.isfinite(mean) else math.inf)
+        for number, mean in zip(rounds, means.tolist(), strict=True)
+    ]
+    return np.array([1 + sum(other < key for other in keys) for key in keys], np.int32)
