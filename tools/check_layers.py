@@ -44,6 +44,7 @@ ORDER = (
     "interchange",
     "fit",
     "report",
+    "callbacks",
     "estimators",
     "selection",
     "cli",

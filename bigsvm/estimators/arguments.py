@@ -102,7 +102,7 @@ def warn_of_ignored(name: str, given: dict[str, Any]) -> None:
         if parameter in given and given[parameter] not in defaults
     ]
     if changed:
-        warnings.warn(f"{name} ignores {', '.join(changed)}", UserWarning, stacklevel=3)
+        warnings.warn(f"{name} ignores {', '.join(changed)}", UserWarning, stacklevel=4)
 
 
 Estimator = TypeVar("Estimator", bound=type)

@@ -36,10 +36,10 @@ from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
-from bigsvm.estimators.bases import BaseEstimator
+from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
 from bigsvm.estimators.lazily import evaluated_lazily, in_input_order
 from bigsvm.estimators.stopping import StoppedByCtrlC
-from bigsvm.estimators.watching import FitWatch, History
+from bigsvm.estimators.watching import FitWatch, History, folder_of_checkpoints
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
@@ -66,7 +66,7 @@ CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelMachine(BaseEstimator, SharedArguments):
+class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
     _formulation: ClassVar[FormulationName]
@@ -81,6 +81,7 @@ class KernelMachine(BaseEstimator, SharedArguments):
     def _doc_link_url_param_generator(self) -> dict[str, str]:
         return {"source": Path(inspect.getfile(type(self))).as_uri()}
 
+    @with_callbacks
     def fit(
         self,
         X: Any,
@@ -139,6 +140,9 @@ class KernelMachine(BaseEstimator, SharedArguments):
             `checkpoint` the run is saved. A second Ctrl-C ends it at once.
         """
         warn_of_ignored(type(self).__name__, self.get_params(deep=False))
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        told = {"estimator": self, "X": X, "y": y, "metadata": metadata}
+        task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
         of_worker = worker_bytes(client, worker_memory)
         source, labels, weights = self._training_data(X, y, sample_weight, y_order, client)
         label_type = None if labels is None else labels.dtype
@@ -146,19 +150,28 @@ class KernelMachine(BaseEstimator, SharedArguments):
         # Handed over rather than lent: those of a store would take 8 bytes a row for the whole run.
         last_reference = [labels]
         del labels
-        parameters = self._parameters()
-        with StoppedByCtrlC() as stop, FitWatch(verbose=bool(self.verbose)) as watch:
+        parameters, keeper = self._parameters(), folder_of_checkpoints(self)
+        if keeper is not None:
+            parameters.checkpoint = _path("folder", keeper.folder)
+        with StoppedByCtrlC() as stop, FitWatch(self, task) as watch:
             hooks = Hooks(
-                listener=watch, interrupted=stop.requested, client=client, worker_memory=of_worker
+                listener=watch,
+                interrupted=lambda: stop.requested() or watch.has_stopped(),
+                client=client,
+                worker_memory=of_worker,
+                checkpoint_of=None if keeper is None else keeper.folder_of,
             )
             model = train_model(
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
+            if watch.has_stopped() and not stop.requested():
+                model = watch.tasks.explained(model)
             self._adopt(model)
             if label_type is not None and label_type.kind == "U":
                 # As scikit-learn has it: of objects only where `y` was.
                 self.classes_ = np.asarray(model.classes, label_type)
             self.history_ = watch.history.arrays()
+        task.call_on_fit_task_end(**told, reconstruction_attributes={})
         reason = StopReason(self.stop_reason_)
         if not (self.converged_ or reason.is_uncertified):
             gap, last = "unknown", self.certificate_.get("last_gap")
@@ -167,14 +180,15 @@ class KernelMachine(BaseEstimator, SharedArguments):
             elif last is not None:
                 gap = f"{last:.3g} at the last sweep"
             tol = self.certificate_["tol"]
+            by = self.certificate_.get("stopped_by")
             warnings.warn(
-                f"training did not converge: {reason.sentence} "
+                f"training did not converge: {reason.sentence}{'' if by is None else f', as {by}'} "
                 f"({gap_name(self._formulation)} {gap}, tol {tol:g})",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if self.model_.doubt:
-            warnings.warn(self.model_.doubt, ConvergenceWarning, stacklevel=2)
+            warnings.warn(self.model_.doubt, ConvergenceWarning, stacklevel=3)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -8,7 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Callable
+    from typing import Self, TypeVar
+
+    Method = TypeVar("Method", bound=Callable[..., Any])
+
+    class CallbackContext:
+        """A task of a fit, of which callbacks are told."""
+
+        def subcontext(self, task_name: str) -> CallbackContext: ...
+        def call_on_fit_task_begin(self, *, estimator: Any, **others: Any) -> CallbackContext: ...
+        def call_on_fit_task_end(self, *, estimator: Any, **others: Any) -> bool: ...
+
+    class CallbackSupportMixin:
+        """An estimator that callbacks can be set on."""
+
+        def set_callbacks(self, *callbacks: Any) -> Self: ...
+        def _init_callback_context(self, *, max_subtasks: int | None) -> CallbackContext: ...
+
+    def with_callbacks(method: Method) -> Method:
+        """Make a method end what callbacks have begun, however it ends."""
+        return method
 
     class BaseEstimator:
         """An estimator whose parameters are the arguments of its constructor."""
@@ -37,4 +57,21 @@ if TYPE_CHECKING:
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "OutlierMixin", "RegressorMixin"]
+    try:
+        from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
+    except ImportError:
+        from bigsvm.estimators.no_callbacks import (
+            CallbackContext,
+            CallbackSupportMixin,
+            with_callbacks,
+        )
+
+__all__ = [
+    "BaseEstimator",
+    "CallbackContext",
+    "CallbackSupportMixin",
+    "ClassifierMixin",
+    "OutlierMixin",
+    "RegressorMixin",
+    "with_callbacks",
+]

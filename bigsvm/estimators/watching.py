@@ -5,24 +5,36 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from bigsvm.callbacks import Callback, CheckpointCallback
 from bigsvm.compilation import COMPILING, compilations
+from bigsvm.errors import ParameterError
 from bigsvm.report.progress import Display, TrainingProgress, swept_text
 from bigsvm.training import events
+from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigsvm.estimators.arguments import SharedArguments
+    from bigsvm.estimators.bases import CallbackContext
+    from bigsvm.models import KernelExpansion
+
 logger = logging.getLogger("bigsvm")
 
 
-class Recorded(NamedTuple):
-    """An entry of `history_`; NaN is what is not known."""
+MOST_OF_PAIRS = 200
+"""Most entries of the history that tell how many class pairs are finished."""
 
-    sweep: int
+
+class Recorded(NamedTuple):
+    """An entry of `history_`, when a sweep, or another number of class pairs, is done."""
+
+    done: int
     seconds: float
     objective: float
     gap: float
@@ -31,34 +43,130 @@ class Recorded(NamedTuple):
 
 
 class History:
-    """Keeps what each sweep over all rows has come to."""
+    """Keeps what each sweep over all rows has come to, or all class pairs finished so far."""
 
     def __init__(self) -> None:
         self._entries: list[Recorded] = []
+        self._what = "sweep"
 
     def __call__(self, event: events.Event) -> None:
-        """Add an entry for a sweep."""
+        """Add an entry for a sweep; for class pairs where a share of them has been finished."""
         if isinstance(event, events.Swept):
-            self._entries.append(
-                Recorded(
-                    event.sweep,
-                    event.seconds,
-                    event.objective,
-                    event.gap,
-                    event.n_support,
-                    event.n_bounded,
-                )
+            done = event.sweep
+        elif isinstance(event, events.PairsUnderWay):
+            self._what, done = "pairs", event.done
+            last = self._entries[-1].done if self._entries else 0
+            if event.done < event.n_pairs and MOST_OF_PAIRS * (done - last) < event.n_pairs:
+                return
+            if done == last:
+                return
+        else:
+            return
+        self._entries.append(
+            Recorded(
+                done,
+                event.seconds,
+                event.objective,
+                event.gap,
+                event.n_support,
+                event.n_bounded,
             )
+        )
 
     def arrays(self) -> dict[str, NDArray[np.number[Any]]]:
         """Return the entries by column, (entries,) each."""
-        return {
+        columns = {
             name: np.array(
                 [getattr(entry, name) for entry in self._entries],
                 np.float64 if name in ("seconds", "objective", "gap") else np.int64,
             )
             for name in Recorded._fields
         }
+        return {self._what: columns.pop("done"), **columns}
+
+
+class Tasks:
+    """Tells callbacks of a fit: of its tasks as scikit-learn does, and ours of its events.
+
+    A sweep is a task of the fit, and so is the work until the next report on class pairs.
+
+    Parameters
+    ----------
+    estimator : SharedArguments
+    context : CallbackContext
+        Of the fit.
+
+    Attributes
+    ----------
+    stopped_by : str or None
+        Why a callback has ended the fit.
+    """
+
+    def __init__(self, estimator: SharedArguments, context: CallbackContext) -> None:
+        self._estimator, self._context = estimator, context
+        self._task: CallbackContext | None = None
+        self._listeners = [
+            callback.listener(estimator)
+            for callback in callbacks_of(estimator)
+            if isinstance(callback, Callback)
+        ]
+        self.stopped_by: str | None = None
+
+    def __call__(self, event: events.Event) -> None:
+        """Tell callbacks; a fit that has converged is not ended by one."""
+        why = [listen(event) for listen in self._listeners]
+        if isinstance(event, events.Swept | events.PairsUnderWay):
+            why.append(self._end_task())
+        elif isinstance(event, events.Solving | events.Sweeping | events.Searching):
+            self._begin_task()
+        has_converged = isinstance(event, events.Swept) and event.gap <= event.tol
+        if self.stopped_by is None and not has_converged:
+            self.stopped_by = next((reason for reason in why if reason is not None), None)
+
+    def explained(self, model: KernelExpansion) -> KernelExpansion:
+        """Return a model whose certificate says that a callback ended the fit, and why."""
+        if model.certificate["stop_reason"] != StopReason.INTERRUPTED:
+            return model  # it ended before it was asked to
+        said = {"stop_reason": str(StopReason.CALLBACK), "stopped_by": self.stopped_by}
+        return replace(model, certificate={**model.certificate, **said})
+
+    def _begin_task(self) -> CallbackContext:
+        if self._task is None:
+            self._task = self._context.subcontext(task_name="sweep")
+            self._task.call_on_fit_task_begin(estimator=self._estimator)
+        return self._task
+
+    def _end_task(self) -> str | None:
+        stops = self._begin_task().call_on_fit_task_end(estimator=self._estimator)
+        self._task = None
+        return "a callback asked for the end" if stops else None
+
+
+def callbacks_of(estimator: SharedArguments) -> list[Any]:
+    """Return the callbacks that are set on an estimator."""
+    return list(getattr(estimator, "_skl_callbacks", ()))
+
+
+def folder_of_checkpoints(estimator: SharedArguments) -> CheckpointCallback | None:
+    """Return the callback that keeps checkpoints, if one is set.
+
+    Raises
+    ------
+    ParameterError
+        There are several, or the estimator has a checkpoint of its own.
+    """
+    keepers = [kept for kept in callbacks_of(estimator) if isinstance(kept, CheckpointCallback)]
+    if not keepers:
+        return None
+    if len(keepers) > 1:
+        raise ParameterError(f"{len(keepers)} CheckpointCallbacks are set; set one")
+    for name in ("checkpoint", "checkpoint_copy"):
+        if getattr(estimator, name) is not None:
+            raise ParameterError(
+                f"{name} is {getattr(estimator, name)!r} beside a CheckpointCallback, which names "
+                "the folder of each run; set it to None"
+            )
+    return keepers[0]
 
 
 class FitWatch:
@@ -66,25 +174,28 @@ class FitWatch:
 
     Parameters
     ----------
-    verbose : bool
-        Whether to show progress on standard error.
+    estimator : SharedArguments
+        Its `verbose` says whether progress is shown on standard error.
+    context : CallbackContext
+        Of the fit.
 
     Attributes
     ----------
     history : History
+    tasks : Tasks
     """
 
-    def __init__(self, *, verbose: bool) -> None:
-        self.history = History()
+    def __init__(self, estimator: SharedArguments, context: CallbackContext) -> None:
+        self.history, self.tasks = History(), Tasks(estimator, context)
         # Python's own filters decide what becomes of warnings.
-        self._display = Display(quiet=not verbose, takes_warnings=False)
+        self._display = Display(quiet=not estimator.verbose, takes_warnings=False)
         self._progress = TrainingProgress(self._display)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self._display)
-            stack.enter_context(compilations(self._tell_of_compilation))
+            stack.enter_context(compilations(lambda: logger.info("%s", COMPILING)))
             self._stack = stack.pop_all()
         return self
 
@@ -102,7 +213,8 @@ class FitWatch:
             logger.info("%s", event.sentence)
         elif isinstance(event, events.Swept):
             logger.info("%s", swept_text(event))
+        self.tasks(event)
 
-    def _tell_of_compilation(self) -> None:
-        self._display.line(COMPILING)
-        logger.info("%s", COMPILING)
+    def has_stopped(self) -> bool:
+        """Whether a callback has ended the fit."""
+        return self.tasks.stopped_by is not None

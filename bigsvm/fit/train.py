@@ -134,7 +134,7 @@ def train_by(
     reduction.arrange(source)
     with (
         Trainer(parameters, kernel, centre, offset=reduction.offset, hooks=hooks) as trainer,
-        open_checkpoint(parameters, fingerprint) as checkpoint,
+        open_checkpoint(parameters, fingerprint, hooks) as checkpoint,
     ):
         result = reduction.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
     # The model.

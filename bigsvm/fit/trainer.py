@@ -274,7 +274,7 @@ def limits_of(parameters: TrainingParameters, hooks: Hooks) -> Limits:
 
 
 def open_checkpoint(
-    parameters: TrainingParameters, fingerprint: Mapping[str, str]
+    parameters: TrainingParameters, fingerprint: Mapping[str, str], hooks: Hooks
 ) -> AbstractContextManager[Checkpoint | None]:
     """Own the checkpoint directory of a run for a while, where it has one."""
     if parameters.checkpoint is None:
@@ -282,4 +282,5 @@ def open_checkpoint(
     copy = None
     if parameters.checkpoint_copy is not None:
         copy = CheckpointCopy(parameters.checkpoint_copy, kept=KEPT)
-    return Checkpoint(parameters.checkpoint, fingerprint, copy)
+    folder = hooks.checkpoint_of(fingerprint) if hooks.checkpoint_of else parameters.checkpoint
+    return Checkpoint(folder, fingerprint, copy)

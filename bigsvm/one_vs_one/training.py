@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bigsvm.one_vs_one.joined import OneVsOne
     from bigsvm.one_vs_one.log import PairLog, Slot, Solved
     from bigsvm.one_vs_one.small import SmallPairs
+    from bigsvm.training.result import Certificate
     from bigsvm.training.saving import Saver
 
 TOLD_AFTER = 10.0
@@ -155,6 +156,8 @@ class PairTraining:
         first, second = pair_classes(len(classes))
         done = np.flatnonzero(log.records["reason"] >= 0)
         self._work_done = float(np.sum((sizes[first[done]] + sizes[second[done]]) ** 2))
+        self._objective = float(np.nansum(log.records["objective"][done]))
+        self._gap = float(np.fmax.reduce(log.records["gap"][done], initial=0.0))
 
     def run(self) -> OneVsOne:
         """Train all pairs that are not finished, or until a limit is reached."""
@@ -196,7 +199,13 @@ class PairTraining:
     def _finish(self, number: int, pair: I8, solved: Solved) -> None:
         """Take the result of a pair that was not trained in a lane."""
         self._log.finish(number, solved)
-        self._work_done += float(self._classes.sizes[pair].sum()) ** 2
+        self._count(int(self._classes.sizes[pair].sum()), solved.certificate)
+
+    def _count(self, n_rows: int, certificate: Certificate) -> None:
+        """Add what a finished pair has come to; a search alone gives it no gap."""
+        self._work_done += float(n_rows) ** 2
+        self._objective += certificate.objective or 0.0
+        self._gap = max(self._gap, certificate.gap or 0.0)
 
     def _batch(self, batch: Batch) -> None:
         """Train the pairs of a batch that are not finished; its rows are released at the end."""
@@ -288,13 +297,12 @@ class PairTraining:
         began = time.monotonic()
 
         def listener(event: events.Event) -> None:
-            long = lane.speaks and time.monotonic() - began >= TOLD_AFTER
-            # Plans are not reported: that would be a line for each pair.
-            if isinstance(event, events.Checkpointed) or (
-                long and not isinstance(event, events.Planned)
-            ):
+            if isinstance(event, events.Planned):
+                return  # that would be a line for each pair
+            of_run = isinstance(event, events.Checkpointed)
+            if of_run or (lane.speaks and time.monotonic() - began >= TOLD_AFTER):
                 with self._reporting:
-                    self._listener(event)
+                    self._listener(event if of_run else events.OfPair(pair, event))
 
         solved = lane.train(
             pair, rows, saver=lane.saver, limits=self._limits_left(), listener=listener
@@ -305,7 +313,7 @@ class PairTraining:
             raise Stopped(reason)
         lane.slot.finish(solved)
         with self._reporting:
-            self._work_done += float(len(rows.rows)) ** 2
+            self._count(len(rows.rows), solved.certificate)
             self._report()
         if lane.saver.is_due():
             lane.saver.write({}, {})
@@ -336,6 +344,14 @@ class PairTraining:
         log = self._log
         self._listener(
             events.PairsUnderWay(
-                log.n_finished, len(log.records), self._work_done, float(self._work)
+                log.n_finished,
+                len(log.records),
+                self._work_done,
+                float(self._work),
+                self._objective,
+                self._gap,
+                log.total("n_support"),
+                log.total("n_bounded"),
+                log.seconds,
             )
         )

@@ -191,6 +191,8 @@ class TrainingProgress:
                 )
             case events.PairsUnderWay():
                 self._pairs(event)
+            case events.OfPair():
+                self(event.event)
             case events.Calibrating():
                 self._display.move(
                     "calibrating",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -182,12 +182,37 @@ class PairsUnderWay(NamedTuple):
         Pairs that are finished, earlier processes' included, and all there are.
     work_done, work : float
         The same as work is estimated: the squares of their rows.
+    objective, gap : float
+        Of the finished pairs the sum of their objectives, and the largest gap; 0 of none.
+    n_support, n_bounded : int
+        Sums over the finished pairs. A row may be a support vector of several.
+    seconds : float
+        Time of training so far, earlier processes included.
     """
 
     done: int
     n_pairs: int
     work_done: float
     work: float
+    objective: float
+    gap: float
+    n_support: int
+    n_bounded: int
+    seconds: float
+
+
+class OfPair(NamedTuple):
+    """An event of the training of one pair of classes, which takes long.
+
+    Attributes
+    ----------
+    pair : tuple of int
+        Numbers of the two classes.
+    event : Event
+    """
+
+    pair: tuple[int, int]
+    event: Event
 
 
 class Joined(NamedTuple):
@@ -222,6 +247,7 @@ Event: TypeAlias = (
     | Swept
     | Tested
     | PairsUnderWay
+    | OfPair
     | Calibrating
     | Joined
     | Left
@@ -248,9 +274,13 @@ class Hooks:
         Cluster that computes passes; None for this process.
     worker_memory : int or None
         Bytes that the run may take on each worker; half of its limit if None.
+    checkpoint_of : callable or None
+        Names the folder of the checkpoint by its fingerprint; None for the one that the parameters
+        name.
     """
 
     listener: Listener = ignore
     interrupted: Callable[[], bool] = field(default=lambda: False)
     client: Any = None
     worker_memory: int | None = None
+    checkpoint_of: Callable[[Mapping[str, str]], str] | None = None

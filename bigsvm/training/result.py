@@ -24,6 +24,7 @@ class StopReason(StrEnum):
     CORE_FULL = "core_full"
     SETTLED = "settled"
     USED_UP = "used_up"
+    CALLBACK = "callback"
 
     @property
     def sentence(self) -> str:
@@ -43,6 +44,7 @@ class StopReason(StrEnum):
             "error; as no sweep over all rows was asked for, nothing is certified",
             StopReason.USED_UP: "memory held no more random rows to draw, and others would still "
             "gain; give more memory, or shuffle the rows in a store",
+            StopReason.CALLBACK: "a callback ended it",
         }[self]
 
     @property

@@ -4,10 +4,11 @@ import logging
 
 import numpy as np
 import pytest
-from support.problems import blobs
+from support.problems import blobs, clouds
 
 import bigsvm
 from bigsvm.errors import ParameterError
+from bigsvm.estimators.watching import MOST_OF_PAIRS
 
 X, Y = blobs(n=900)
 SWEEPING = {
@@ -34,6 +35,20 @@ def test_the_history_has_each_sweep_and_ends_at_the_certificate(name):
     assert history["n_support"][-1] == len(machine.support_)
     assert history["n_bounded"][-1] == certificate["n_bounded"]
     assert (np.diff(history["seconds"]) >= 0).all()
+    assert 0 < history["seconds"][-1] <= certificate["seconds"]
+
+
+@pytest.mark.parametrize("n_classes", [4, 30])
+def test_the_history_of_class_pairs_ends_at_the_certificate(n_classes):
+    machine = bigsvm.SVC().fit(*clouds(n=900, k=n_classes))
+    history, certificate = machine.history_, machine.certificate_
+    n_pairs = n_classes * (n_classes - 1) // 2
+    assert 0 < len(history["pairs"]) <= MOST_OF_PAIRS + 1
+    assert (np.diff([0, *history["pairs"]]) > 0).all()
+    assert history["pairs"][-1] == n_pairs
+    assert history["objective"][-1] == pytest.approx(machine.objective_)
+    assert history["gap"][-1] == machine.gap_
+    assert history["n_bounded"][-1] == certificate["n_bounded"]
     assert 0 < history["seconds"][-1] <= certificate["seconds"]
 
 

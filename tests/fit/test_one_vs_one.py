@@ -311,12 +311,15 @@ def test_the_budget_is_kept(tmp_path):
 def test_events_tell_which_pair_of_how_many():
     seen = []
     X, y = clouds(k=5)
-    train(X, y, hooks=Hooks(listener=seen.append))
+    certificate = train(X, y, hooks=Hooks(listener=seen.append)).model.certificate
     assert isinstance(seen[0], events.Planned)
     told = [event for event in seen if isinstance(event, events.PairsUnderWay)]
     assert [event.done for event in told] == list(range(11))
     assert {(event.n_pairs, event.work) for event in told} == {(10, told[-1].work_done)}
     assert told[0].work_done == 0
+    assert (told[-1].objective, told[-1].gap) == (certificate["objective"], certificate["gap"])
+    assert told[-1].n_bounded == certificate["n_bounded"]
+    assert 0 < told[0].seconds < told[-1].seconds <= certificate["seconds"]
     assert len(told) == len(seen) - 1
 
 
@@ -325,5 +328,7 @@ def test_events_within_a_pair_are_reported_once_it_takes_long(monkeypatch):
     monkeypatch.setattr("bigsvm.one_vs_one.training.TOLD_AFTER", 0.0)
     seen = []
     train(*clouds(k=3), hooks=Hooks(listener=seen.append))
-    kinds = {type(event) for event in seen[1:]}
-    assert kinds == {events.PairsUnderWay, events.Solving, events.Swept}
+    assert {type(event) for event in seen[1:]} == {events.PairsUnderWay, events.OfPair}
+    told = [event for event in seen[1:] if isinstance(event, events.OfPair)]
+    assert {type(event.event) for event in told} == {events.Solving, events.Swept}
+    assert {event.pair for event in told} == {(0, 1), (0, 2), (1, 2)}

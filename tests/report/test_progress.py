@@ -29,6 +29,9 @@ RUN = [
     events.Checkpointed(9, 0.5),
 ]
 
+TOTALS = (-1.5, 1e-3, 42, 7, 75.0)
+"""What finished pairs have come to."""
+
 
 def test_plain_lines(capsys):
     with Display(quiet=False) as display:
@@ -146,12 +149,12 @@ def test_time_left_of_pairs_is_of_this_process_and_of_their_work(clock):
     recorder = _Recorder()
     show = TrainingProgress(recorder)
     # Resumed after 10 pairs: they are not of this process.
-    show(events.PairsUnderWay(10, 45, 100.0, 500.0))
+    show(events.PairsUnderWay(10, 45, 100.0, 500.0, *TOTALS))
     clock[0] += 4
-    show(events.PairsUnderWay(11, 45, 200.0, 500.0))
+    show(events.PairsUnderWay(11, 45, 200.0, 500.0, *TOTALS))
     clock[0] += 0.01  # too soon after the last one to be shown
-    show(events.PairsUnderWay(12, 45, 210.0, 500.0))
-    show(events.PairsUnderWay(45, 45, 500.0, 500.0))
+    show(events.PairsUnderWay(12, 45, 210.0, 500.0, *TOTALS))
+    show(events.PairsUnderWay(45, 45, 500.0, 500.0, *TOTALS))
     assert recorder.moves == [
         ("pairs of classes", "10 of 45 done", 100.0, 500.0),
         ("pairs of classes", "11 of 45 done, all end in about 12.0 s", 200.0, 500.0),
