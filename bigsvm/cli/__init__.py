@@ -24,6 +24,7 @@ from bigsvm.cli import (
     predict,
     scale,
     svm_predict,
+    svm_scale,
     svm_train,
     train,
 )
@@ -126,6 +127,7 @@ app.command("inspect")(inspect.command)
 app.command("export")(export.command)
 app.command("demo")(demo.command)
 app.command("svm-train", context_settings=SETTINGS)(svm_train.command)
+app.command("svm-scale", context_settings=SETTINGS)(svm_scale.command)
 app.command("svm-predict", context_settings=SETTINGS)(svm_predict.command)
 
 

@@ -3,7 +3,8 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -22,7 +23,10 @@ _STARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "bigsvm": ("a model", lambda start: b'"bigsvm"' in start),
     "libsvm": ("LIBSVM's model", lambda start: start.startswith(LIBSVM_MODEL)),
     # The second field of a graph is its producer.
-    "range": ("a file of svm-scale", lambda start: start.startswith((b"x\n", b"x\r\n"))),
+    "range": (
+        "a file of svm-scale",
+        lambda start: start.startswith((b"x\n", b"y\n", b"x\r\n", b"y\r\n")),
+    ),
     "onnx": ("an ONNX graph of bigsvm's", lambda start: b"\x12\x06bigsvm" in start[:32]),
 }
 """What files are called, and how those begin that may be replaced by one of their kind."""
@@ -39,10 +43,24 @@ def say(text: str, *, on_error: bool = False) -> None:
     if on_error:
         print(text, file=sys.stderr)
         return
+    with _standard_output():
+        typer.echo(text)
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    """Write lines, which end with newlines, to standard output; errors are those of `say`."""
+    with _standard_output():
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Turn errors of writing to standard output into a `DataError`."""
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        typer.echo(text)
+        yield
     except OSError as error:
         discard_output()
         if isinstance(error, BrokenPipeError):

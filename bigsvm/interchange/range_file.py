@@ -50,6 +50,8 @@ class Range(NamedTuple):
         Smallest and largest value of these columns.
     digest : str
         Hash of the file.
+    targets : (float, float, float, float) or None
+        Ends of the range of the targets, and their smallest and largest value, if these are scaled.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class Range(NamedTuple):
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     digest: str
+    targets: tuple[float, float, float, float] | None = None
 
     def n_columns(self, first_index: int) -> int:
         """Count the columns up to the last listed one, if column 0 has the index `first_index`."""
@@ -103,8 +106,14 @@ def is_range_file(path: Path) -> bool:
         return file.read(3).startswith(STARTS)
 
 
-def read_range(path: str | os.PathLike[str]) -> Range:
+def read_range(path: str | os.PathLike[str], *, with_targets: bool = False) -> Range:
     """Read a file of svm-scale; nothing in it is trusted.
+
+    Parameters
+    ----------
+    path : path
+    with_targets : bool
+        Whether to read a file that scales targets too, not to refuse it.
 
     Raises
     ------
@@ -115,16 +124,17 @@ def read_range(path: str | os.PathLike[str]) -> Range:
     place = local_path(path, "range_file")
     try:
         with open_regular(place, follow_links=True) as file:
-            return _read(file, place)
+            return _read(file, place, with_targets=with_targets)
     except OSError as error:
         raise DataError(f"cannot read {place}: {error.strerror}; check the path") from error
 
 
-def _read(file: BinaryIO, path: Path) -> Range:
+def _read(file: BinaryIO, path: Path, *, with_targets: bool) -> Range:
     hasher = xxhash.xxh3_128()
     indices, low, high = array("q"), array("d"), array("d")
     limits: tuple[float, ...] = ()
-    number = 0
+    targets: tuple[float, ...] = ()
+    number, first = 0, 1  # of the line x
     while line := file.readline(_MOST_LINE_BYTES):
         number += 1
         hasher.update(line)
@@ -132,17 +142,21 @@ def _read(file: BinaryIO, path: Path) -> Range:
             raise DataError(f"{path}:{number}: no newline at the end; the file may be cut off")
         words = line.split()
         if number == 1 and words == [b"y"]:
-            raise DataError(
-                f"{path}: scales targets too (svm-scale -y), which bigsvm does not; scale the text "
-                "by svm-scale"
-            )
-        if number == 1 and words != [b"x"]:
+            if not with_targets:
+                raise DataError(
+                    f"{path}: scales targets too (svm-scale -y), which stores and models do not; "
+                    "scale the text by `bigsvm svm-scale -r`"
+                )
+            first = 4
+        elif number < first:
+            targets += _numbers(path, number, words, 2)
+        if number == first and words != [b"x"]:
             raise DataError(f"{path}: does not begin with x, as the files of svm-scale do")
-        if number == 2:
+        if number == first + 1:
             limits = _numbers(path, number, words, 2)
             if not limits[0] < limits[1]:
                 raise DataError(f"{path}:{number}: {limits[0]:g} is not below {limits[1]:g}")
-        if number > 2:
+        if number > first + 1:
             index, smallest, largest = _numbers(path, number, words, 3)
             last = indices[-1] if indices else -1
             if not (words[0].isdigit() and last < index <= MAX_INDEX):
@@ -155,11 +169,11 @@ def _read(file: BinaryIO, path: Path) -> Range:
             indices.append(int(index))
             low.append(smallest)
             high.append(largest)
-    if number < 2:
-        raise DataError(f"{path}: has no limits in line 2; the file may be cut off")
+    if number < first + 1:
+        raise DataError(f"{path}: has no limits in line {first + 1}; the file may be cut off")
     return Range(
         path, limits[0], limits[1], np.array(indices, np.int64), np.array(low), np.array(high),
-        hasher.hexdigest(),
+        hasher.hexdigest(), (targets[0], targets[1], targets[2], targets[3]) if targets else None,
     )  # fmt: skip
 
 
