@@ -24,6 +24,7 @@ from bigsvm.parameters.declaration import (
     spelled,
     types_of,
 )
+from bigsvm.report.text import label_text
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -120,20 +121,28 @@ def parse_sampling(text: str) -> float | str:
         ) from None
 
 
-def parse_class_weight(words: list[str]) -> dict[float, float] | str | None:
-    """Read ``balanced`` alone, or any number of ``LABEL:WEIGHT``."""
+def _label(word: str) -> float | str:
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+def parse_class_weight(words: list[str]) -> dict[float | str, float] | str | None:
+    """Read ``balanced`` alone, or any number of ``LABEL:WEIGHT``; a label may be a word."""
     if not words:
         return None
     if words == ["balanced"]:
         return "balanced"
-    weights: dict[float, float] = {}
+    weights: dict[float | str, float] = {}
     for item in words:
-        label, colon, weight = item.rpartition(":")
+        word, colon, weight = item.rpartition(":")
+        label = _label(word)
+        is_new = label not in weights
         try:
-            if not colon:
+            if not (colon and word):
                 raise ValueError
-            is_new = float(label) not in weights
-            weights[float(label)] = float(weight)
+            weights[label] = float(weight)
         except ValueError:
             raise ParameterError(
                 f"--class-weight {item!r} is not understood; give 'balanced' alone, or "
@@ -141,8 +150,8 @@ def parse_class_weight(words: list[str]) -> dict[float, float] | str | None:
             ) from None
         if not is_new:
             raise ParameterError(
-                f"--class-weight {item!r} gives the label {float(label):g} a second weight; give "
-                "one for each label"
+                f"--class-weight {item!r} gives the label {label_text(label)} a second weight; "
+                "give one for each label"
             )
     return weights
 

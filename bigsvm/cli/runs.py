@@ -71,7 +71,10 @@ class Run:
         values = dict(self.parameters)
         weights = values.get("class_weight")
         if isinstance(weights, list):
-            values["class_weight"] = {float(label): float(weight) for label, weight in weights}
+            values["class_weight"] = {
+                label if isinstance(label, str) else float(label): float(weight)
+                for label, weight in weights
+            }
         if values.get("max_seconds") is None:
             values["max_seconds"] = float("inf")
         return TrainingParameters(
@@ -201,7 +204,9 @@ def _is_weight(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == 2
-        and all(_is_plain(number) and isinstance(number, int | float) for number in pair)
+        and all(map(_is_plain, pair))
+        and isinstance(pair[0], int | float | str)
+        and isinstance(pair[1], int | float)
     )
 
 

@@ -52,6 +52,7 @@ class TextFault(IntEnum):
     COMMENT = 10
     QID = 11
     LABEL_ROUNDED = 12
+    LABEL_AMONG_WORDS = 13
 
 
 class Count(IntEnum):

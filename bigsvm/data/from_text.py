@@ -24,6 +24,8 @@ from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.processors import default_threads
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.libsvm import TextCounts
     from bigsvm.data.scaler import Scaler
@@ -93,6 +95,9 @@ def convert(
     on_parsed: Callable[[TextCounts], None] | None = None,
 ) -> Store:
     """Convert LIBSVM text to a store.
+
+    Labels are numbers, or all of them are words that begin with a letter; the store keeps these as
+    `class_names`.
 
     The text is read once. Its rows are scattered over files beside the store by a random key, and
     each file is sorted, so that the order depends on `seed` alone.
@@ -201,6 +206,7 @@ def convert(
             report(ConversionProgress("read", reader.counts.bytes_read, total))
         if on_parsed is not None:
             on_parsed(reader.counts)
+        class_names, places = reader.class_names.sorted()
         n_columns, first_index = _columns(reader.counts, zero_based, n_features, min_features)
         write_spool(
             spool,
@@ -216,6 +222,8 @@ def convert(
             sources=tuple(source_name(source) for source in inputs),
             budget=budget,
             report=report,
+            class_names=class_names,
+            places=places,
         )
         work.commit()
     return open_place(place)
@@ -232,15 +240,18 @@ def write_spool(
     weights: bool,
     scaler: Scaler | None = None,
     feature_names: tuple[str, ...] | None = None,
-    class_names: tuple[str, ...] | None = None,
     seed: int | None,
     sources: tuple[str, ...],
     budget: int,
     report: OnProgress,
+    class_names: tuple[str, ...] | None = None,
+    places: NDArray[np.float64] | None = None,
 ) -> None:
     """Write the rows of a spool, in its order, as the store of `work`.
 
     `first_index` is that of the column that becomes column 0, None where the rows are no text's.
+    `places` are those among the class names that the labels of the spool stand for; without it the
+    labels are places.
     """
     check_columns(n_columns, layout, budget)
     writer = StoreWriter(
@@ -257,6 +268,8 @@ def write_spool(
     )
     done = 0
     for batch in spool.batches(n_columns, first_index or 0, step=writer.block_rows):
+        if places is not None:
+            batch = batch._replace(labels=places[batch.labels.astype(np.intp)])
         writer.append(batch)
         done += len(batch.labels)
         report(ConversionProgress("write", done, spool.n_rows))

@@ -2,7 +2,8 @@
 
 What is read, what is refused:
 
-* Label and values are finite decimal numbers, read as Python's `float` reads them.
+* Values are finite decimal numbers, read as Python's `float` reads them. So are labels, or all of
+  them are words that begin with a letter (`bigsvm.data.label_words`).
 * Indices ascend strictly within a row, from 0 or 1 to 2**31 - 2.
 * Tabs, trailing spaces, carriage returns, ``+1``, comments after ``#``, a byte order mark at the
   start and a missing newline at the end are fine.
@@ -23,6 +24,14 @@ import numpy as np
 
 from bigsvm.core import text as core
 from bigsvm.core.text import MAX_INDEX, Count, TextFault
+from bigsvm.data.label_words import (
+    ClassNames,
+    Words,
+    first_label,
+    is_word,
+    place_of_number,
+    without_words,
+)
 from bigsvm.data.signatures import table_format
 from bigsvm.data.streams import DECOMPRESSION_BYTES, ByteStream, Source, open_source
 from bigsvm.errors import ParseError
@@ -90,7 +99,10 @@ class TextCounts:
 
 
 class _Chunk(NamedTuple):
-    """One chunk, parsed up to `problem`, which is at byte `offset` of `text`."""
+    """One chunk, parsed up to `problem`, which is at byte `offset` of `text`.
+
+    If labels are words, `words` has them.
+    """
 
     rows: TextRows
     counts: NDArray[np.int64]
@@ -98,6 +110,7 @@ class _Chunk(NamedTuple):
     problem: TextFault
     offset: int
     text: bytes
+    words: Words | None = None
 
 
 def _fix_up(
@@ -127,6 +140,7 @@ def parse_chunk(
     dtype: np.dtype[np.float32] | np.dtype[np.float64],
     smallest_index: int = 0,
     strict: bool = False,
+    has_words: bool = False,
 ) -> _Chunk:
     """Parse whole lines; a problem is returned, not raised, as the line number is not known here.
 
@@ -140,7 +154,12 @@ def parse_chunk(
         0 or 1.
     strict : bool
         Refuse comments, empty lines and qid.
+    has_words : bool
+        Whether labels are words.
     """
+    original, words = text, None
+    if has_words:
+        text, words = without_words(text)
     buffer = np.frombuffer(text, np.uint8)
     n_lines, n_colons = core.count(buffer)
     labels = np.empty(n_lines)
@@ -173,7 +192,10 @@ def parse_chunk(
     if uncertain is not TextFault.NONE:
         problem, offset = uncertain, where
     rows = TextRows(labels[:n_rows], indptr, indices[:n_entries], values[:n_entries])
-    return _Chunk(rows, counts, n_lines, problem, offset, bytes(text) if problem else b"")
+    if words is not None and problem is TextFault.NONE and len(words.of_rows) < n_rows:
+        problem, offset = TextFault.LABEL_AMONG_WORDS, place_of_number(original)
+    rest = bytes(original) if problem else b""
+    return _Chunk(rows, counts, n_lines, problem, offset, rest, words)
 
 
 def _shorten(token: str) -> str:
@@ -194,6 +216,13 @@ def _describe(
             return f"no label before {shown}; every line starts with a number (0 if it is unknown)"
         case TextFault.LABEL if "," in token:
             return f"several labels, {shown}; multilabel data must be split into one file per label"
+        case TextFault.LABEL if "\ufffd" in token:
+            return f"label {shown} is not UTF-8; convert the text to UTF-8"
+        case TextFault.LABEL_AMONG_WORDS:
+            return (
+                f"label {shown} does not begin with a letter, as labels before it do; write all "
+                "labels as numbers, or all as words"
+            )
         case TextFault.LABEL_ROUNDED:
             return (
                 f"label {shown} is a whole number that float64 does not hold; renumber the labels, "
@@ -234,7 +263,7 @@ def _describe(
     if number.startswith("0x"):
         return f"{what} {shown} is hexadecimal; write it as a decimal number"
     hint = (
-        "; map labels to numbers first"
+        "; write all labels as numbers, or all as words that begin with a letter"
         if problem is TextFault.LABEL
         else "; write a decimal number"
     )
@@ -276,6 +305,8 @@ class LibsvmReader:
     ----------
     counts : TextCounts
         What the chunks handed out so far contain.
+    class_names : ClassNames
+        Words that were labels; these are numbered as they come.
 
     Raises
     ------
@@ -298,6 +329,8 @@ class LibsvmReader:
         decompression_bytes: int = DECOMPRESSION_BYTES,
     ) -> None:
         self.counts = TextCounts()
+        self.class_names = ClassNames()
+        self._has_words: bool | None = None  # the first row decides
         self._sources = [os.fspath(source) for source in sources]
         self._dtype = dtype
         self._smallest_index = smallest_index
@@ -327,12 +360,16 @@ class LibsvmReader:
         with open_source(source, memory_bytes=self._decompression_bytes) as stream:
             for buffer, n_bytes in self._cut(stream, free):
                 self.counts.bytes_read = taken_before + stream.position()
+                if self._has_words is None:
+                    label = first_label(memoryview(buffer)[:n_bytes])
+                    self._has_words = None if label is None else is_word(label)
                 parsed = pool.submit(
                     parse_chunk,
                     memoryview(buffer)[:n_bytes],
                     dtype=self._dtype,
                     smallest_index=self._smallest_index,
                     strict=self._strict,
+                    has_words=bool(self._has_words),
                 )
                 pending.append((buffer, parsed))
                 if len(pending) > self._threads:
@@ -392,7 +429,10 @@ class LibsvmReader:
         """Count the chunk, or raise its problem as an error that says where it is."""
         if chunk.problem is TextFault.NONE:
             self.counts.add(chunk.counts)
-            return chunk
+            if chunk.words is None:
+                return chunk
+            labels = self.class_names.numbers(chunk.words, name)
+            return chunk._replace(rows=chunk.rows._replace(labels=labels))
         text, offset = chunk.text, chunk.offset
         line = lines_before + text.count(b"\n", 0, offset) + 1
         column = offset - (text.rfind(b"\n", 0, offset) + 1) + 1

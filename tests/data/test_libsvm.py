@@ -82,7 +82,7 @@ def test_valid_lines_are_read(write, text, label, row):
         ("1 2147483647:1", 3, "'2147483647:1' is beyond the limit 2147483646"),
         ("1 99999999999999999999999:1", 3, "beyond the limit 2147483646"),
         ("1:2 3:4", 1, "no label before '1:2'; every line starts with a number"),
-        ("cat 1:2", 1, "label 'cat' is not a number; map labels to numbers"),
+        ("cat 1:2", 1, "label 'cat' is not a number; write all labels as numbers, or"),
         ("1,2 1:2", 1, "several labels, '1,2'; multilabel"),
         ("nan 1:2", 1, "label 'nan' is not finite"),
         ("1e999 1:2", 1, "label '1e999' is not finite"),
