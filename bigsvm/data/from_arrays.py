@@ -22,7 +22,7 @@ from bigsvm.data.from_text import (
     write_spool,
 )
 from bigsvm.data.place import Place
-from bigsvm.data.row_values import in_order_of
+from bigsvm.data.row_values import WHICH_ORDER, check_y_order, in_order_of
 from bigsvm.data.rows import check_finite
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
     from bigsvm.data.workspace import Workspace
 
 
@@ -48,6 +49,7 @@ def write_store(
     y: Any,
     sample_weight: Any = None,
     *,
+    y_order: Order | None = None,
     dtype: DType | None = None,
     layout: Layout = "auto",
     shuffle: bool = True,
@@ -73,9 +75,12 @@ def write_store(
         of columns, and what the rows of a scaled store were scaled by.
     y : (n_rows,) array or RowValues
         Labels: numbers, stored as float64, or words, which the store keeps as `class_names`. If X
-        is a shuffled store, use `Store.row_values` to state their order.
+        is a shuffled store, an array needs `y_order`.
     sample_weight : (n_rows,) array or RowValues, optional
         Not negative; beside a shuffled store as `y`.
+    y_order : {"input", "store"}, optional
+        Only if X is a store: order of `y` and `sample_weight`, that of the input of X or that of
+        its rows.
     dtype : {"float32", "float64"}, optional
         Without it, that of X; float32 for bool, float16 and integers of 8 or 16 bits, else
         float64.
@@ -125,10 +130,11 @@ def write_store(
     place = Place.of(path, storage_options, name="path")
     check_seed(seed)
     store = as_store(X)
+    check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
     if store is not None:
-        y = _in_order_of(store, y, "y")
+        y = _in_order_of(store, y, "y", y_order)
         if sample_weight is not None:
-            sample_weight = _in_order_of(store, sample_weight, "sample_weight")
+            sample_weight = _in_order_of(store, sample_weight, "sample_weight", y_order)
     if layout not in ("auto", "dense", "sparse"):
         raise ParameterError(f"layout={layout!r}; it must be one of auto, dense, sparse")
     if dtype not in (None, "float32", "float64"):
@@ -157,9 +163,11 @@ def write_store(
     return open_place(place)
 
 
-def _in_order_of(store: Store, values: Any, name: str) -> NDArray[Any]:
-    instead = f"say which order it has: store.row_values({name}, order='input'), or order='store'"
-    return in_order_of(store.attributes, values, name, instead=instead)
+def _in_order_of(store: Store, values: Any, name: str, order: Order | None) -> NDArray[Any]:
+    return in_order_of(
+        store.attributes, values, name, order=order, original_rows=store.original_rows,
+        instead=WHICH_ORDER,
+    )  # fmt: skip
 
 
 class _Writing:

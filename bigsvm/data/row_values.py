@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 Order: TypeAlias = Literal["input", "store"]
 
-Y_ORDER = (
-    "leave it out to use the store's own, or say which order it has: y_order='input', or "
-    "y_order='store'"
-)
-"""What to do about values without an order, where there is a parameter for it."""
+WHICH_ORDER = "say which order it has: y_order='input', or y_order='store'"
+OR_LEAVE_OUT = f"leave it out to use the store's own, or {WHICH_ORDER}"
+"""What to do about values without an order; the latter where the store's own may be used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +119,7 @@ def in_order_of(
     *,
     order: Order | None = None,
     original_rows: Callable[[], NDArray[np.int64]] | None = None,
-    instead: str = Y_ORDER,
+    instead: str = OR_LEAVE_OUT,
 ) -> NDArray[Any]:
     """Convert values for the rows of a store to an array.
 

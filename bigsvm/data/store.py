@@ -95,6 +95,26 @@ class Store:
     def __str__(self) -> str:
         return str(self.place)
 
+    def __repr__(self) -> str:
+        a = self.attributes
+        told = [
+            f"{a.n_rows} rows",
+            f"{a.n_columns} columns",
+            f"{'sparse' if a.layout == CSR else 'dense'} {a.dtype}",
+        ]
+        if self.class_names is not None:
+            told.append(f"{len(self.class_names)} classes")
+        elif a.label_counts is not None:
+            told.append(f"{len(a.label_counts)} distinct labels")
+        for word, holds in {
+            "weights": a.has_weights,
+            f"scaled ({a.scaler})": a.scaler is not None,
+            "shuffled": a.shuffled,
+        }.items():
+            if holds:
+                told.append(word)
+        return f"<Store {self}: {', '.join(told)}>"
+
     def labels(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """Labels of the rows ``start … stop - 1``, (m,), as they were given.
 

@@ -44,8 +44,10 @@ if TYPE_CHECKING:
         RowSource | Store | str | os.PathLike[str] | ArrayLike | sp.spmatrix | sp.sparray
     )
 
+_SHOWN_CLASSES = 6
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KernelExpansion:
     """A trained decision function.
 
@@ -141,6 +143,17 @@ class KernelExpansion:
                 f"a centre of shape {self.centre.shape} of support vectors with "
                 f"{self.support_vectors.shape[1]} columns"
             )
+
+    def __repr__(self) -> str:
+        classes = ""
+        if self.classes is not None:
+            shown = [str(label) for label in self.classes[:_SHOWN_CLASSES]]
+            more = ["…"] if len(self.classes) > _SHOWN_CLASSES else []
+            classes = f", {len(self.classes)} classes ({', '.join(shown + more)})"
+        return (
+            f"<KernelExpansion {self.formulation}: {self.kernel}, {len(self.support)} support "
+            f"vectors, {self.n_features} columns{classes}>"
+        )
 
     @property
     def n_functions(self) -> int:

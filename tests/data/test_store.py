@@ -9,6 +9,7 @@ import zarr
 from support.stores import N_ROWS, chunk_files, everything, make_matrix
 
 from bigsvm.data.from_arrays import write_store
+from bigsvm.data.scaling import scale_store
 from bigsvm.data.store import open_store
 
 
@@ -88,3 +89,18 @@ def test_a_store_goes_to_other_processes(tmp_path):
     assert copy.path == store.path
     np.testing.assert_array_equal(copy.labels(), store.labels())
     np.testing.assert_array_equal(copy.rows.read(0, 4), store.rows.read(0, 4))
+
+
+def test_a_store_is_shown_in_a_line(tmp_path):
+    X = np.eye(6, 3)
+    plain = write_store(tmp_path / "plain", X, [1, 2, 3, 1, 2, 3], np.ones(6), shuffle=False)
+    assert repr(plain) == (
+        f"<Store {tmp_path / 'plain'}: 6 rows, 3 columns, dense float64, 3 distinct labels, "
+        "weights>"
+    )
+    words = write_store(tmp_path / "words", sp.csr_array(X), list("abcabc"), dtype="float32")
+    words = scale_store(words, tmp_path / "scaled", method="maxabs")
+    assert repr(words) == (
+        f"<Store {tmp_path / 'scaled'}: 6 rows, 3 columns, sparse float32, 3 classes, "
+        "scaled (maxabs), shuffled>"
+    )

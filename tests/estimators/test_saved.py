@@ -240,3 +240,15 @@ def test_parameters_that_no_training_has_are_refused(forged, tmp_path):
     KernelExpansion.load(tmp_path / "m")
     with pytest.raises(ModelError, match="has parameters that no training has"):
         bigsvm.load(tmp_path / "m")
+
+
+def test_estimators_are_saved_to_and_loaded_from_urls(tmp_path):
+    pytest.importorskip("fsspec")
+    X, y, rows, _ = data(2)
+    estimator = bigsvm.SVC().fit(X, y)
+    estimator.save("memory://models/saved")
+    np.testing.assert_array_equal(
+        bigsvm.load("memory://models/saved").predict(rows), estimator.predict(rows)
+    )
+    with pytest.raises(ModelError, match="memory://models/saved is a URL, and n_features"):
+        bigsvm.load("memory://models/saved", n_features=4)

@@ -54,12 +54,15 @@ def fitted(request, tmp_path_factory):
     return estimator.set_params(gamma=1).fit(folder / "t"), SOURCES[source](rows)
 
 
-@pytest.fixture(params=["estimator", "saved"])
+@pytest.fixture(params=["estimator", "saved", "loaded"])
 def form(request, fitted, tmp_path):
-    """What the model is exported from: the estimator, or the model that was saved and loaded."""
+    """What is exported: an estimator, one that was saved and loaded, or such a model."""
     estimator, _ = fitted
     if request.param == "estimator":
         return estimator
+    if request.param == "loaded":
+        estimator.save(tmp_path / "saved")
+        return bigsvm.load(tmp_path / "saved")
     estimator.model_.save(tmp_path / "saved")
     return KernelExpansion.load(tmp_path / "saved")
 
@@ -184,6 +187,34 @@ def test_a_model_predicts_all_that_rows_can_be(tmp_path):
     for given in (rows.tolist(), sp.csr_array(rows), sp.coo_matrix(rows), store, tmp_path / "s"):
         np.testing.assert_allclose(model.decision_function(given), expected, atol=1e-6)
         np.testing.assert_array_equal(model.decide(given), expected > 0)
+
+
+@pytest.mark.fault("columns-and-order")
+def test_a_model_predicts_frames_with_the_columns_of_the_training():
+    X, y, rows = data(2)
+    frame = pd.DataFrame(rows, columns=list("abcd"))
+    model = bigsvm.SVC().fit(pd.DataFrame(X, columns=list("abcd")), y).model_
+    expected = model.decision_function(rows)
+    np.testing.assert_array_equal(model.decision_function(frame), expected)
+    np.testing.assert_array_equal(model.decide(frame), expected > 0)
+    for call in (model.decision_function, model.decide):
+        with pytest.raises(DataError, match=r"feature names should match .*in another order"):
+            call(frame[list("badc")])
+
+
+def test_a_model_is_shown_in_a_line():
+    X, y, _ = data(2)
+    model = bigsvm.SVC(gamma=0.5).fit(X, y).model_
+    n = len(model.support)
+    assert repr(model) == (
+        f"<KernelExpansion c-svc: RBF(gamma=0.5), {n} support vectors, 4 columns, "
+        "2 classes (10, 11)>"
+    )
+    X, y, _ = data(26)
+    assert repr(bigsvm.SVC().fit(X, y).model_).endswith(
+        "4 columns, 26 classes (10, 11, 12, 13, 14, 15, …)>"
+    )
+    assert repr(bigsvm.OneClassSVM().fit(X).model_).endswith("4 columns>")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
