@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Lines = list[tuple[str, object]]
 _SHOWN_LABELS = 6
+"""Labels, classes and names of columns that are shown to a person."""
 
 
 def store_record(store: Store) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def store_record(store: Store) -> dict[str, Any]:
             {"label": label if names is None else names[int(label)], "rows": rows}
             for label, rows in attributes.label_counts
         ],
+        "feature_names": _list(attributes.feature_names),
         "has_weights": attributes.has_weights,
         "shuffled": attributes.shuffled,
         "seed": attributes.seed,
@@ -78,6 +80,7 @@ def store_lines(store: Store) -> Lines:
             f"{number(values['minimum'])} to {number(values['maximum'])}, mean "
             f"{number(values['mean'])}, variance {number(values['variance'])}",
         ),
+        ("column names", _first(record["feature_names"])),
         ("constant columns", values["constant_columns"] or None),
         ("labels", _labels(record["label_counts"])),
         ("weights", "yes" if record["has_weights"] else None),
@@ -101,6 +104,18 @@ def _scaler(record: dict[str, Any] | None) -> str | None:
         return None
     ignored = record["ignored_columns"]
     return f"{record['method']}" + (f", {count(ignored)} columns ignored" if ignored else "")
+
+
+def _list(names: tuple[str, ...] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _first(names: list[str] | None) -> str | None:
+    """Give the first names of columns; None if these have none."""
+    if names is None:
+        return None
+    more = len(names) - _SHOWN_LABELS
+    return ", ".join(names[:_SHOWN_LABELS]) + (f", and {count(more)} more" if more > 0 else "")
 
 
 def _labels(counts: list[dict[str, Any]] | None) -> str:
@@ -151,6 +166,7 @@ def model_lines(model: KernelExpansion, path: str | Path) -> Lines:
         ("classes", classes_text(model)),
         ("decided by", _rule(model)),
         ("features", count(record["n_features"])),
+        ("column names", _first(_list(model.feature_names))),
         ("intercept", None if model.rule is not None else number(record["intercept"])),
         ("probabilities", calibration_text(model)),
         ("scales rows by", _scaler(record["scaler"])),

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from command_line import error_of, run_here
 from sklearn.datasets import make_blobs
@@ -84,3 +85,20 @@ def test_classes_have_weights_by_name(folder, tmp_path):
         "--class-weight", "ant:2",
     )  # fmt: skip
     assert "gives the label ant a second weight" in told
+
+
+def test_info_names_columns(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 8)), columns=list("abcdefgh"))
+    bigsvm.write_store(tmp_path / "s", frame, np.arange(40) % 2)
+    run_here("train", tmp_path / "s", tmp_path / "m")
+    for what in ("s", "m"):
+        assert "column names  " in run_here("info", tmp_path / what).stdout
+        assert "a, b, c, d, e, f, and 2 more\n" in run_here("info", tmp_path / what).stdout
+    record = json.loads(run_here("info", tmp_path / "s", "--json").stdout)
+    assert record["feature_names"] == list("abcdefgh")
+    swapped = frame[list("bacdefgh")]
+    bigsvm.write_store(tmp_path / "swapped", swapped, np.arange(40) % 2)
+    told = error_of("predict", tmp_path / "swapped", tmp_path / "m")
+    assert "column 0 (from 0) of the rows is 'b', but the model was trained on 'a'" in told
+    with pytest.raises(ValueError, match="feature names should match"):
+        bigsvm.load(tmp_path / "m").predict(swapped)
