@@ -263,17 +263,20 @@ def read_libsvm_model(
         raise ModelError(f"{path}: a support vector is not a number, 0:1 or more")
     largest = int(rows.data.max(initial=0) if of_matrix else rows.indices.max(initial=0))
     starts_at = 0 if rows.nnz and rows.indices.min() == 0 else 1
-    if n_features is not None and n_features < largest + 1 - starts_at:
+    # The numbers of a kernel matrix are from 1.
+    needed = largest if of_matrix else largest + 1 - starts_at
+    if n_features is not None and n_features < needed:
+        what = "number" if of_matrix else "index"
         raise ModelError(
-            f"{path}: a support vector has index {largest}; n_features is {n_features}"
+            f"{path}: a support vector has {what} {largest}; n_features is {n_features}"
         )
-    width = max(largest + 1 - starts_at, n_features or 1)
+    width = max(needed, n_features or 1)
     scaler = None
     if scaling is not None:
         width = max(width, scaling.n_columns(starts_at))
         scaler = scaling.scaler(width, starts_at)
     if of_matrix:
-        width = max(largest, n_features or 1) + 1
+        width += 1
     vectors = sp.csr_matrix(
         (rows.data, rows.indices - starts_at, rows.indptr), shape=(len(coefficients), width)
     )

@@ -159,3 +159,11 @@ def test_labels_without_a_name_are_refused(counts, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(DataCorruptionError, match="no place in its 3 class names"):
         bigsvm.open_store(store.path).labels(0, 40)
+
+
+def test_folds_of_a_store_of_words(store):
+    order = store.original_rows()
+    ours = bigsvm.cross_validate(bigsvm.SVC(), store, cv=3)["test_score"]
+    theirs = bigsvm.cross_validate(bigsvm.SVC(), X[order], Y[order], cv=3)["test_score"]
+    np.testing.assert_allclose(ours, theirs)
+    assert ours.mean() > 0.4

@@ -252,3 +252,33 @@ def test_estimators_are_saved_to_and_loaded_from_urls(tmp_path):
     )
     with pytest.raises(ModelError, match="memory://models/saved is a URL, and n_features"):
         bigsvm.load("memory://models/saved", n_features=4)
+
+
+@pytest.mark.fault("model-forms")
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("k", [2, 3])
+def test_sparse_rows_of_any_index_type_are_predicted(index, k, tmp_path):
+    X, y, rows, _ = data(k)
+    X, rows = sp.csr_array(X), sp.csr_array(rows)
+    for matrix in (X, rows):
+        matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
+    estimator = bigsvm.SVC(gamma=0.05).fit(X, y)
+    estimator.save(tmp_path / "m")
+    loaded = bigsvm.load(tmp_path / "m")
+    expected = estimator.predict(rows)
+    for exported in (loaded, to_scikit_learn(loaded), to_scikit_learn(loaded.model_)):
+        given = rows if exported is loaded else sp.csr_array(rows.toarray())
+        np.testing.assert_array_equal(exported.predict(given), expected)
+
+
+def test_a_model_of_a_kernel_matrix_is_loaded(tmp_path):
+    X, y, rows, _ = data(2)
+    estimator = bigsvm.SVC(kernel="precomputed").fit(X @ X.T, y)
+    estimator.save(tmp_path / "ours")
+    write_libsvm_model(estimator, tmp_path / "theirs")
+    for loaded in (
+        bigsvm.load(tmp_path / "ours"),
+        bigsvm.load(tmp_path / "theirs", n_features=N_ROWS),
+    ):
+        assert loaded.kernel == "precomputed"
+        np.testing.assert_array_equal(loaded.predict(rows @ X.T), estimator.predict(rows @ X.T))
