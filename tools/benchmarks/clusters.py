@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import ExitStack
 
-N_COLUMNS, C, GAMMA = 54, 1.0, 0.5
+N_COLUMNS, C, GAMMA = 54, 0.4, 0.5
 """The problem that workers are measured with: rows of ``few``."""
 WORKER_MEMORY = "1500MB"
 

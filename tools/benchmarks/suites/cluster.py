@@ -4,7 +4,7 @@
     python -m tools.benchmarks cluster --part scaling [--workers 1 2 4 8]
     python -m tools.benchmarks cluster --part storage [--rows 10000000] [--memory 1GB]
 
-Rows are those of ``few`` of `synthetic.py` with 54 columns, C 1 and gamma 0.5: some 7 % become
+Rows are those of ``few`` of `synthetic.py` with 54 columns, C 0.4 and gamma 0.5: some 7 % become
 support vectors. All workers are processes of this machine with one thread each.
 
 work     One process with two threads, one worker and two workers train the same store in turns.
