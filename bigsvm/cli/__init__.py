@@ -1,4 +1,4 @@
-"""The command line: ``bigsvm convert | scale | train | cv | predict | …``.
+"""The command line: ``bigsvm convert | scale | plan | train | cv | predict | …``.
 
 The input is words and files; the output is files, results on standard output and an exit code: 0
 done, an unconverged model included, which says so; 1 unexpected; 2 wrong usage or bad input; 3 an
@@ -21,6 +21,7 @@ from bigsvm.cli import (
     export,
     info,
     inspect,
+    plan,
     predict,
     scale,
     svm_predict,
@@ -120,6 +121,7 @@ def _root(
 app.command("convert")(convert.command)
 app.command("scale")(scale.command)
 app.command("info")(info.command)
+app.command("plan", cls=_InPanels)(plan.command)
 app.command("train", cls=_InPanels)(train.command)
 app.command("cv", cls=_InPanels)(cv.command)
 app.command("predict")(predict.command)

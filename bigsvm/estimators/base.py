@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_values import Order
     from bigsvm.data.store import Store
     from bigsvm.estimators.lazily import Evaluate
+    from bigsvm.fit.forecast import Forecast
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Event
 
@@ -190,6 +192,55 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         if self.model_.doubt:
             warnings.warn(self.model_.doubt, ConvergenceWarning, stacklevel=3)
         return self
+
+    def plan(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        y_order: Order | None = None,
+        client: Any = None,
+        worker_memory: int | str | None = None,
+    ) -> Forecast:
+        """Say what `fit` with the same arguments will take, from fits of samples of the rows.
+
+        The samples are nested and grow until they take some percent of the expected time. The
+        estimator is not changed.
+
+        Parameters
+        ----------
+        X, y, sample_weight, y_order, client, worker_memory
+            As `fit` takes them.
+
+        Returns
+        -------
+        Forecast
+            Support vectors, sweeps and seconds as ranges, bytes of memory and disk. Seconds are
+            those of this machine without other load.
+
+        Raises
+        ------
+        ParameterError, DataError, MemoryBudgetError, StoreError, ClusterError
+            As `fit` would raise them, or the kernel is precomputed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bigsvm import SVC
+        >>> X = np.random.default_rng(0).standard_normal((300, 2))
+        >>> planned = SVC(C=1.0, gamma=0.5).plan(X, X[:, 0] > 0)
+        >>> planned.n_rows, len(planned.samples)
+        (300, 1)
+        """
+        # Few need it.
+        from bigsvm.fit.forecast import forecast
+
+        of_worker = worker_bytes(client, worker_memory)
+        planned = clone(self)
+        source, labels, weights = planned._training_data(X, y, sample_weight, y_order, client)
+        hooks = Hooks(client=client, worker_memory=of_worker)
+        return forecast(source, labels, weights, planned._parameters(), hooks)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file, whole or not at all; `bigsvm.load` reads it.

@@ -1,0 +1,114 @@
+"""``bigsvm plan``: what training will take, before it is begun."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bigsvm.budget import check_labels_fit, parse_bytes, show_bytes
+from bigsvm.cli.clusters import (
+    ClusterOptions,
+    Scheduler,
+    SchedulerFile,
+    WorkerMemory,
+    opened_client,
+)
+from bigsvm.cli.inputs import opened
+from bigsvm.cli.options import Json, Quiet, ZeroBased, ZeroBasedText
+from bigsvm.cli.outputs import say
+from bigsvm.cli.runs import Run, absolute
+from bigsvm.cli.signals import Interruption
+from bigsvm.cli.train import check_used, plain_values, with_options
+from bigsvm.report.progress import Display, duration
+from bigsvm.report.text import as_columns, as_json, count
+
+if TYPE_CHECKING:
+    from bigsvm.fit.forecast import Forecast, Range
+
+
+def command(
+    context: typer.Context,
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+        ),
+    ],
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
+    worker_memory: WorkerMemory = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    **values: Any,  # noqa: ANN401 (an option for each parameter)
+) -> None:
+    """Say what training will take: support vectors, time, memory and disk, as ranges.
+
+    Samples of the rows are trained with these options, which are those of `bigsvm train`. The
+    samples grow until they take some percent of the expected time.
+
+    \b
+    Examples:
+      bigsvm plan train.zarr --C 10 --gamma 0.05 --memory 4GB
+      bigsvm plan train.zarr --C 10 --gamma 0.05 --json
+    """
+    from bigsvm.fit.forecast import forecast
+    from bigsvm.training.events import Hooks
+
+    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
+    checkpoint: Path | None = values.pop("checkpoint")
+    run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
+    check_used(context, run, checkpoint)
+    parameters = run.training_parameters(checkpoint)
+    with (
+        Interruption() as interruption,
+        Display(quiet=quiet) as display,
+        opened_client(cluster, display, interruption) as client,
+        opened(
+            run.source,
+            memory=parse_bytes(parameters.memory),
+            cache_dir=None if run.cache_dir is None else Path(run.cache_dir),
+            zero_based=ZeroBased(run.zero_based),
+            display=display,
+            interruption=interruption,
+        ) as rows,
+    ):
+        check_labels_fit(parse_bytes(parameters.memory), rows.rows.n_rows)
+        planned = forecast(
+            rows.rows,
+            rows.labels(),
+            rows.sample_weight(),
+            parameters,
+            Hooks(
+                interrupted=interruption.requested,
+                client=client,
+                worker_memory=cluster.worker_bytes(),
+            ),
+        )
+    say(as_json(planned.as_dict()) if json else _shown(planned))
+
+
+def _shown(planned: "Forecast") -> str:
+    sample = planned.samples[-1]
+
+    def counted(values: "Range") -> str:
+        low, expected, high = (count(round(value)) for value in values)
+        return f"about {expected} ({low} to {high})"
+
+    low, expected, high = map(duration, planned.seconds)
+    return as_columns([
+        ("rows", count(planned.n_rows)),
+        ("support vectors", counted(planned.n_support)),
+        ("sweeps", counted(planned.n_sweeps)),
+        ("time", f"about {expected} ({low} to {high})"),
+        ("memory", show_bytes(planned.memory_bytes)),
+        ("disk", show_bytes(planned.disk_bytes)),
+        (
+            "from samples",
+            f"{len(planned.samples)}, the largest of {count(sample.n_rows)} rows in "
+            f"{duration(sample.seconds)}",
+        ),
+    ])  # fmt: skip
+
+
+command.__signature__ = with_options(command)  # type: ignore[attr-defined]

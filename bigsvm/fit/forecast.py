@@ -1,0 +1,291 @@
+"""Forecast: what training will take, from fits of nested samples of its rows.
+
+Support vectors grow with the rows as a power that the samples show. In the end time grows as the
+rows times the support vectors, as kernel values do. In small samples other work weighs more, and
+time grows less: between the two the exponent is taken to be their mean.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigsvm.data.narrow import narrowed
+from bigsvm.data.views import ChosenRows
+from bigsvm.errors import ParameterError
+from bigsvm.fit.train import reduction_of, train_model
+from bigsvm.parameters.checks import check_parameters
+from bigsvm.parameters.formulations import WITH_CLASSES
+from bigsvm.training.checkpoint import KEPT
+from bigsvm.training.events import Hooks, ignore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from bigsvm.arrays import F8, I8
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.parameters import TrainingParameters
+
+FIRST_ROWS = 1000
+"""Rows of the first sample: fewer say little about the next."""
+LEAST_OF_CLASS = 5
+"""Rows of each class that a sample has at least, where there are so many."""
+MOST_SPENT = 0.06
+"""Share of the expected time that samples take at most, the next one included."""
+FITTED_SAMPLES = 3
+"""Samples from which the growth of support vectors is found: small ones grow otherwise."""
+LABELS_AT_ONCE = 1 << 20
+"""Labels that are sorted together, in a few megabytes."""
+DOUBT = 0.1
+"""Of the exponent of growth, either way."""
+TIME_DOUBT = 1.4
+"""Factor that times may be off by, besides the doubt about support vectors."""
+
+
+class Sample(NamedTuple):
+    """A fit of some rows.
+
+    Attributes
+    ----------
+    n_rows, n_support, n_sweeps : int
+    seconds : float
+    """
+
+    n_rows: int
+    n_support: int
+    n_sweeps: int
+    seconds: float
+
+
+class Range(NamedTuple):
+    """What is expected, and between what it probably is."""
+
+    low: float
+    expected: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a fit will take.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_support, n_sweeps, seconds : Range
+        `seconds` are those on this machine, without other load.
+    memory_bytes : int
+        What the parts of the run add up to, besides the interpreter; of the largest class pair.
+    disk_bytes : int
+        Most bytes of the checkpoint and of kernel rows on disk.
+    samples : tuple of Sample
+        Fits that this is based on; the last one may be of all rows.
+    """
+
+    n_rows: int
+    n_support: Range
+    n_sweeps: Range
+    seconds: Range
+    memory_bytes: int
+    disk_bytes: int
+    samples: tuple[Sample, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "n_rows": self.n_rows,
+            **{
+                name: dict(zip(("low", "expected", "high"), getattr(self, name), strict=True))
+                for name in ("n_support", "n_sweeps", "seconds")
+            },
+            "memory_bytes": self.memory_bytes,
+            "disk_bytes": self.disk_bytes,
+            "samples": [sample._asdict() for sample in self.samples],
+        }
+
+
+def forecast(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weight: F8 | None,
+    parameters: TrainingParameters,
+    hooks: Hooks | None = None,
+) -> Forecast:
+    """Train samples of 1000, 2000, 4000, … rows, and say what training of all rows will take.
+
+    Samples stop before they take MOST_SPENT of the expected time. If all rows are few, the last
+    sample has all of them.
+
+    Parameters
+    ----------
+    source, labels, sample_weight, parameters
+        As `train_model` takes them. The samples are neither saved to a checkpoint nor ended by
+        a time limit.
+    hooks : Hooks, optional
+        Its listener is not told of the samples.
+
+    Raises
+    ------
+    ParameterError
+        The kernel is precomputed: a matrix of kernel values has no rows to sample.
+    DataError, MemoryBudgetError
+        As `train_model` would raise them.
+    KeyboardInterrupt
+        The hooks have asked for an end.
+    """
+    if parameters.takes_kernel_matrix:
+        raise ParameterError(
+            "the kernel is precomputed, and a forecast needs rows to sample; train instead, which "
+            "costs little more"
+        )
+    hooks = hooks or Hooks()
+    projected = _projected(source, labels, sample_weight, parameters, hooks)
+    others = _rows_of_rare_classes(labels, parameters)
+    parameters_of_samples = replace(
+        parameters, checkpoint=None, checkpoint_copy=None, max_seconds=float("inf")
+    )
+    n = source.n_rows
+    samples: list[Sample] = []
+
+    def train(n_rows: int) -> Sample:
+        rows = np.union1d(_sampled(source, n_rows), others)
+        began = time.perf_counter()
+        model = train_model(
+            ChosenRows(source, rows) if len(rows) < n else source,
+            None if labels is None else labels[rows],
+            None if sample_weight is None else sample_weight[rows],
+            parameters_of_samples,
+            replace(hooks, listener=ignore),
+        )
+        seconds = time.perf_counter() - began
+        if hooks.interrupted():
+            raise KeyboardInterrupt
+        certificate = model.certificate
+        return Sample(len(rows), len(model.support), certificate.get("n_sweeps") or 1, seconds)
+
+    n_rows = min(FIRST_ROWS, n)
+    train(n_rows)  # loads compiled code, which takes seconds
+    while True:
+        samples.append(train(n_rows))
+        if n_rows == n:
+            break
+        expected = _seconds(samples, n)
+        spent = sum(sample.seconds for sample in samples)
+        n_rows = min(2 * n_rows, n)
+        if (
+            len(samples) >= FITTED_SAMPLES
+            and spent + _seconds(samples, n_rows) > MOST_SPENT * expected
+        ):
+            break
+    return Forecast(
+        n,
+        _support_range(samples, n),
+        _sweeps_range(samples),
+        _seconds_range(samples, n),
+        sum(projected.values()),
+        _disk_bytes(projected, parameters),
+        tuple(samples),
+    )
+
+
+def _projected(
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weight: F8 | None,
+    parameters: TrainingParameters,
+    hooks: Hooks,
+) -> dict[str, int]:
+    """Bytes of the parts of the run."""
+    check_parameters(parameters)
+    source, _ = narrowed(source)
+    reduction = reduction_of(parameters, labels)(
+        source, labels, sample_weight, parameters, hooks, None
+    )
+    return reduction.plan(source)[1].projected
+
+
+def _disk_bytes(projected: Mapping[str, int], parameters: TrainingParameters) -> int:
+    saved = 0
+    if parameters.checkpoint is not None:
+        saved = (KEPT + 1) * projected["state of the rows"]  # one is written before one goes
+    return saved + parameters.disk_cache_bytes()
+
+
+def _rows_of_rare_classes(labels: NDArray[Any] | None, parameters: TrainingParameters) -> I8:
+    """Return the first rows of each class, without which a sample might lack the class."""
+    if labels is None or parameters.formulation not in WITH_CLASSES:
+        return np.empty(0, np.int64)
+    first: dict[Any, list[int]] = {}
+    for start in range(0, len(labels), LABELS_AT_ONCE):
+        block = labels[start : start + LABELS_AT_ONCE]
+        for value in np.unique(block).tolist():
+            rows = first.setdefault(value, [])
+            missing = LEAST_OF_CLASS - len(rows)
+            rows.extend((start + np.flatnonzero(block == value)[:missing]).tolist())
+    return np.sort(np.concatenate([np.array(rows, np.int64) for rows in first.values()]))
+
+
+def _sampled(source: RowSource, n_rows: int) -> I8:
+    """Choose rows, ascending: the first of shuffled rows, else random ones; samples are nested."""
+    if source.is_shuffled:
+        return np.arange(n_rows)
+    order = np.random.default_rng(0).permutation(source.n_rows)
+    return np.sort(order[:n_rows])
+
+
+def _growth(samples: Sequence[Sample], values: Sequence[float], most: float) -> float:
+    """Exponent with which values of the last samples grow with their rows, in 0 … most."""
+    last = slice(-FITTED_SAMPLES, None)
+    if len(values) < 2:
+        return most
+    log_rows = np.log([sample.n_rows for sample in samples[last]])
+    log_values = np.log(np.maximum(values[last], 1e-9))
+    slope = float(np.polyfit(log_rows, log_values, 1)[0])
+    return min(max(slope, 0.0), most)
+
+
+def _growth_of_support(samples: Sequence[Sample]) -> float:
+    return _growth(samples, [max(sample.n_support, 1) for sample in samples], 1.0)
+
+
+def _support(samples: Sequence[Sample], n_rows: int, exponent: float) -> float:
+    last = samples[-1]
+    grown = float((n_rows / last.n_rows) ** exponent)
+    return min(float(n_rows), last.n_support * grown)
+
+
+def _seconds(samples: Sequence[Sample], n_rows: int) -> float:
+    last, in_the_end = samples[-1], 1.0 + _growth_of_support(samples)
+    so_far = max(1.0, _growth(samples, [sample.seconds for sample in samples], in_the_end))
+    exponent = (so_far + in_the_end) / 2
+    return last.seconds * float((n_rows / last.n_rows) ** exponent)
+
+
+def _support_range(samples: Sequence[Sample], n: int) -> Range:
+    exponent = _growth_of_support(samples)
+    low, expected, high = (
+        _support(samples, n, float(np.clip(exponent + doubt, 0.0, 1.0)))
+        for doubt in (-DOUBT, 0.0, DOUBT)
+    )
+    return Range(low, expected, high)
+
+
+def _seconds_range(samples: Sequence[Sample], n: int) -> Range:
+    support, expected = _support_range(samples, n), _seconds(samples, n)
+    if samples[-1].n_rows == n:
+        return Range(expected, expected, expected)
+    return Range(
+        expected * support.low / support.expected / TIME_DOUBT,
+        expected,
+        expected * support.high / support.expected * TIME_DOUBT,
+    )
+
+
+def _sweeps_range(samples: Sequence[Sample]) -> Range:
+    sweeps = [sample.n_sweeps for sample in samples]
+    return Range(sweeps[-1], sweeps[-1], max(sweeps) + 1)
