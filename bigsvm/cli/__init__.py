@@ -24,6 +24,7 @@ from bigsvm.cli import (
     plan,
     predict,
     scale,
+    search,
     svm_predict,
     svm_scale,
     svm_train,
@@ -124,6 +125,7 @@ app.command("info")(info.command)
 app.command("plan", cls=_InPanels)(plan.command)
 app.command("train", cls=_InPanels)(train.command)
 app.command("cv", cls=_InPanels)(cv.command)
+app.command("search", cls=_InPanels)(search.command)
 app.command("predict")(predict.command)
 app.command("inspect")(inspect.command)
 app.command("export")(export.command)

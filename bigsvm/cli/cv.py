@@ -61,7 +61,10 @@ def command(
     started = time.monotonic()
     results = []
     options = FoldOptions(folds, groups, scoring)
-    with opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened:
+    with (
+        opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened,
+        opened.fits.recorded(checkpoint),
+    ):
         n_folds = len(opened.fits.folds)
         for fold in range(n_folds):
             result = opened.fits.fit({}, fold).result

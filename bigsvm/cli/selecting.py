@@ -20,7 +20,7 @@ from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from bigsvm.cli.clusters import ClusterOptions
     from bigsvm.cli.runs import Run
@@ -96,8 +96,6 @@ def opened_fits(
     *,
     checkpoint: Path | None,
     quiet: bool,
-    search: Mapping[str, str] | None = None,
-    searched: Sequence[str] = (),
 ) -> Iterator[Opened]:
     """Open the folds of a store or of text for a while; a signal ends it with its exit code.
 
@@ -138,13 +136,12 @@ def opened_fits(
                 worker_memory=cluster.worker_bytes(),
             ),
         )  # fmt: skip
-        with fits.recorded(checkpoint, search, searched):
-            try:
-                yield Opened(fits, display, store.rows.n_rows)
-            except KeyboardInterrupt:
-                if checkpoint is not None:
-                    display.line(f"what is finished is in {checkpoint}; the same command goes on")
-                raise
+        try:
+            yield Opened(fits, display, store.rows.n_rows)
+        except KeyboardInterrupt:
+            if checkpoint is not None:
+                display.line(f"what is finished is in {checkpoint}; the same command goes on")
+            raise
 
 
 def _moving(show: TrainingProgress) -> events.Listener:

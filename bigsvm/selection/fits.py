@@ -208,6 +208,12 @@ class FoldFits:
         self._memory = self._memory_of_fits()
         self._record: Record | None = None
 
+    @property
+    def score_names(self) -> list[str]:
+        """Names of the scores, in their order; those of a callable are not known."""
+        several = isinstance(self._scoring, list | tuple | set | dict)
+        return list(self._scoring) if several else [SCORE]
+
     def _memory_of_fits(self) -> int:
         """Return what a fit may take beside what all have in common."""
         memory, n_rows = parse_bytes(self.estimator.memory), self.data.source.n_rows
@@ -337,6 +343,24 @@ class FoldFits:
         return Fitted(
             key, result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
         )
+
+    def on_all_rows(self, parameters: Mapping[str, Any]) -> KernelMachine:
+        """Fit an estimator with these parameters on all rows.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The run was asked to stop.
+        ParameterError, DataError, MemoryBudgetError
+        """
+        data = self.data
+        estimator: KernelMachine = clone(self.estimator)
+        estimator.set_params(**parameters).set_params(memory=self._memory)
+        estimator._fit_rows(data.source, data.labels, data.weights, self._hooks)
+        if estimator.stop_reason_ == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        estimator.set_params(memory=self.estimator.memory)
+        return estimator
 
     def _train(
         self,

@@ -1,0 +1,394 @@
+"""``bigsvm search``: the best parameters by cross-validation on a store of any size."""
+
+import math
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from bigsvm.budget import show_bytes
+from bigsvm.cli.clusters import ClusterOptions, Scheduler, SchedulerFile, WorkerMemory
+from bigsvm.cli.options import (
+    Json,
+    Quiet,
+    ZeroBased,
+    ZeroBasedText,
+    is_given,
+    local,
+    local_or_url,
+    parse_gamma,
+)
+from bigsvm.cli.outputs import check_apart, check_model_path, say
+from bigsvm.cli.runs import Run, absolute, check_is_read_again
+from bigsvm.cli.selecting import WITHOUT, FoldOptions, Folds, Groups, Scoring, opened_fits
+from bigsvm.cli.train import check_used, plain_values, with_options
+from bigsvm.errors import ParameterError
+from bigsvm.parameters import FIELDS
+from bigsvm.parameters.declaration import declaration_of, option_of, types_of
+from bigsvm.report.text import as_columns, as_json, number, plural
+
+if TYPE_CHECKING:
+    from bigsvm.cli.selecting import Opened
+    from bigsvm.selection.grid import Evaluated
+    from bigsvm.selection.record import FoldFit
+
+PANEL = "Search"
+USUAL = {
+    "C": tuple(2.0**k for k in range(-1, 8, 2)),
+    "gamma": tuple(2.0**k for k in range(-9, 0, 2)),
+    "nu": (0.05, 0.1, 0.2, 0.4),
+}
+"""Values that are tried where the command line names none."""
+MOST_SHOWN = 10
+"""Points in the report, the best first."""
+
+
+def command(
+    context: typer.Context,
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE", help="A store, or LIBSVM text, which becomes a temporary store."
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            callback=local_or_url,
+            metavar="[MODEL]",
+            help="File or URL to write a model to that is trained on all rows with the best "
+            "parameters.",
+        ),
+    ] = None,
+    log2_C: Annotated[
+        str | None,
+        typer.Option(
+            "--log2-C",
+            metavar="BEGIN,END,STEP",
+            help="Exponents of the values of C: -1,7,2 stands for 0.5, 2, 8, 32, 128.",
+            show_default="-1,7,2, unless --C is given",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    log2_gamma: Annotated[
+        str | None,
+        typer.Option(
+            "--log2-gamma",
+            metavar="BEGIN,END,STEP",
+            help="The same of gamma.",
+            show_default="-9,-1,2, unless --gamma is given",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            metavar="NAME=VALUE,VALUE,...",
+            help="Values of another parameter, such as nu=0.1,0.2 or kernel=rbf,laplacian; may be "
+            "given once for each.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    halving: Annotated[
+        int | None,
+        typer.Option(
+            "--halving",
+            min=2,
+            metavar="FACTOR",
+            help="Fit all points on a small sample of the rows first; the best go on to samples "
+            "that are larger by this factor, at last to all rows.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--picture",
+            callback=local,
+            metavar="FILE",
+            help="Draw the scores over C and gamma as contours, as LIBSVM's grid.py does (.png, "
+            ".svg or .pdf); needs matplotlib.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    folds: Folds = "5",
+    groups: Groups = None,
+    scoring: Scoring = None,
+    zero_based: ZeroBasedText = ZeroBased.AUTO,
+    scheduler: Scheduler = None,
+    scheduler_file: SchedulerFile = None,
+    worker_memory: WorkerMemory = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    **values: Any,  # noqa: ANN401 (an option for each parameter)
+) -> None:
+    """Search the best parameters by cross-validation, as LIBSVM's grid.py does.
+
+    Points that differ in C alone are fitted from the smallest C on, each from the model of the one
+    before. The first of several scores decides. With --checkpoint, the same command goes on after a
+    signal or a kill, and has the same table.
+
+    \b
+    Examples:
+      bigsvm search train.zarr
+      bigsvm search train.zarr best.safetensors --log2-C -3,9,2 --halving 3 --checkpoint search
+      bigsvm search train.libsvm --folds 3 --picture contours.png
+      bigsvm search houses.zarr --formulation eps-svr --grid epsilon=0.01,0.1
+    """
+    cluster = ClusterOptions(scheduler, scheduler_file, worker_memory)
+    cluster.worker_bytes()  # refuses what contradicts
+    checkpoint: Path | None = values.pop("checkpoint")
+    run = Run(source=absolute(store), model="").updated(plain_values(values, zero_based))
+    if checkpoint is not None:
+        check_is_read_again(run.source)
+    if model is not None:
+        check_model_path(model)
+        check_apart(run.source, model, {"--checkpoint": checkpoint})
+    check_used(context, run, checkpoint)
+    chosen = _grid(context, run, {"C": log2_C, "gamma": log2_gamma}, list(grid or []))
+    if picture is not None:
+        _check_picture(picture, chosen)
+    started = time.monotonic()
+    options = FoldOptions(folds, groups, scoring)
+    with opened_fits(run, options, cluster, checkpoint=checkpoint, quiet=quiet) as opened:
+        found = _search(opened, chosen, halving=halving, checkpoint=checkpoint)
+        if model is not None:
+            opened.display.line(f"training on all rows with {_words(found.best.parameters)}")
+            opened.fits.on_all_rows(found.best.parameters).model_.save(model)
+        n_rows = opened.n_rows
+    if picture is not None:
+        from bigsvm.report.contours import draw_contours
+
+        draw_contours(picture, _last_scores(found), title=found.score)
+    command = train_command(context, run, found.best.parameters, model)
+    record = {
+        "best_params": found.best.parameters,
+        "best_score": found.mean,
+        "score": found.score,
+        "train": command,
+        "model": None if model is None else str(model),
+        "n_rows": n_rows,
+        "seconds": time.monotonic() - started,
+    }
+    _print(found, record, json=json)
+
+
+command.__signature__ = with_options(command, without=WITHOUT)  # type: ignore[attr-defined]
+
+
+class Found(NamedTuple):
+    """What a search has found.
+
+    Attributes
+    ----------
+    points : list of Evaluated
+    best : Evaluated
+    score : str
+        Name of the score that decides.
+    mean : float
+        That of the best.
+    halved : bool
+    """
+
+    points: "list[Evaluated]"
+    best: "Evaluated"
+    score: str
+    mean: float
+    halved: bool
+
+
+def _grid(
+    context: typer.Context, run: Run, exponents: dict[str, str | None], words: list[str]
+) -> dict[str, list[Any]]:
+    """Return the values to try of each parameter.
+
+    Raises
+    ------
+    ParameterError
+    """
+    grid: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, listed = word.partition("=")
+        field = FIELDS.get(name)
+        if not equals or field is None or not declaration_of(field).recorded:
+            raise ParameterError(
+                f"--grid {word!r} is not understood; write it like nu=0.1,0.2, with a parameter of "
+                "the problem or of the kernel"
+            )
+        grid[name] = [_value_of(name, value) for value in listed.split(",")]
+    for name, text in exponents.items():
+        if text is not None:
+            if name in grid:
+                raise ParameterError(f"--log2-{name} and --grid {name} both list values; give one")
+            grid[name] = [2.0**k for k in _range_of(text, f"--log2-{name}")]
+    for name in grid:
+        if is_given(context, name):
+            raise ParameterError(
+                f"{option_of(FIELDS[name])} is one value, but the search tries {len(grid[name])}; "
+                "give one of the two"
+            )
+    formulation = run.parameters["formulation"]
+    kernels = grid.get("kernel", [run.parameters["kernel"]])
+    for name in ("C", "gamma", "nu"):
+        declared = declaration_of(FIELDS[name])
+        is_used = declared.formulations is None or formulation in declared.formulations
+        is_used &= declared.kernels is None or any(k in declared.kernels for k in kernels)
+        if name in grid and not is_used:
+            raise ParameterError(f"{name} is searched, but {formulation} with {kernels} has none")
+        if is_used and name not in grid and not is_given(context, name):
+            grid[name] = list(USUAL[name])
+    return grid
+
+
+def _value_of(name: str, text: str) -> float | int | str:
+    """Read a value of a grid."""
+    if name == "gamma":
+        return parse_gamma(text)
+    kinds = types_of(FIELDS[name])
+    for kind in (int, float):
+        if kind in kinds:
+            try:
+                return kind(text)
+            except ValueError:
+                raise ParameterError(f"--grid {name}: {text!r} is not a number") from None
+    return text
+
+
+def _range_of(text: str, option: str) -> list[float]:
+    """Read exponents as grid.py does: begin, end (which is one of them) and step."""
+    try:
+        begin, end, step = (float(word) for word in text.split(","))
+        n_steps = math.floor((end - begin) / step + 1e-9)
+        if n_steps < 0:
+            raise ValueError
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ParameterError(
+            f"{option} {text!r} is not understood; write BEGIN,END,STEP, as in -1,7,2"
+        ) from None
+    return [begin + k * step for k in range(n_steps + 1)]
+
+
+def _search(
+    opened: "Opened", grid: dict[str, list[Any]], *, halving: int | None, checkpoint: "Path | None"
+) -> Found:
+    from bigsvm.selection.grid import best_of, candidates_of, mean_score
+    from bigsvm.selection.search import searched
+
+    fits, display = opened.fits, opened.display
+    candidates, n_folds, done = candidates_of(grid, fits.estimator), len(fits.folds), 0
+    score = fits.score_names[0]
+    display.line(
+        f"{plural(len(candidates), 'point')} on {plural(n_folds, 'fold')} of {opened.n_rows} rows"
+    )
+
+    def on_fit(parameters: dict[str, Any], fold: int, result: "FoldFit | None") -> None:
+        nonlocal done
+        done += 1
+        shown = "no score" if result is None else f"{score} {number(result.scores[score])}"
+        display.line(f"fit {done}: {_words(parameters)}, fold {fold + 1}: {shown}")
+
+    points = searched(
+        fits, candidates, score=score, factor=halving, warm_starts=True, checkpoint=checkpoint,
+        on_fit=on_fit,
+    )  # fmt: skip
+    best = points[best_of(points, score)]
+    return Found(points, best, score, mean_score(best.fits, score), halving is not None)
+
+
+def _words(parameters: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in parameters.items()
+    )
+
+
+def train_command(context: typer.Context, run: Run, best: dict[str, Any], model: str | None) -> str:
+    """Return the command that trains with the best parameters."""
+    words = ["bigsvm", "train", run.source, model or "model.safetensors"]
+    for name, field in FIELDS.items():
+        if declaration_of(field).panel is None or name == "checkpoint":
+            continue
+        value = best.get(name, run.parameters.get(name) if is_given(context, name) else None)
+        if isinstance(value, bool):
+            words.append(option_of(field) if value else f"--no-{option_of(field)[2:]}")
+        elif isinstance(value, list):
+            for label, weight in value:
+                words += [option_of(field), f"{label:g}:{weight:g}"]
+        elif value is not None:
+            words += [option_of(field), str(value)]
+    return shlex.join(words)
+
+
+def _check_picture(path: "Path", grid: dict[str, list[Any]]) -> None:
+    """Refuse a picture of other parameters than C and gamma, or of too few values.
+
+    Raises
+    ------
+    ParameterError
+    """
+    from bigsvm.report.contours import check_picture
+
+    numbers = {
+        name
+        for name in ("C", "gamma")
+        if len(grid.get(name, ())) > 1 and all(isinstance(value, float) for value in grid[name])
+    }
+    others = [name for name, values in grid.items() if len(values) > 1 and name not in numbers]
+    if numbers != {"C", "gamma"} or others:
+        raise ParameterError(
+            "--picture is of at least two numbers for C and for gamma, and of one value for other "
+            "parameters; search these, or leave it out"
+        )
+    check_picture(path)
+
+
+def _last_scores(found: Found) -> dict[tuple[float, float], float]:
+    """Return the mean scores by C and gamma, of the last round of each point."""
+    from bigsvm.selection.grid import mean_score
+
+    return {
+        (point.parameters["C"], point.parameters["gamma"]): mean_score(point.fits, found.score)
+        for point in found.points
+    }
+
+
+def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
+    import numpy as np
+
+    from bigsvm.report.resources import peak_rss_bytes
+    from bigsvm.selection.search import results_of
+
+    table = results_of(found.points, halved=found.halved)
+    peak = peak_rss_bytes()
+    if json:
+        results = {
+            name: values.tolist() if isinstance(values, np.ndarray) else values
+            for name, values in table.items()
+        }
+        say(as_json({**record, "results": results, "peak_rss_bytes": peak}))
+        return
+    means, deviations = (table[f"{kind}_test_{found.score}"] for kind in ("mean", "std"))
+    ranks = table[f"rank_test_{found.score}"]
+    lines: list[tuple[str, object]] = [
+        ("best", f"{_words(found.best.parameters)}: {found.score} {number(found.mean)}")
+    ]
+    for place in np.argsort(ranks, kind="stable")[:MOST_SHOWN].tolist():
+        point = found.points[place]
+        rows = f" ({point.n_rows} rows)" if found.halved else ""
+        lines.append(
+            (
+                f"{ranks[place]}.",
+                f"{number(means[place])} ± {number(deviations[place], 3)}  "
+                f"{_words(point.parameters)}{rows}",
+            )
+        )
+    lines += [
+        ("train", record["train"] if record["model"] is None else None),
+        ("model", record["model"]),
+        ("took", f"{record['seconds']:.1f} s"),
+        ("peak memory", show_bytes(peak)),
+    ]
+    say(as_columns(lines))

@@ -1,0 +1,80 @@
+"""The scores of a search over C and gamma as a picture of contours, as LIBSVM's grid.py draws."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SUFFIXES = (".png", ".svg", ".pdf")
+LEVELS = 8
+"""Contours, of the best scores."""
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be drawn, before the search.
+
+    Raises
+    ------
+    ParameterError
+        Another kind of file, or matplotlib is not installed.
+    """
+    if path.suffix not in SUFFIXES:
+        raise ParameterError(f"{path} must end in {', '.join(SUFFIXES)}, the kinds of pictures")
+    if not path.absolute().parent.is_dir():
+        raise ParameterError(f"{path}: there is no folder {path.parent}")
+    _figure()
+
+
+def draw_contours(path: Path, scores: Mapping[tuple[float, float], float], *, title: str) -> None:
+    """Draw mean scores over log2 C and log2 gamma, the best one marked.
+
+    Parameters
+    ----------
+    path : Path
+    scores : mapping of (float, float) to float
+        By C and gamma; one of each pair of values. NaN is no score.
+    title : str
+        What the scores are.
+
+    Raises
+    ------
+    DataError
+        The file cannot be written.
+    """
+    costs, gammas = (sorted({pair[axis] for pair in scores}) for axis in (0, 1))
+    values = np.array([[scores[C, gamma] for C in costs] for gamma in gammas])
+    log_C, log_gamma = np.log2(costs), np.log2(gammas)
+    figure = _figure()(figsize=(7, 5))
+    axes = figure.subplots()
+    finite = values[np.isfinite(values)]
+    if len(finite) and finite.min() < finite.max():
+        levels = np.unique(np.quantile(finite, np.linspace(0, 1, LEVELS)))
+        drawn = axes.contour(log_C, log_gamma, np.ma.masked_invalid(values), levels=levels)
+        axes.clabel(drawn, fontsize=8)
+    best = max((pair for pair in scores if math.isfinite(scores[pair])), key=scores.__getitem__)
+    axes.plot(*np.log2(best), "r+", markersize=12)
+    axes.set_xlabel("log2(C)")
+    axes.set_ylabel("log2(gamma)")
+    axes.set_title(f"best {title} {scores[best]:.6g}: C {best[0]:g}, gamma {best[1]:g}")
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error}") from error
+
+
+def _figure() -> Any:  # noqa: ANN401 (a class of matplotlib, which is an extra)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ParameterError(
+            f"pictures are drawn by matplotlib ({error}); pip install 'bigsvm[plot]'"
+        ) from None
+    return Figure
