@@ -18,6 +18,7 @@ from bigsvm.cli import (
     convert,
     cv,
     demo,
+    easy,
     export,
     info,
     inspect,
@@ -25,6 +26,7 @@ from bigsvm.cli import (
     predict,
     scale,
     search,
+    split,
     svm_predict,
     svm_scale,
     svm_train,
@@ -121,11 +123,13 @@ def _root(
 
 app.command("convert")(convert.command)
 app.command("scale")(scale.command)
+app.command("split")(split.command)
 app.command("info")(info.command)
 app.command("plan", cls=_InPanels)(plan.command)
 app.command("train", cls=_InPanels)(train.command)
 app.command("cv", cls=_InPanels)(cv.command)
 app.command("search", cls=_InPanels)(search.command)
+app.command("easy")(easy.command)
 app.command("predict")(predict.command)
 app.command("inspect")(inspect.command)
 app.command("export")(export.command)

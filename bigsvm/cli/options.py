@@ -246,6 +246,7 @@ def _read(reader: Callable[[Any, str], Any]) -> Callable[..., Any]:
     return callback
 
 
+Formulation = option("formulation").annotation
 Memory = option("memory").annotation
 Threads = option("threads").annotation
 CacheDir = option("cache_dir").annotation

@@ -1,0 +1,184 @@
+"""``bigsvm easy``: from text to a chosen, certified model, as LIBSVM's easy.py does."""
+
+import json as json_module
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from bigsvm.cli.inputs import is_text
+from bigsvm.cli.options import Formulation, Json, Memory, Quiet, local
+from bigsvm.cli.outputs import say
+from bigsvm.cli.runs import absolute, check_is_read_again
+from bigsvm.cli.signals import Interruption
+from bigsvm.errors import DataError
+from bigsvm.files import parse_json, replace_synced
+from bigsvm.parameters.formulations import FORMULATIONS
+from bigsvm.report.text import as_json
+
+RECORD = "easy.json"
+"""What the files in the folder were made of."""
+_POLL = 0.1
+
+
+class Step(NamedTuple):
+    """One command, and the file or folder that it makes.
+
+    Attributes
+    ----------
+    words : list of str
+        Without the name of the program.
+    makes : Path or None
+        The step is done where it exists; None is a step that is always taken.
+    """
+
+    words: list[str]
+    makes: Path | None
+
+
+def command(
+    train: Annotated[
+        str,
+        typer.Argument(metavar="TRAIN", help="LIBSVM text, or a store."),
+    ],
+    test: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEST]", help="Text or a store to predict."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            callback=local,
+            metavar="DIR",
+            show_default="TRAIN.easy in the current folder",
+            help="Folder for the stores, the search, the model and the predictions.",
+        ),
+    ] = None,
+    formulation: Formulation = FORMULATIONS[0],
+    folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the search.")] = 5,
+    log2_C: Annotated[
+        str | None, typer.Option("--log2-C", metavar="BEGIN,END,STEP", help="As for search.")
+    ] = None,
+    log2_gamma: Annotated[
+        str | None, typer.Option("--log2-gamma", metavar="BEGIN,END,STEP", help="As for search.")
+    ] = None,
+    memory: Memory = "1GB",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Convert, scale, search, train and predict, and show the commands that do so.
+
+    The search tries all points on few rows first. Each step is a command of its own, which is shown
+    before it runs. The same command again goes on where a signal or a kill has ended it, and takes
+    no step twice.
+
+    \b
+    Examples:
+      bigsvm easy train.libsvm test.libsvm
+      bigsvm easy houses.libsvm --formulation eps-svr --directory houses
+    """
+    if is_text(train):
+        check_is_read_again(train)
+    if directory is None:
+        directory = Path(f"{Path(train).name}.easy")
+    searched = ["--folds", str(folds), "--formulation", formulation]
+    for name, text in (("--log2-C", log2_C), ("--log2-gamma", log2_gamma)):
+        searched += [] if text is None else [name, text]
+    _check_same(directory, {"train": absolute(train), "search": searched})
+    tell = (lambda _: None) if json else say
+    record: dict[str, Any] = {"directory": str(directory), "commands": []}
+    with Interruption() as interruption:
+        for name, step in _steps(train, test, directory, searched, memory):
+            words = ["bigsvm", *step.words]
+            record["commands"].append(shlex.join(words))
+            if step.makes is not None and step.makes.exists():
+                tell(f"$ {shlex.join(words)}\n{step.makes} is there already")
+                continue
+            tell(f"$ {shlex.join(words)}")
+            record[name] = _run(step.words, interruption, json=json, quiet=quiet)
+    if json:
+        say(as_json(record))
+
+
+def _steps(train: str, test: str | None, folder: Path, searched: list[str], memory: str) -> Any:  # noqa: ANN401 (an iterator; the second step depends on what the first has made)
+    """Yield the steps by name, in their order."""
+    store, scaled, model = folder / "train.zarr", folder / "scaled.zarr", folder / "model"
+    model = model.with_suffix(".safetensors")
+    budget = ["--memory", memory]
+    source = train
+    if is_text(train):
+        yield "convert", Step(["convert", train, str(store), *budget], store)
+        source = str(store)
+    from bigsvm.data.store import open_store
+
+    opened = open_store(source)
+    if opened.scaler is None:
+        method = "maxabs" if opened.rows.is_sparse else "minmax"
+        words = ["scale", source, str(scaled), "--method", method, *budget]
+        yield "scale", Step(words, scaled)
+        source = str(scaled)
+    words = [
+        "search", source, str(model), *searched, "--halving", "3", "--checkpoint",
+        str(folder / "search"), *budget,
+    ]  # fmt: skip
+    yield "search", Step(words, model)
+    if test is not None:
+        output = ["--output", str(folder / "predictions.txt")]
+        yield "predict", Step(["predict", test, str(model), *output, *budget], None)
+
+
+def _check_same(folder: Path, made_of: dict[str, Any]) -> None:
+    """Refuse a folder in which something else was made.
+
+    Raises
+    ------
+    DataError
+    """
+    path = folder / RECORD
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            with suppress(ValueError):
+                if parse_json(path.read_bytes()) == made_of:
+                    return
+            raise DataError(
+                f"{folder} has the results of other data or options; give another --directory"
+            )
+        if any(folder.iterdir()):
+            raise DataError(f"{folder} is not empty; give another --directory")
+        replace_synced(path, json_module.dumps(made_of).encode())
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def _run(words: list[str], interruption: Interruption, *, json: bool, quiet: bool) -> Any:  # noqa: ANN401 (JSON)
+    """Run a command as a process; a signal ends it in order, and this one with its exit code."""
+    others = [*(["--json"] if json else []), *(["--quiet"] if quiet else [])]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "bigsvm", *words, *others],
+        stdout=subprocess.PIPE if json else None,
+        text=True,
+    )
+    try:
+        asked = False
+        while True:
+            try:
+                out, _ = child.communicate(timeout=_POLL)
+                break
+            except subprocess.TimeoutExpired:
+                # A terminal sends Ctrl-C to both processes, and a second one would kill the child.
+                if interruption.signum not in (None, signal.SIGINT) and not asked:
+                    child.send_signal(interruption.signum)
+                    asked = True
+    finally:
+        child.kill()
+        child.wait()
+    if child.returncode:
+        raise typer.Exit(child.returncode)
+    return parse_json(out) if json else None
