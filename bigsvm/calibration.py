@@ -30,12 +30,16 @@ SAME_VALUES = 1e-14
 class Calibration:
     """Probability of the positive class, as a monotone function of the decision value v.
 
+    Of many classes it is that of the second class of each pair, or of each class against the rest;
+    `bigsvm.coupling` makes probabilities of the classes of these.
+
     Attributes
     ----------
     method : {"sigmoid", "isotonic"}
-    numbers : (2, k) float64
-        For a sigmoid, ``1 / (1 + exp(-(a v + b)))``, a and b; k is 1. For an isotonic calibration
-        ascending decision values and their probabilities: linear between them, constant beyond.
+    numbers : (2, m) float64
+        For a sigmoid, ``1 / (1 + exp(-(a v + b)))``, a and b; m is 1, or the number of functions
+        where each has its own. For an isotonic calibration ascending decision values and their
+        probabilities: linear between them, constant beyond.
     n_rows : int or None
         Rows it was fitted on; None where the model came from elsewhere.
 
@@ -58,7 +62,7 @@ class Calibration:
             raise ParameterError(f"a calibration fitted on {self.n_rows!r} rows")
         numbers = self.numbers
         n_columns = numbers.shape[1] if numbers.ndim == 2 and len(numbers) == 2 else 0
-        if not n_columns or (self.method == "sigmoid" and n_columns != 1):
+        if not n_columns:
             raise ParameterError(f"a {self.method} calibration of shape {numbers.shape}")
         if numbers.dtype != np.float64 or not np.isfinite(numbers).all():
             raise ParameterError("the numbers of a calibration must be finite, in float64")
@@ -69,14 +73,23 @@ class Calibration:
                 raise ParameterError("an isotonic calibration must ascend, from 0 to 1 at most")
 
     def probability(self, values: Values) -> Values:
-        """Probability of the positive class for decision values, (n,) float64 both; in [0, 1]."""
+        """Probability of the positive class for decision values, in [0, 1].
+
+        Parameters
+        ----------
+        values : (n,) or (n, n_functions) float64
+
+        Returns
+        -------
+        float64 of the same shape
+        """
         if self.method == "isotonic":
             probabilities: Values = np.interp(values, *self.numbers)
             return probabilities
         # Only where there are probabilities.
         from scipy.special import expit
 
-        slope, offset = self.numbers[:, 0]
+        slope, offset = self.numbers
         with np.errstate(over="ignore", under="ignore"):
             probabilities = expit(slope * values + offset)
         return probabilities
@@ -106,11 +119,7 @@ def fit_calibration(
         A decision value is not finite.
     ParameterError
     """
-    if not np.isfinite(values).all():
-        raise DataError(
-            "decision values of the rows held out for the calibration are not finite; scale the "
-            "features, or choose another kernel"
-        )
+    check_values(values)
     weights = np.ones(len(values)) if weights is None else weights
     values = np.where(np.abs(values) < SMALLEST_VALUE, 0.0, values)
     # A power of two, so that values come back to the bit.
@@ -119,6 +128,26 @@ def fit_calibration(
     numbers = fit(np.ldexp(values, -exponent), positive, weights)
     numbers[0] = np.ldexp(numbers[0], exponent if method == "isotonic" else -exponent)
     return Calibration(method=method, numbers=numbers, n_rows=len(values))
+
+
+def check_values(values: Values) -> None:
+    """Refuse decision values that are not finite.
+
+    Raises
+    ------
+    DataError
+    """
+    if not np.isfinite(values).all():
+        raise DataError(
+            "decision values of the rows held out for the calibration are not finite; scale the "
+            "features, or choose another kernel"
+        )
+
+
+def platt_targets(of_class: Values) -> Values:
+    """Targets of rows that are of a class, for sums of the weights of classes (Platt 1999)."""
+    targets: Values = (of_class + 1) / (of_class + 2)
+    return targets
 
 
 def _sigmoid(values: Values, positive: NDArray[np.bool_], weights: Values) -> Values:
@@ -134,7 +163,7 @@ def _sigmoid(values: Values, positive: NDArray[np.bool_], weights: Values) -> Va
     from scipy.special import expit, logit
 
     of_positive, of_negative = weights[positive].sum(), weights[~positive].sum()
-    target = np.where(positive, (of_positive + 1) / (of_positive + 2), 1 / (of_negative + 2))
+    target = np.where(positive, platt_targets(of_positive), 1 / (of_negative + 2))
     share = weights / weights.sum()
     prior = float(logit(share @ target))
     mean = share @ values

@@ -23,6 +23,7 @@ ORDER = (
     "arrays",
     "votes",
     "calibration",
+    "coupling",
     "files",
     "folders",
     "allocator",

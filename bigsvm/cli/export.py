@@ -13,6 +13,7 @@ from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.files import lies_in
 from bigsvm.report.progress import Display
+from bigsvm.votes import OF_PAIRS
 
 
 class Format(StrEnum):
@@ -38,7 +39,8 @@ def command(
 ) -> None:
     """Write a model in the format of another library.
 
-    A sigmoid calibration goes with it; an isotonic one has no place in these formats.
+    A sigmoid calibration goes with it, except that ONNX has none of pairs of many classes; an
+    isotonic one has no place in these formats.
     If the model was trained on scaled rows, the ONNX graph scales rows itself. For LIBSVM's text,
     OUTPUT.range is written too: `svm-scale -r` scales rows with it for svm-predict.
 
@@ -56,8 +58,11 @@ def _export(model: str, output: Path, to: Format) -> None:
     if lies_in(output, model):
         raise ModelError(f"{output} is the model itself; write to another file")
     trained = load_model(model)
-    if trained.calibration is not None and trained.calibration.method == "isotonic":
+    made = trained.calibration
+    if made is not None and made.method == "isotonic":
         Display(quiet=True).warn(f"{to.value} has no isotonic calibration: no probabilities there")
+    elif made is not None and to is Format.ONNX and trained.rule in OF_PAIRS:
+        Display(quiet=True).warn("onnx has no probabilities of pairs of classes: there are none")
     if to is Format.LIBSVM:
         from bigsvm.interchange.libsvm_model import range_path, write_libsvm_model
 

@@ -43,10 +43,10 @@ from bigsvm.files import descriptor_of, is_stream
 from bigsvm.parameters.formulations import traits_of
 from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display, RowsProgress
-from bigsvm.report.text import as_columns, as_json, count, number
+from bigsvm.report.text import as_columns, as_json, count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 
     from bigsvm.models import KernelExpansion
 
-ROW_BYTES = 32
-"""Bytes kept per row for the whole run: class, decision value, label and input row number."""
+ROW_BYTES = 48
+"""Bytes per row: class, decision value, label, the class it stands for, input row number; and
+decision values in order."""
 
 
 def command(
@@ -97,8 +98,8 @@ def command(
         bool,
         typer.Option(
             "--probability",
-            help="Write the label and the probabilities of both classes, as LIBSVM does; of a "
-            "model trained with --calibration.",
+            help="Write the label and the probabilities of the classes, as LIBSVM does; of a model "
+            "trained with --calibration.",
         ),
     ] = False,
     range_file: Annotated[
@@ -123,17 +124,18 @@ def command(
     """Predict, and compare with the labels of the rows where there are any.
 
     A classifier predicts labels, a regression values. A one-class model predicts 1 for a row like
-    the training rows and -1 for others. Classifiers are compared by their accuracy, regressions by
-    the mean squared error and R².
+    the training rows and -1 for others. Classifiers are compared by their accuracy, also of each
+    class, by AUC (two classes), log loss and Brier score (with a calibration) and the confusion
+    matrix; regressions by the mean squared error and R².
 
-    With two classes the label is the sign of the decision value, with --probability too: close to
-    the threshold it may have the smaller probability. With more classes there is a decision value
-    for each pair of classes, (1, 2), (1, 3), …, (2, 3), …, positive for the second class of the
-    pair, or one for each class.
+    Labels are decided by the decision values, with --probability too: close to a threshold a label
+    may not have the largest probability. With two classes the sign decides. With more classes there
+    is a decision value for each pair of classes, (1, 2), (1, 3), …, (2, 3), …, positive for the
+    second class of the pair, or one for each class.
 
     A model that `bigsvm export` wrote in LIBSVM's format scales rows by the .range file beside it.
 
-    Rows are streamed. The model, some blocks of rows and 32 bytes for each row are in memory; if
+    Rows are streamed. The model, some blocks of rows and 48 bytes for each row are in memory; if
     they take more than --memory, the command is refused. A conversion of LIBSVM text takes 32 MiB.
 
     With --scheduler the workers of a Dask cluster read the rows and compute, each with the whole
@@ -186,36 +188,47 @@ def command(
             trained, n_more = for_columns_of(trained, rows)
             if is_given(context, "memory"):
                 _check_fits(trained, rows.rows.n_rows, budget)
+            from bigsvm.models.prediction import PREDICTION_BLOCKS
+            from bigsvm.report import quality
+
             names = [-1.0, 1.0] if trained.kind == "one-class" else trained.classes
             labels = rows.labels()
-            from bigsvm.models.prediction import PREDICTION_BLOCKS
+            true = None if names is None else quality.codes_of(labels, names)
+            score = None
+            if true is not None and trained.calibration is not None:
+                score = quality.ProbabilityScore()
+            kept = _kept(trained, decision_function=decision_function, probability=probability)
+            with room_for(trained, rows.rows.n_rows, target, kept) as room:
 
-            with _room_for_values(
-                trained, rows.rows.n_rows, target if decision_function else None
-            ) as values:
+                def keep(part: slice, values: "NDArray[np.float64]") -> None:
+                    of_classes = values
+                    if score is not None or kept == "probabilities":
+                        of_classes = trained.probabilities_of(values)
+                    if score is not None and true is not None:
+                        score.add(of_classes, true[part])
+                    if room is not None:
+                        room[part] = of_classes if kept == "probabilities" else values
+
                 codes = trained.decide(
                     rows.rows,
-                    keep=None if values is None else values.__setitem__,
+                    keep=keep,
                     threads=threads or default_threads(),
                     block_bytes=min(PREDICTION_BLOCKS, max(1, int(budget * BLOCK_SHARE))),
                     on_progress=RowsProgress(display, "predicting", rows.rows.n_rows),
                     client=workers,
                 )
-                is_regression = traits_of(trained.formulation).learns == "targets"
-                has_targets = is_regression and labels.dtype != object
-                errors = _errors(values, labels) if has_targets else {}
                 if target is not None:
                     from bigsvm.report.predictions import write_labels, write_values
 
                     original = rows.original_rows()
                     if decision_function or names is None:
-                        write_values(target, values, original)
+                        write_values(target, room, original)
                     else:
-                        made = trained.calibration if probability else None
-                        write_labels(
-                            target, codes, original, classes=names, calibration=made, values=values
-                        )
-            accuracy = None if names is None else _accuracy(names, codes, labels)
+                        made = kept_probabilities(trained, room) if probability else None
+                        write_labels(target, codes, original, classes=names, probabilities=made)
+                measures = _measures(trained, names, codes, true, labels, room)
+                if score is not None:
+                    measures |= score.record()
             costs: dict[str, int] = {}
             if workers is not None:
                 from bigsvm.fit.trainer import costs_of
@@ -223,10 +236,8 @@ def command(
                 costs = costs_of(workers)
     _print(
         {
-            "accuracy": accuracy,
-            **errors,
+            **measures,
             "n_rows": len(codes),
-            "n_correct": None if accuracy is None else round(accuracy * len(codes)),
             "seconds": time.monotonic() - started,
             "converged": trained.certificate.get("converged"),
             "output": None if path is None else str(path),
@@ -271,9 +282,18 @@ def _check_fits(model: "KernelExpansion", n_rows: int, budget: int) -> None:
         )
 
 
+def _kept(model: "KernelExpansion", *, decision_function: bool, probability: bool) -> str | None:
+    """Say what is kept of each row: of one function its value, of several what is written."""
+    if model.rule is None or decision_function:
+        return "values"
+    return "probabilities" if probability else None
+
+
 @contextmanager
-def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None) -> "Iterator[Any]":
-    """Give what keeps decision values: of many functions nothing, or a file beside `output`.
+def room_for(
+    model: "KernelExpansion", n_rows: int, output: Path | None, kept: str | None
+) -> "Iterator[Any]":
+    """Give what keeps values: of one function an array, of several a file beside `output`.
 
     The file has no name, so it disappears however the process ends. If the output is a device or a
     pipe, the file is in the system's temporary folder instead of beside the output.
@@ -282,38 +302,50 @@ def _room_for_values(model: "KernelExpansion", n_rows: int, output: Path | None)
 
     if model.rule is None:
         yield np.empty(n_rows)
-    elif output is None:
+    elif kept is None or output is None:
         yield None
     else:
         from bigsvm.report.predictions import ValuesFile
 
+        width = len(model.classes or ()) if kept == "probabilities" else model.n_functions
         folder = None if is_stream(output) else output.parent
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            yield ValuesFile(file, (n_rows, model.n_functions))
+            yield ValuesFile(file, (n_rows, width))
 
 
-def _accuracy(
-    names: "Sequence[float] | Sequence[str]",
+def kept_probabilities(
+    model: "KernelExpansion",
+    room: Any,  # noqa: ANN401 (what `room_for` gives)
+) -> "Callable[[NDArray[np.int64]], NDArray[np.float64]]":
+    """Give the probabilities of rows that were kept, or whose values were."""
+    if model.rule is None:
+        return lambda part: model.probabilities_of(room[part])
+    return lambda part: room[part]
+
+
+def _measures(
+    model: "KernelExpansion",
+    names: "Sequence[float] | Sequence[str] | None",
     codes: "NDArray[np.int64]",
+    true: "NDArray[np.int64] | None",
     labels: "NDArray[Any]",
-) -> float | None:
-    """Share of rows predicted as labelled; None where no label is one of the model's classes."""
-    import numpy as np
+    values: Any,  # noqa: ANN401 (what `room_for` gives)
+) -> dict[str, Any]:
+    """Compare predictions with what is known of the rows."""
+    from bigsvm.report import quality
 
-    are_words = isinstance(names[0], str)
-    if are_words != (labels.dtype == object):
-        return None
-    classes = np.asarray(names, object if are_words else np.float64)
-    if not np.isin(labels, classes).any():
-        return None
-    return float((classes[codes] == labels).mean())
-
-
-def _errors(values: "NDArray[np.float64]", targets: "NDArray[np.float64]") -> dict[str, Any]:
-    """Mean squared error, and R², None where the targets do not differ."""
-    error = float(((values - targets) ** 2).mean())
-    spread = float(targets.var())
-    return {"mean_squared_error": error, "r2": 1 - error / spread if spread > 0 else None}
+    measures: dict[str, Any] = {"accuracy": None, "n_correct": None}
+    if traits_of(model.formulation).learns == "targets":
+        return measures if labels.dtype == object else measures | quality.of_targets(values, labels)
+    if model.kind == "one-class":
+        measures["n_outliers"] = int((codes == 0).sum())
+    if true is None or names is None:
+        return measures
+    measures |= quality.of_classes(codes, true, names)
+    if model.rule is None and len(names) == 2:
+        known = true >= 0
+        measures["auc"] = quality.area_under_curve(values[known], true[known] == 1)
+    return measures
 
 
 def _more_columns(n_more: int) -> str | None:
@@ -325,24 +357,14 @@ def _more_columns(n_more: int) -> str | None:
 
 def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
     from bigsvm.report.describe import cluster_line
+    from bigsvm.report.quality import confusion_text, quality_lines
     from bigsvm.report.resources import peak_rss_bytes
 
     if json:
         say(as_json({**record, "peak_rss_bytes": peak_rss_bytes()}), on_error=on_error)
         return
-    accuracy = "no labels to compare with"
-    if record["accuracy"] is not None:
-        accuracy = (
-            f"{record['accuracy']:.4%} ({count(record['n_correct'])} of {count(record['n_rows'])})"
-        )
-    quality: list[tuple[str, str | None]] = [("accuracy", accuracy)]
-    if "mean_squared_error" in record:
-        quality = [
-            ("mean squared error", number(record["mean_squared_error"], 6)),
-            ("R²", number(record["r2"], 6)),
-        ]
     lines = [
-        *quality,
+        *quality_lines(record),
         ("rows", count(record["n_rows"])),
         ("more columns", _more_columns(record["n_more_columns"])),
         ("predictions", record["output"]),
@@ -351,3 +373,6 @@ def _print(record: dict[str, Any], *, json: bool, on_error: bool) -> None:
         ("note", "the model had not converged" if record["converged"] is False else None),
     ]
     say(as_columns(lines), on_error=on_error)
+    confusion = confusion_text(record)
+    if confusion is not None:
+        say(f"\n{confusion}", on_error=on_error)

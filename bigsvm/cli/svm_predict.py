@@ -1,7 +1,7 @@
 """``bigsvm svm-predict``: predictions with the options, files and output of LIBSVM's program."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from bigsvm.cli.inputs import for_columns_of, load_model, numbered_like, opened
 from bigsvm.cli.libsvm_words import read_words
 from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import STANDARD_OUTPUT, predictions_path, say
+from bigsvm.cli.predict import kept_probabilities, room_for
 from bigsvm.cli.signals import Interruption
 from bigsvm.errors import ModelError
 from bigsvm.files import local_path
@@ -17,7 +18,7 @@ from bigsvm.processors import default_threads
 from bigsvm.report.progress import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from bigsvm.models import KernelExpansion
 
 MEMORY = "1GB"
+LINES_AT_ONCE = 1 << 12
+"""Lines whose probabilities are in memory at once."""
 
 
 def command(
@@ -78,27 +81,39 @@ def command(
             model, n_more = for_columns_of(model, store)
             if n_more and not given.quiet:
                 display.warn(f"the rows have {n_more} more columns than the training data")
-            values = np.empty(store.rows.n_rows)
-            codes = model.decide(
-                store.rows,
-                keep=values.__setitem__ if model.rule is None else None,
-                threads=default_threads(),
-                block_bytes=min(PREDICTION_BLOCKS, int(budget * BLOCK_SHARE)),
-            )
-            labels = store.labels()
-            order = np.argsort(store.original_rows(), kind="stable")
-            predicted = _predicted(model, codes, values)
-            lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
-            if wants_probabilities:
-                lines = _probability_lines(model, predicted[order], values[order])
-            write_lines(path, lines)
+            kept = "probabilities" if wants_probabilities else None
+            with room_for(model, store.rows.n_rows, path, kept) as room:
+
+                def keep(part: slice, values: "NDArray[np.float64]") -> None:
+                    if room is not None:
+                        room[part] = (
+                            values if model.rule is None else model.probabilities_of(values)
+                        )
+
+                codes = model.decide(
+                    store.rows,
+                    keep=keep,
+                    threads=default_threads(),
+                    block_bytes=min(PREDICTION_BLOCKS, int(budget * BLOCK_SHARE)),
+                )
+                labels = store.labels()
+                order = np.argsort(store.original_rows(), kind="stable")
+                predicted = _predicted(model, codes, room)
+                lines: Iterator[str] = (f"{value:.17g}\n" for value in predicted[order].tolist())
+                if wants_probabilities:
+                    lines = _probability_lines(
+                        model, predicted, order, kept_probabilities(model, room)
+                    )
+                write_lines(path, lines)
     if not given.quiet:
         on_error = path == STANDARD_OUTPUT
         say("\n".join(_quality(model, predicted, labels)), on_error=on_error)
 
 
 def _predicted(
-    model: "KernelExpansion", codes: "NDArray[np.int64]", values: "NDArray[np.float64]"
+    model: "KernelExpansion",
+    codes: "NDArray[np.int64]",
+    values: Any,  # noqa: ANN401 (what `room_for` gives)
 ) -> "NDArray[np.float64]":
     """Labels, or the values of a regression."""
     import numpy as np
@@ -106,21 +121,25 @@ def _predicted(
     if model.kind == "one-class":
         return np.where(codes == 1, 1.0, -1.0)
     if model.classes is None:
-        return values
+        return np.asarray(values)
     return np.asarray(model.classes, np.float64)[codes]
 
 
 def _probability_lines(
-    model: "KernelExpansion", predicted: "NDArray[np.float64]", values: "NDArray[np.float64]"
+    model: "KernelExpansion",
+    predicted: "NDArray[np.float64]",
+    order: "NDArray[np.int64]",
+    probabilities: "Callable[[NDArray[np.int64]], NDArray[np.float64]]",
 ) -> "Iterator[str]":
     """Write labels and probabilities, which LIBSVM lists in the order of its model file."""
     assert model.classes is not None
-    assert model.calibration is not None
-    negative, positive = model.classes
-    yield f"labels {positive:g} {negative:g}\n"
-    of_positive = model.calibration.probability(values)
-    for label, p in zip(predicted.tolist(), of_positive.tolist(), strict=True):
-        yield f"{label:g} {p:g} {1 - p:g}\n"
+    # Of two classes the first label there is the second class here.
+    step = -1 if model.rule is None else 1
+    yield f"labels {' '.join(f'{label:g}' for label in model.classes[::step])}\n"
+    for start in range(0, len(order), LINES_AT_ONCE):
+        part = order[start : start + LINES_AT_ONCE]
+        for label, row in zip(predicted[part], probabilities(part)[:, ::step], strict=True):
+            yield f"{label:g} {' '.join(f'{p:g}' for p in row)}\n"
 
 
 def _quality(

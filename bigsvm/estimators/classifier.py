@@ -1,4 +1,4 @@
-"""What the classifiers share: labels, of two classes or of many, and probabilities of two."""
+"""What the classifiers share: labels and probabilities, of two classes or of many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.data.containers import is_dask_array
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
+    from bigsvm.estimators.lazily import Evaluate
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
 
@@ -204,38 +204,33 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
 
     @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:
-        """Probabilities of the classes, (n, 2), in the order of `classes_`.
+        """Probabilities of the classes, (n, k), in the order of `classes_`.
 
-        By the calibration, and so only where the parameter of that name is set. Lazy where
-        `decision_function` is, and in its order.
+        By the calibration, and so only where the parameter of that name is set. With
+        ``multiclass="ovo"`` and ``"ddag"`` they are those that fit the probabilities of all pairs
+        best (Wu, Lin and Weng 2004). The largest is then that of the predicted class for nearly all
+        rows; with ``"ovr"`` it always is. Lazy where `decision_function` is, and in its order.
         """
-        return self._probabilities(X, _both, order)
+        return self._probabilities(X, _probabilities, order)
 
     @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_log_proba(
         self, X: Any, *, order: Order = "store"
     ) -> NDArray[np.float64] | da.Array:
         """Logarithms of `predict_proba`; that of 0 is -inf."""
-        return self._probabilities(X, _both_logarithms, order)
+        return self._probabilities(X, _log_probabilities, order)
 
-    def _probabilities(self, X: Any, of_both: Any, order: Order) -> Any:
+    def _probabilities(self, X: Any, evaluate: Evaluate, order: Order) -> Any:
         check_is_fitted(self)
-        calibration = self.model_.calibration
-        if calibration is None:
+        if self.model_.calibration is None:
             raise ParameterError(
                 f"calibration is {self.calibration!r}, but the model was trained without; fit again"
             )
-        positive = self._stream(X, calibration.probability, np.float64, order)
-        if not is_dask_array(positive):
-            return of_both(positive)
-        return positive.map_blocks(
-            of_both, new_axis=1, chunks=(positive.chunks[0], (2,)),
-            dtype=np.float64, meta=np.empty((0, 2)),
-        )  # fmt: skip
+        return self._evaluate(X, evaluate, np.empty((0, len(self.classes_))), order)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.calibration is None and not self.warm_start
+        tags.classifier_tags.multi_class = not self.warm_start
         return tags
 
 
@@ -257,12 +252,13 @@ def _values_of_classes(
     return model.class_values(rows, threads=threads)
 
 
-def _both(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities of both classes, (n, 2), from that of the second."""
-    return np.stack([1 - positive, positive], axis=1)
+def _probabilities(model: KernelExpansion, rows: RowSource, threads: int) -> NDArray[np.float64]:
+    return model.probabilities(rows, threads=threads)
 
 
-def _both_logarithms(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_probabilities(
+    model: KernelExpansion, rows: RowSource, threads: int
+) -> NDArray[np.float64]:
     with np.errstate(divide="ignore"):
-        logarithms: NDArray[np.float64] = np.log(_both(positive))
+        logarithms: NDArray[np.float64] = np.log(model.probabilities(rows, threads=threads))
     return logarithms

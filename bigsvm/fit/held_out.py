@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.calibration import fit_calibration
+from bigsvm.coupling import fit_classes, values_per_row, values_to_fit
 from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError
 from bigsvm.executors.clients import workers_of
-from bigsvm.fit.problem import check_weights, encode_labels
+from bigsvm.fit.problem import are_many_classes, check_weights, encode_classes, encode_labels
 from bigsvm.training import events
 from bigsvm.training.result import StopReason
 from bigsvm.training.state import Stopped
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bigsvm.calibration import Calibration
     from bigsvm.data.row_source import RowSource
     from bigsvm.models import KernelExpansion
+    from bigsvm.parameters import TrainingParameters
     from bigsvm.training.events import Hooks
 
     Flags = NDArray[np.bool_]
@@ -37,6 +39,9 @@ FEWEST_BLOCKS = 20
 SEED = 0
 """Seed of the choice. It is not the seed of the run, which a resumed run may change."""
 
+MOST_VALUES = 1 << 22
+"""Most decision values of rows held out, of several functions: 32 MB, and as much to fit them."""
+
 
 class HeldOut(NamedTuple):
     """Rows that are not trained on.
@@ -45,21 +50,43 @@ class HeldOut(NamedTuple):
     ----------
     rows : (m,) int64
         Ascending.
-    positive : (m,) bool
-        Which are of the second class.
+    codes : (m,) integers
+        Places of their classes.
     weights : (m,) float64 or None
         None where all are 1.
     """
 
     rows: NDArray[np.int64]
-    positive: Flags
+    codes: NDArray[np.integer[Any]]
     weights: NDArray[np.float64] | None
 
     @property
     def nbytes(self) -> int:
         """Bytes they take for the whole run."""
         weights = 0 if self.weights is None else self.weights.nbytes
-        return self.rows.nbytes + self.positive.nbytes + weights
+        return self.rows.nbytes + self.codes.nbytes + weights
+
+
+def held_out_for(
+    parameters: TrainingParameters,
+    source: RowSource,
+    labels: NDArray[Any] | None,
+    sample_weight: NDArray[np.float64] | None,
+) -> tuple[HeldOut | None, NDArray[np.float64] | None]:
+    """Hold rows out if the parameters ask for a calibration; returns them, and the weights.
+
+    Raises
+    ------
+    DataError
+    """
+    if parameters.calibration is None:
+        return None, sample_weight
+    return hold_out(source, labels, sample_weight)
+
+
+def recorded_calibration(held_out: HeldOut | None) -> dict[str, str]:
+    """Say in a fingerprint that rows are held out; either method holds out the same."""
+    return {} if held_out is None else {"calibration": "sigmoid or isotonic"}
 
 
 def hold_out(
@@ -76,7 +103,7 @@ def hold_out(
     source : RowSource
         (n, d).
     labels : (n,) array
-        Labels of two classes.
+        Labels of two classes or more.
     sample_weight : (n,) float64 or None
 
     Returns
@@ -93,18 +120,21 @@ def hold_out(
     if labels is None:
         raise DataError("a calibration needs a label for each row")
     all_weights = check_weights(sample_weight, n_rows)
-    classes, codes = encode_labels(labels, n_rows)
+    encode = encode_classes if are_many_classes(labels) else encode_labels
+    classes, codes = encode(labels, n_rows)
     has_weight = np.ones(n_rows, np.bool_) if all_weights is None else all_weights > 0
-    by_class = [has_weight & (codes == code) for code in (0, 1)]
     rng = np.random.default_rng(SEED)
     held = _blocks(source, rng) & has_weight
-    if not all((held & rows).any() and (~held & rows).any() for rows in by_class):
-        held = _of_each_class(by_class, classes, rng)
+    sizes = (
+        np.bincount(codes[rows], minlength=len(classes)) for rows in (held, has_weight & ~held)
+    )
+    if not all(size.all() for size in sizes):
+        held = _of_each_class(codes, has_weight, classes, rng)
     rows = np.flatnonzero(held)
     weights = np.ones(n_rows) if all_weights is None else all_weights.copy()
     weights[rows] = 0.0
     held_weights = None if all_weights is None else all_weights[rows]
-    return HeldOut(rows, codes[rows] == 1, held_weights), weights
+    return HeldOut(rows, codes[rows], held_weights), weights
 
 
 def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:
@@ -119,11 +149,20 @@ def _blocks(source: RowSource, rng: np.random.Generator) -> Flags:
     return np.repeat(chosen, size)[: source.n_rows]
 
 
-def _of_each_class(by_class: list[Flags], classes: NDArray[Any], rng: np.random.Generator) -> Flags:
+def _of_each_class(
+    codes: NDArray[np.integer[Any]],
+    has_weight: Flags,
+    classes: NDArray[Any],
+    rng: np.random.Generator,
+) -> Flags:
     """Rows of each class in the same share, (n,)."""
-    held = np.zeros(len(by_class[0]), np.bool_)
-    for label, flags in zip(classes.tolist(), by_class, strict=True):
-        rows = np.flatnonzero(flags)
+    held = np.zeros(len(codes), np.bool_)
+    weighted = np.flatnonzero(has_weight)
+    # Sorted by class, and within a class ascending.
+    weighted = weighted[np.argsort(codes[weighted], kind="stable")]
+    starts = np.searchsorted(codes[weighted], np.arange(len(classes) + 1))
+    for code, label in enumerate(classes.tolist()):
+        rows = weighted[starts[code] : starts[code + 1]]
         if len(rows) < 2:
             raise DataError(
                 f"{len(rows)} row(s) of class {label!r} have a weight; a calibration needs at "
@@ -168,7 +207,17 @@ def calibrate(
     ------
     DataError, DataCorruptionError
     """
+    k = len(model.classes or ())
+    if model.rule is not None:
+        held_out = _few_enough(held_out, k)
     rows = ChosenRows(source, held_out.rows)
+    shape = (rows.n_rows,) if model.rule is None else (rows.n_rows, values_per_row(model.rule, k))
+    values = np.empty(shape)
+
+    def keep(part: slice, of_functions: NDArray[np.float64]) -> None:
+        if model.rule is not None:
+            of_functions = values_to_fit(of_functions, held_out.codes[part], model.rule, k)
+        values[part] = of_functions
 
     def on_progress(done: int) -> None:
         if hooks.interrupted():
@@ -178,10 +227,26 @@ def calibrate(
     try:
         on_progress(0)
         with workers_of(hooks.client, memory=hooks.worker_memory) as workers:
-            values = model.decision_function(
-                rows, threads=threads, block_bytes=block_bytes, on_progress=on_progress,
-                client=workers,
+            model.decide(
+                rows, keep=keep, threads=threads, block_bytes=block_bytes,
+                on_progress=on_progress, client=workers,
             )  # fmt: skip
     except Stopped:
         return None
-    return fit_calibration(method, values, held_out.positive, held_out.weights)
+    if model.rule is None:
+        return fit_calibration(method, values, held_out.codes == 1, held_out.weights)
+    return fit_classes(method, values, held_out.codes, held_out.weights, rule=model.rule, k=k)
+
+
+def _few_enough(held_out: HeldOut, n_classes: int) -> HeldOut:
+    """Leave out rows at random where the values of all would take too much memory.
+
+    All functions share one calibration, so that some thousand rows determine it.
+    """
+    most = max(1, MOST_VALUES // n_classes)
+    if len(held_out.rows) <= most:
+        return held_out
+    chosen = np.random.default_rng(SEED).choice(len(held_out.rows), most, replace=False)
+    chosen.sort()
+    weights = None if held_out.weights is None else held_out.weights[chosen]
+    return HeldOut(held_out.rows[chosen], held_out.codes[chosen], weights)

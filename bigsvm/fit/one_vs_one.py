@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
+from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.log_check import LogCheck
 from bigsvm.fit.pair_problems import Budget, ClassPairs
 from bigsvm.fit.pair_trainer import PairTrainer
@@ -56,8 +57,6 @@ class OneVsOneReduction:
     ParameterError, DataError
     """
 
-    held_out = None
-
     def __init__(
         self,
         source: RowSource,
@@ -69,6 +68,7 @@ class OneVsOneReduction:
     ) -> None:
         refuse_start(start)
         self._parameters = parameters
+        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
         self._problem = ClassPairs(source, labels, sample_weight, parameters, hooks.listener)
         self.rule = parameters.multiclass
         self.classes = self._problem.classes.tolist()
@@ -89,7 +89,9 @@ class OneVsOneReduction:
         problem.check(rows)
         if problem.name not in BALLS:
             check_has_others(parameters, int(np.sort(rows.sizes)[-2:].sum()))
-        self._rows, self._budget = rows, Budget(parameters, rows, problem)
+        self._rows = rows
+        held = 0 if self.held_out is None else self.held_out.nbytes
+        self._budget = Budget(parameters, rows, problem, resident_bytes=held)
         return source, self._budget.largest
 
     def recorded(self) -> Recorded:
@@ -102,6 +104,7 @@ class OneVsOneReduction:
             {
                 "classes": f"{len(self._rows)}, one against one",
                 **recorded_rules(self._parameters),
+                **recorded_calibration(self.held_out),
             },
         )
 

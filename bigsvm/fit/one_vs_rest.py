@@ -22,6 +22,7 @@ from bigsvm.duals.function_steps import STATE_BYTES
 from bigsvm.duals.one_vs_rest import OneVsRest, OneVsRestDual
 from bigsvm.errors import ParameterError
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
+from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import (
     check_classes,
@@ -59,7 +60,7 @@ class OneVsRestReduction:
     ParameterError, DataError
     """
 
-    rule, held_out = "ovr", None
+    rule = "ovr"
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class OneVsRestReduction:
     ) -> None:
         refuse_start(start)
         self._parameters = parameters
+        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
         classes = check_classes(parameters, source.n_rows, labels, sample_weight, hooks.listener)
         check_has_others(parameters, source.n_rows)
         for name in ("shrinking", "rows_at_once"):
@@ -90,6 +92,7 @@ class OneVsRestReduction:
         state_bytes = STATE_BYTES * problem.functions[0].n_segments
         # Labels and weights twice: of rows, and of the variables in the order they are trained in.
         resident = 2 * (problem.label.nbytes + problem.held_bytes)
+        resident += 0 if self.held_out is None else self.held_out.nbytes
         # The states of functions are padded.
         resident += problem.n_outputs * state_bytes * row_width(1)
         return hold_and_plan(
@@ -111,6 +114,7 @@ class OneVsRestReduction:
             {
                 "classes": f"{problem.n_outputs}, one against the rest",
                 **recorded_rules(self._parameters),
+                **recorded_calibration(self.held_out),
             },
         )
 

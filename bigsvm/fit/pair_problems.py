@@ -179,6 +179,8 @@ class Budget:
     parameters : TrainingParameters
     rows : ClassRows
     problem : ClassPairs
+    resident_bytes : int
+        Bytes of other arrays that are in memory for the whole run.
 
     Attributes
     ----------
@@ -197,7 +199,12 @@ class Budget:
     """
 
     def __init__(
-        self, parameters: TrainingParameters, rows: ClassRows, problem: ClassPairs
+        self,
+        parameters: TrainingParameters,
+        rows: ClassRows,
+        problem: ClassPairs,
+        *,
+        resident_bytes: int = 0,
     ) -> None:
         self._parameters, self._source = parameters, rows.source
         memory = parse_bytes(parameters.memory)
@@ -205,7 +212,8 @@ class Budget:
         self.coefficients = COEFFICIENTS_SHARE * memory
         most = BYTES_PER_COEFFICIENT * float(rows.sizes.sum()) * (len(rows) - 1)
         self._resident = (
-            rows.nbytes
+            resident_bytes
+            + rows.nbytes
             + (0 if problem.weights is None else problem.weights.nbytes)
             + RECORD.itemsize * problem.n_pairs
             + CHOICE_BYTES * len(rows) ** 2

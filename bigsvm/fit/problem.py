@@ -301,13 +301,7 @@ def check_classes(
         raise ParameterError(
             f"{parameters.formulation} has no classes; choose one of {', '.join(WITH_CLASSES)}"
         )
-    classes = find_classes(parameters, n_rows, labels, sample_weight, listener)
-    if parameters.calibration is not None:
-        raise ParameterError(
-            f"calibration is {parameters.calibration!r}, which is for two classes (Only binary "
-            f"classification is supported with it), not for {len(classes.labels)}; leave it out"
-        )
-    return classes
+    return find_classes(parameters, n_rows, labels, sample_weight, listener)
 
 
 def _check_length(values: NDArray[Any], n_rows: int) -> None:

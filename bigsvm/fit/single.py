@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigsvm.duals.feasible import project
 from bigsvm.fit.fingerprint import Recorded, recorded_rules
-from bigsvm.fit.held_out import hold_out
+from bigsvm.fit.held_out import held_out_for, recorded_calibration
 from bigsvm.fit.memory import hold_and_plan
 from bigsvm.fit.problem import check_has_others, make_problem
 from bigsvm.fit.reduction import ModelFunctions
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bigsvm.budget import TrainingPlan
     from bigsvm.data.row_source import RowSource
     from bigsvm.duals.box_problem import Formulation
-    from bigsvm.fit.held_out import HeldOut
     from bigsvm.fit.reduction import RunResources
     from bigsvm.models import KernelExpansion
     from bigsvm.parameters import TrainingParameters
@@ -49,9 +48,7 @@ class SingleReduction:
         start: KernelExpansion | None = None,
     ) -> None:
         self._parameters, self._start = parameters, start
-        self.held_out: HeldOut | None = None
-        if parameters.calibration is not None:
-            self.held_out, sample_weight = hold_out(source, labels, sample_weight)
+        self.held_out, sample_weight = held_out_for(parameters, source, labels, sample_weight)
         self.classes, self._problem = make_problem(parameters, source.n_rows, labels, sample_weight)
         if parameters.formulation not in BALLS:
             check_has_others(parameters, source.n_rows)
@@ -67,10 +64,7 @@ class SingleReduction:
         return hold_and_plan(self._parameters, source, resident_bytes=resident)
 
     def recorded(self) -> Recorded:
-        others = recorded_rules(self._parameters)
-        if self.held_out is not None:
-            # Either method has the same rows held out.
-            others["calibration"] = "sigmoid or isotonic"
+        others = recorded_rules(self._parameters) | recorded_calibration(self.held_out)
         return Recorded(
             self.name,
             (self._problem.per_row, self._problem.sample_weight),

@@ -74,7 +74,7 @@ class Header:
     counts : (k,) int64
         Support vectors of each label; none where there are two classes or fewer.
     calibration : Calibration or None
-        Probabilities of two classes.
+        Sigmoids of the functions.
     scaled_by : str or None
         Hash of the svm-scale file that was exported with the model.
     """
@@ -157,8 +157,12 @@ def read_header(file: BinaryIO, path: object) -> Header:
         if n_classes > 2:
             counts = np.array(sizes, np.int64)
     # Of a regression they say something else.
-    if n_classes == 2 and is_classifier and {"probA", "probB"} & set(lines.texts):
-        numbers = -np.array([[lines.value("probA", float)], [lines.value("probB", float)]])
+    if n_classes > 1 and is_classifier and {"probA", "probB"} & set(lines.texts):
+        slope, offset = (
+            np.array(lines.values(name, float, len(rho), n_classes)) for name in ("probA", "probB")
+        )
+        # Of two classes our values are positive for the first label, of pairs for the second.
+        numbers = np.stack([-slope, -offset if n_classes == 2 else offset])
         calibration = Calibration(method="sigmoid", numbers=numbers)
     return Header(
         svm_type=svm_type,

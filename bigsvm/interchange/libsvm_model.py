@@ -10,8 +10,9 @@ classes they change places; of more they stay, as ties go to the first, and the 
 change signs (see `bigsvm.votes`). A support vector of k classes has k - 1 coefficients.
 
 Of a value f its first label has the probability ``1 / (1 + exp(probA f + probB))``: a sigmoid
-calibration with the other signs. Numbers are written so that they read back to the same bits: with
-the digits that LIBSVM writes, and with more where these are too few.
+calibration with the other signs. Of many classes there is such a sigmoid for each pair. Numbers
+are written so that they read back to the same bits: with the digits that LIBSVM writes, and with
+more where these are too few.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def write_libsvm_model(
 ) -> None:
     """Write a model as LIBSVM's programs read it, whole or not at all.
 
-    A sigmoid calibration is written too; LIBSVM has no other. Of many classes, LIBSVM has votes of
+    A sigmoid calibration is written too, of many classes one for each pair; LIBSVM has no other. Of
+    many classes, LIBSVM has votes of
     pairs only. For a model of scaled rows a second file is written, `range_path(path)`: rows must
     be scaled by ``svm-scale -r`` with it before ``svm-predict``. The model has the hash of this
     file in a place that LIBSVM skips, so that `read_libsvm_model` finds it.
@@ -120,6 +122,7 @@ class LaidOut(NamedTuple):
 
     rows (q,): which support vectors are its lines. coefficients (k - 1, q), or (1, q). rho: a
     number for each pair. labels (k,), none of a regression or one class. counts: lines of each.
+    sigmoids: probA and probB, a number for each pair, or empty.
     """
 
     rows: NDArray[np.int64]
@@ -127,6 +130,7 @@ class LaidOut(NamedTuple):
     rho: list[float]
     labels: list[int]
     counts: list[int]
+    sigmoids: Sequence[NDArray[np.float64] | tuple[()]] = ((), ())
 
 
 def _lay_out(model: KernelExpansion, labels: Sequence[float] | None) -> LaidOut:
@@ -149,7 +153,11 @@ def _lay_out(model: KernelExpansion, labels: Sequence[float] | None) -> LaidOut:
         named = [_whole(positive), _whole(negative)]
         counts = [int(np.count_nonzero(first)), int(np.count_nonzero(~first))]
     coefficients = sign * model.coefficients[order][None, :]
-    return LaidOut(order, coefficients, [-sign * float(model.intercept)], named, counts)
+    slopes, offsets = _sigmoids(model)
+    return LaidOut(
+        order, coefficients, [-sign * float(model.intercept)], named, counts,
+        [-slopes, -sign * offsets],
+    )  # fmt: skip
 
 
 def _lay_out_pairs(model: KernelExpansion, labels: Sequence[float] | None) -> LaidOut:
@@ -157,12 +165,30 @@ def _lay_out_pairs(model: KernelExpansion, labels: Sequence[float] | None) -> La
         raise ModelError(f"LIBSVM has votes of pairs of classes only; the rule is {model.rule}")
     classes: list[Any] = list(model.classes)
     functions, rho = model.coefficients, np.asarray(model.intercept)
+    slopes, offsets = _sigmoids(model)
     if labels is not None:
         places = np.array([classes.index(label) for label in labels])
+        # Where the classes of a pair change places, values and offsets change signs.
+        _, signs = pairs_in_order(functions, np.ones(len(rho)), places)
+        if len(slopes):
+            slopes = signs * pairs_in_order(functions, slopes, places)[1]
+            offsets = pairs_in_order(functions, offsets, places)[1]
         functions, rho = pairs_in_order(functions, rho, places)
         classes = list(labels)
     rows, counts, coefficients = libsvm_coefficients(functions, len(classes))
-    return LaidOut(rows, coefficients, rho.tolist(), list(map(_whole, classes)), counts.tolist())
+    # LIBSVM's values of a pair have the other sign, and its sigmoid is of the first class.
+    return LaidOut(
+        rows, coefficients, rho.tolist(), list(map(_whole, classes)), counts.tolist(),
+        [-slopes, offsets],
+    )  # fmt: skip
+
+
+def _sigmoids(model: KernelExpansion) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Slopes and offsets of the functions; none without a sigmoid calibration."""
+    if model.calibration is None or model.calibration.method != "sigmoid":
+        return np.empty(0), np.empty(0)
+    slopes, offsets = np.broadcast_to(model.calibration.numbers, (2, model.n_functions))
+    return slopes, offsets
 
 
 def range_path(path: str | os.PathLike[str]) -> Path:
@@ -206,11 +232,9 @@ def _header(model: KernelExpansion, laid_out: LaidOut) -> Iterator[str]:
     yield f"rho {' '.join(f'{value:.17g}' for value in laid_out.rho)}\n"
     if laid_out.labels:
         yield f"label {' '.join(map(str, laid_out.labels))}\n"
-        if model.classes and model.calibration and model.calibration.method == "sigmoid":
-            slope, constant = model.calibration.numbers[:, 0]
-            # The probability of the other class, at the value of the other sign.
-            sign = 1 if laid_out.labels[0] == _whole(model.classes[-1]) else -1
-            yield f"probA {-slope:.17g}\nprobB {-sign * constant:.17g}\n"
+        for name, numbers in zip(("probA", "probB"), laid_out.sigmoids, strict=True):
+            if len(numbers):
+                yield f"{name} {' '.join(f'{number:.17g}' for number in numbers)}\n"
         yield f"nr_sv {' '.join(map(str, laid_out.counts))}\n"
 
 
@@ -230,8 +254,7 @@ def read_libsvm_model(
 ) -> KernelExpansion:
     """Read a model of LIBSVM's programs; nothing in it is trusted.
 
-    Probabilities of more than two classes are left out, as there is no such calibration here. A
-    model of one class (``nr_class 1``) has no functions in LIBSVM, which predicts its label for
+    A model of one class (``nr_class 1``) has no functions in LIBSVM, which predicts its label for
     all rows; here it has one whose value is 0.
 
     Parameters

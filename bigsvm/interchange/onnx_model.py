@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bigsvm.errors import ModelError
 from bigsvm.interchange.fitted import model_of
-from bigsvm.votes import OF_CLASSES, pair_classes
+from bigsvm.votes import OF_CLASSES, OF_PAIRS, pair_classes
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -26,8 +26,9 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
 
     Labels are int64 if all classes are whole numbers, else float64 or strings; a regression has no
     labels. Values are decision values, (n, n_functions) for many classes, or the predictions of a
-    regression. A sigmoid calibration adds ``probabilities`` (n, 2); an isotonic one is left out, as
-    ONNX has no operator for it. X is not scaled: the graph of a model of scaled rows scales it.
+    regression. A sigmoid calibration adds ``probabilities`` (n, k). Where there are pairs of many
+    classes, or the calibration is isotonic, it is left out, as ONNX has no operator for it. X is
+    not scaled: the graph of a model of scaled rows scales it.
 
     Parameters
     ----------
@@ -137,10 +138,14 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
             apply("ArgMax", votes, to="index", axis=1, keepdims=0)
         apply("Gather", constant("classes", array), "index", to="label")
         outputs.insert(0, helper.make_tensor_value_info("label", kind, ["n"]))
-    if model.calibration is not None and model.calibration.method == "sigmoid":
-        slope, offset = model.calibration.numbers[:, 0]
+    made = model.calibration if has_probabilities(model) else None
+    if made is not None:
+        slope, offset = made.numbers if model.rule else made.numbers[:, 0]
         steep = apply("Mul", values, constant("calibration_slope", slope), to="steep_values")
         logit = apply("Add", steep, constant("calibration_offset", offset), to="logits")
+    if made is not None and model.rule is not None:
+        apply("Softmax", logit, to="probabilities", axis=1)
+    elif made is not None:
         positive = apply("Sigmoid", logit, to="positive")
         negative = apply("Sub", constant("one", np.float64(1.0)), positive, to="negative")
         last = constant("last", np.array([1]))
@@ -148,14 +153,22 @@ def to_onnx(model: KernelExpansion | BaseEstimator) -> Any:  # noqa: ANN401 (onn
             apply("Unsqueeze", side, last, to=f"{side}_column") for side in (negative, positive)
         ]
         apply("Concat", *columns, to="probabilities", axis=1)
-        outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["n", 2]))
+    if made is not None:
+        shape = ["n", len(model.classes or ())]
+        outputs.append(helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, shape))
     matrix = helper.make_tensor_value_info("X", TensorProto.DOUBLE, ["n", model.n_features])
     graph = helper.make_graph(nodes, "bigsvm", [matrix], outputs, constants)
-    made = helper.make_model(
+    whole = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="bigsvm"
     )
-    onnx.checker.check_model(made)
-    return made
+    onnx.checker.check_model(whole)
+    return whole
+
+
+def has_probabilities(model: KernelExpansion) -> bool:
+    """Whether the graph of a model has its probabilities."""
+    made = model.calibration
+    return made is not None and made.method == "sigmoid" and model.rule not in OF_PAIRS
 
 
 def _label_array(labels: Any) -> tuple[Any, int]:  # noqa: ANN401

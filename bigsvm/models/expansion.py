@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from bigsvm import votes
+from bigsvm.coupling import class_probabilities
 from bigsvm.data.kernel_matrix import prediction_matrix
 from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import check_finite
@@ -77,7 +78,7 @@ class KernelExpansion:
     scaler : Scaler or None
         How the training data were scaled. Predictions scale rows that are not scaled.
     calibration : Calibration or None
-        Makes probabilities of the second class from decision values.
+        Makes probabilities of the classes from decision values.
     bounds : (n_support,) float64 or None
         For crammer-singer, C · weight of each support vector. Its coefficients are between minus
         this number and this number; the nearer they are, the more its label is in doubt.
@@ -134,10 +135,7 @@ class KernelExpansion:
             raise ParameterError(
                 f"bounds {self.bounds.shape} of {len(self.support)} support vectors; one for each"
             )
-        if self.calibration is not None and (self.rule is not None or self.classes is None):
-            raise ParameterError(
-                "a calibration of many classes or of none; there are those of two only"
-            )
+        self._check_calibration()
         if self.centre is not None and self.centre.shape != self.support_vectors.shape[1:]:
             raise ParameterError(
                 f"a centre of shape {self.centre.shape} of support vectors with "
@@ -154,6 +152,18 @@ class KernelExpansion:
             f"<KernelExpansion {self.formulation}: {self.kernel}, {len(self.support)} support "
             f"vectors, {self.n_features} columns{classes}>"
         )
+
+    def _check_calibration(self) -> None:
+        if self.calibration is None:
+            return
+        if len(self.classes or ()) < 2:
+            raise ParameterError("a calibration of one class or of none; it needs two at least")
+        each = self.calibration.numbers.shape[1]
+        several = self.n_functions if self.rule in votes.OF_PAIRS else 1
+        if self.calibration.method == "sigmoid" and each not in (1, several):
+            raise ParameterError(
+                f"a sigmoid calibration of {each} functions, of a model of {self.n_functions}"
+            )
 
     @property
     def n_functions(self) -> int:
@@ -308,6 +318,50 @@ class KernelExpansion:
 
         self._stream(source, reduce, threads, block_bytes, None, client)
         return of_classes
+
+    def probabilities(
+        self,
+        source: RowsLike,
+        *,
+        threads: int = 1,
+        block_bytes: int = PREDICTION_BLOCKS,
+        client: Client | Workforce | None = None,
+    ) -> NDArray[np.float64]:
+        """Probabilities of the classes, (n_rows, k) float64, streamed as by `decide`.
+
+        Parameters
+        ----------
+        source, threads, block_bytes, client
+            As for `decision_function`.
+
+        Raises
+        ------
+        DataError
+            As for `decision_function`.
+        ParameterError
+            The model has no calibration.
+        """
+        source = _row_source(source)
+        of_classes = np.empty((source.n_rows, len(self.classes or ())))
+
+        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            of_classes[rows] = self.probabilities_of(values)
+
+        self._stream(source, reduce, threads, block_bytes, None, client)
+        return of_classes
+
+    def probabilities_of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities of the classes, (n, k), for values of `decision_function`.
+
+        Raises
+        ------
+        ParameterError
+            The model has no calibration.
+        """
+        if self.calibration is None:
+            raise ParameterError("the model has no calibration; train it with one")
+        n_classes = len(self.classes or ())
+        return class_probabilities(self.calibration, values, self.rule, n_classes)
 
     def _stream(
         self,

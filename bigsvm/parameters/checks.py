@@ -102,7 +102,7 @@ def _check_calibration(p: TrainingParameters) -> None:
     if p.calibration is not None and p.formulation not in WITH_CLASSES:
         lacks = "classes to have probabilities of"
         if p.formulation in CLASSIFIERS:
-            lacks = f"probabilities, as {_listed(WITH_CLASSES)} of two classes have"
+            lacks = f"probabilities, as {_listed(WITH_CLASSES)} have"
         raise ParameterError(
             f"calibration is {p.calibration!r}, but {p.formulation} has no {lacks}; leave it out"
         )

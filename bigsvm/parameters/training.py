@@ -67,11 +67,13 @@ class TrainingParameters(
     calibration: CalibrationName | None = parameter(
         None,
         """
-        With two classes: hold out a tenth of the rows, and fit probabilities on them.
+        Hold out a tenth of the rows, and fit probabilities on them.
 
         By a sigmoid (Platt 1999), or by the best ascending function, for many thousands of rows. It
-        is fitted once. Which rows are held out depends on the data alone. None is no probabilities,
-        and all rows are trained on.
+        is fitted once. With more than two classes all pairs share one, and their probabilities are
+        coupled (Wu, Lin and Weng 2004); with ``multiclass="ovr"`` it is a softmax of the values
+        with a fitted temperature. Which rows are held out depends on the data alone. None is no
+        probabilities, and all rows are trained on.
         """,
         recorded=True,
         panel=PROBLEM,

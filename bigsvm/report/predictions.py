@@ -13,26 +13,25 @@ from bigsvm.files import written
 from bigsvm.report.text import label_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from io import FileIO
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from bigsvm.calibration import Calibration
 
 _LINES_AT_ONCE = 1 << 16
 
 
 class ValuesFile:
-    """Decision values of several functions, which may be more than memory holds, in a file.
+    """Values of functions or classes, which may be more than memory holds, in a file.
 
     Parameters
     ----------
     file : io.FileIO
         Open as long as this is in use, without a buffer.
     shape : (int, int)
-        Rows and functions.
+        Rows, and values of each.
     """
 
     def __init__(self, file: FileIO, shape: tuple[int, int]) -> None:
@@ -40,7 +39,7 @@ class ValuesFile:
         self._row_bytes = shape[1] * np.dtype(np.float64).itemsize
 
     def __setitem__(self, rows: slice, values: NDArray[np.float64]) -> None:
-        """Keep values (m, n_functions) of a slice of rows.
+        """Keep values (m, k) of a slice of rows.
 
         Raises
         ------
@@ -56,7 +55,7 @@ class ValuesFile:
             raise DataError(f"cannot keep values beside the predictions: {error}") from error
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Values of rows (m,) that have been kept: (m, n_functions)."""
+        """Values of rows (m,) that have been kept: (m, k)."""
         values = np.empty((len(rows), self.shape[1]))
         for place, row in enumerate(rows.tolist()):
             values[place] = np.frombuffer(
@@ -87,8 +86,7 @@ def write_labels(
     original_rows: NDArray[np.int64],
     *,
     classes: Sequence[float] | Sequence[str],
-    calibration: Calibration | None = None,
-    values: NDArray[np.float64] | None = None,
+    probabilities: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None = None,
 ) -> None:
     """Write labels to a file, whole or not at all, or to a device or pipe.
 
@@ -100,20 +98,18 @@ def write_labels(
     original_rows : (n,) int64
         Number in the input that each of these rows had.
     classes : sequence
-    calibration : Calibration, optional
-        Adds the probabilities of both classes to each label, below a line with the names of the
-        classes, as LIBSVM's programs write them.
-    values : (n,) float64, optional
-        Decision values, for a calibration.
+    probabilities : callable, optional
+        Given rows (m,), returns the probabilities of the classes, (m, k). They are written after
+        each label, below a line with the names of the classes, as LIBSVM's programs write them.
     """
     order = np.argsort(original_rows, kind="stable")
     names = [label_text(label) for label in classes]
-    if calibration is None or values is None:
+    if probabilities is None:
         write_lines(
             path, (f"{names[code]}\n" for part in _parts(order) for code in codes[part].tolist())
         )
     else:
-        write_lines(path, _probability_lines(codes, order, names, calibration, values))
+        write_lines(path, _probability_lines(codes, order, names, probabilities))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -152,12 +148,10 @@ def _probability_lines(
     codes: NDArray[np.int64],
     order: NDArray[np.int64],
     names: list[str],
-    calibration: Calibration,
-    values: NDArray[np.float64],
+    probabilities: Callable[[NDArray[np.int64]], NDArray[np.float64]],
 ) -> Iterator[str]:
     yield f"labels {' '.join(names)}\n"
-    for part in _parts(order):
-        second = calibration.probability(values[part])
-        rows = zip(codes[part].tolist(), (1 - second).tolist(), second.tolist(), strict=True)
-        for code, p, q in rows:
-            yield f"{names[code]} {p!r} {q!r}\n"
+    for part in _parts(order, len(names)):
+        rows = zip(codes[part].tolist(), probabilities(part).tolist(), strict=True)
+        for code, row in rows:
+            yield " ".join([names[code], *map(repr, row)]) + "\n"

@@ -87,6 +87,30 @@ def test_info_of_a_model_of_many_classes(folder, tmp_path):
     assert "a decision graph of 28 pairs" in shown
 
 
-def test_probability_option_is_refused_for_many_classes(folder, tmp_path):
+def test_probabilities_of_a_model_without_are_refused(folder, tmp_path):
     options = ("--probability", "-o", tmp_path / "p")
     assert "no calibration" in error_of("predict", folder / "test.zarr", folder / "model", *options)
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_probabilities_are_written_as_libsvm_does(folder, tmp_path, monkeypatch, multiclass):
+    monkeypatch.setattr(predictions, "_LINES_AT_ONCE", 300)
+    options = ("--calibration", "sigmoid", "--multiclass", multiclass)
+    record = answer("train", folder / "test.zarr", tmp_path / "m", *options)
+    assert record["calibration"] == {"method": "sigmoid", "n_rows": 24}
+    output = tmp_path / "p"
+    record = answer(
+        "predict", folder / "test.libsvm", tmp_path / "m", "--probability", "-o", output
+    )
+    head, *lines = output.read_text().splitlines()
+    assert head == "labels 0 1 2 3"
+    rows, y = blobs(4, seed=1)
+    model = KernelExpansion.load(tmp_path / "m")
+    found = np.array([line.split() for line in lines], float)
+    expected = model.probabilities(rows.astype(np.float32))
+    np.testing.assert_allclose(found[:, 1:], expected, atol=1e-4)
+    np.testing.assert_array_equal(found[:, 0], model.decide(rows.astype(np.float32)))
+    of_true = found[np.arange(len(y)), 1 + y.astype(int)]
+    assert record["log_loss"] == pytest.approx(-np.log(of_true).mean(), rel=1e-3)
+    assert np.sum(record["confusion"]) == len(y)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "p"]

@@ -89,7 +89,6 @@ def test_weights_of_classes_are_by_label(folder, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (("--calibration", "sigmoid"), "calibration is 'sigmoid', which is for two classes"),
     (("--formulation", "eps-svr", "--multiclass", "ddag"), "--multiclass is for c-svc, nu-svc"),
 ])  # fmt: skip
 def test_invalid_options_are_refused(folder, tmp_path, options, words):

@@ -7,6 +7,7 @@ import stat
 import numpy as np
 import pytest
 from command_line import answer, error_of, run_here
+from sklearn.metrics import confusion_matrix, log_loss, roc_auc_score
 
 from bigsvm import KernelExpansion, write_store
 from bigsvm.data.sources import as_row_source
@@ -138,3 +139,35 @@ class TestPredict:
         (tmp_path / "m").write_bytes((data / "model").read_bytes()[:-5])
         message = error_of("predict", data / "test.zarr", tmp_path / "m")
         assert "not a whole bigsvm model" in message
+
+    def test_measures_of_two_classes(self, data, rows):
+        record = answer("predict", data / "test.zarr", data / "model")
+        X, y = rows[0][300:], rows[1][300:]
+        values = self.expected(data, X)
+        assert record["auc"] == pytest.approx(roc_auc_score(y, values))
+        assert record["confusion"] == confusion_matrix(y, np.where(values > 0, 1, -1)).tolist()
+        assert [each["label"] for each in record["classes"]] == [-1, 1]
+        assert "log_loss" not in record
+        shown = run_here("predict", data / "test.zarr", data / "model").stdout
+        for words in ("of class -1", "of class 1", "AUC", "label \\ predicted"):
+            assert words in shown
+
+    def test_measures_of_probabilities(self, data, tmp_path, rows):
+        options = ("--calibration", "sigmoid", "--gamma", "0.3")
+        run_here("train", data / "train.zarr", tmp_path / "m", *options)
+        record = answer("predict", data / "test.zarr", tmp_path / "m")
+        model = KernelExpansion.load(tmp_path / "m")
+        found = model.probabilities(rows[0][300:])
+        assert record["log_loss"] == pytest.approx(log_loss(rows[1][300:], found), rel=1e-4)
+        assert 0 < record["brier_score"] < 1
+        assert "log loss" in run_here("predict", data / "test.zarr", tmp_path / "m").stdout
+
+    def test_one_class_has_a_share_of_outliers(self, data, tmp_path):
+        options = ("--formulation", "one-class", "--nu", "0.2", "--gamma", "0.3")
+        run_here("train", data / "train.zarr", tmp_path / "m", *options)
+        record = answer("predict", data / "test.zarr", tmp_path / "m", "-o", tmp_path / "out")
+        expected = (tmp_path / "out").read_text().splitlines().count("-1")
+        assert record["n_outliers"] == expected > 0
+        shown = run_here("predict", data / "test.zarr", tmp_path / "m").stdout
+        assert shown.startswith("outliers")
+        assert f"{expected / 100:.4%} ({expected} of 100)" in shown

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import error_of, finish, run_here, start, two_clouds
+from command_line import error_of, finish, libsvm_text, run_here, start, two_clouds
+from sklearn.datasets import make_blobs
+
+from bigsvm.interchange.libsvm_model import read_libsvm_model
 
 KINDS = {
     "c-svc": ["-s", "0", "-c", "2"],
@@ -162,3 +165,17 @@ def test_columns_past_those_of_the_training_data_count(tmp_path, monkeypatch):
     assert "5 past those of the training data" in run_here("predict", "test", "ours").stdout
     said = run_here("svm-predict", "test", "ours", "out").stderr
     assert "the rows have 5 more columns than the training data" in said
+
+
+def test_probabilities_of_many_classes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = make_blobs(120, centers=3, cluster_std=3.0, random_state=0)
+    (tmp_path / "train").write_text(libsvm_text(X, y))
+    run_here("svm-train", "-q", "-b", "1", "train")
+    run_here("svm-predict", "-b", "1", "train", "train.model", "out")
+    head, *lines = (tmp_path / "out").read_text().splitlines()
+    model = read_libsvm_model("train.model")
+    assert head == f"labels {' '.join(f'{label:g}' for label in model.classes)}"
+    found = np.array([line.split() for line in lines], float)
+    np.testing.assert_allclose(found[:, 1:], model.probabilities(X.astype(np.float32)), rtol=1e-3)
+    np.testing.assert_array_equal(found[:, 0], np.take(model.classes, model.decide(X)))

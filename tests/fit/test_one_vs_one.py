@@ -179,7 +179,6 @@ def test_a_nu_that_two_classes_make_infeasible_is_refused_with_their_names():
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"formulation": "one-class"}, "one-class has no classes"),
-    ({"calibration": "sigmoid"}, "which is for two classes"),
 ])  # fmt: skip
 def test_parameters_without_an_effect_on_pairs_are_refused(options, words):
     with pytest.raises(ParameterError, match=words):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from command_line import answer, run_here
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_blobs, make_moons
 
 import bigsvm
 from bigsvm.data.sources import as_row_source
@@ -93,9 +93,9 @@ def test_a_model_of_libsvm_decides_for_its_first_label(tmp_path):
         ("gamma 0.5", "gamma -0.5", "other.model: gamma is -0.5"),
         ("gamma 0.5", "gamma 1e300", "other.model: gamma is 1e"),
         ("rho -0.25", "rho inf", "rho is inf"),
-        ("nr_sv 1 1", "probA -2\nnr_sv 1 1", "probB is 'missing'"),
+        ("nr_sv 1 1", "probA -2\nnr_sv 1 1", "probB has 0 values"),
         ("nr_sv 1 1", "probB 0.5\nprobA nan\nnr_sv 1 1", "probA is nan"),
-        ("nr_sv 1 1", "probB 0.5\nprobA -2 1\nnr_sv 1 1", "probA is '-2 1'"),
+        ("nr_sv 1 1", "probB 0.5\nprobA -2 1\nnr_sv 1 1", "probA has 2 values"),
         ("label 1 -1", "label 1 1", "two different classes"),
         ("label 1 -1", "label a b", "two different classes"),
         ("SV\n", "", "not a line of the header|no line SV"),
@@ -294,6 +294,41 @@ def test_libsvm_itself_has_our_probabilities(labels, moons, tmp_path):
     order = [list(fitted.classes_).index(label) for label in theirs.get_labels()]
     # LIBSVM keeps its probabilities 1e-7 away from 0 and 1.
     np.testing.assert_allclose(found, fitted.predict_proba(X)[:, order], atol=1e-6)
+
+
+def test_probabilities_of_many_classes_come_back(tmp_path):
+    X, y = make_blobs(120, centers=3, cluster_std=3.0, random_state=0)
+    fitted = bigsvm.SVC(calibration="sigmoid").fit(X, y)
+    write_libsvm_model(fitted, tmp_path / "m")
+    slope = fitted.model_.calibration.numbers[0, 0]
+    lines = (tmp_path / "m").read_text().splitlines()
+    assert f"probA {' '.join([f'{-slope:.17g}'] * 3)}" in lines
+    back = read_libsvm_model(tmp_path / "m")
+    np.testing.assert_allclose(back.probabilities(X), fitted.predict_proba(X), atol=1e-6)
+    write_libsvm_model(fitted, tmp_path / "m", labels=[2, 0, 1])
+    other = read_libsvm_model(tmp_path / "m")
+    assert other.classes == [2, 0, 1]
+    expected = fitted.predict_proba(X)[:, [2, 0, 1]]
+    np.testing.assert_allclose(other.probabilities(X), expected, atol=1e-6)
+    write_libsvm_model(other, tmp_path / "m", labels=[0, 1, 2])
+    back = read_libsvm_model(tmp_path / "m")
+    np.testing.assert_allclose(back.probabilities(X), fitted.predict_proba(X), atol=1e-6)
+    uneven = [line + "0" if line.startswith("prob") else line for line in lines]
+    (tmp_path / "m").write_text("\n".join(uneven) + "\n")
+    assert read_libsvm_model(tmp_path / "m").calibration.numbers.shape == (2, 3)
+
+
+@pytest.mark.slow
+def test_libsvm_itself_has_our_probabilities_of_many_classes(tmp_path):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    X, y = make_blobs(120, centers=4, cluster_std=3.0, random_state=0)
+    fitted = bigsvm.SVC(calibration="sigmoid").fit(X, y)
+    write_libsvm_model(fitted, tmp_path / "m")
+    theirs = svmutil.svm_load_model(str(tmp_path / "m"))
+    rows = [dict(enumerate(x, 1)) for x in X]
+    _, _, found = svmutil.svm_predict(list(y), rows, theirs, "-q -b 1")
+    # LIBSVM stops its iteration at 0.005 / k.
+    np.testing.assert_allclose(found, fitted.predict_proba(X), atol=0.01)
 
 
 def test_other_files_are_refused(tmp_path):
