@@ -205,7 +205,8 @@ class FoldFits:
             cv, self.data.source.n_rows, self.data.truth, self.data.weights, groups,
             stratified=self._is_classifier,
         )  # fmt: skip
-        self._memory = self._memory_of_fits()
+        self._held = self._bytes_in_common()
+        self._memory = parse_bytes(self.estimator.memory) - self._held
         self._record: Record | None = None
 
     @property
@@ -214,17 +215,22 @@ class FoldFits:
         several = isinstance(self._scoring, list | tuple | set | dict)
         return list(self._scoring) if several else [SCORE]
 
-    def _memory_of_fits(self) -> int:
-        """Return what a fit may take beside what all have in common."""
+    def _bytes_in_common(self) -> int:
+        """Bytes that all fits have in common: labels, weights, folds and predictions.
+
+        Raises
+        ------
+        MemoryBudgetError
+            They leave nothing for a fit.
+        """
         memory, n_rows = parse_bytes(self.estimator.memory), self.data.source.n_rows
-        # Also the weights of a fold, and its predictions.
         held = self.data.nbytes + sum(fold.nbytes for fold in self.folds) + 16 * n_rows
         if held >= memory:
             raise MemoryBudgetError(
                 f"memory is {show_bytes(memory)}, but labels, weights and folds of {n_rows} rows "
                 f"take {show_bytes(held)}; give at least {show_bytes(2 * held)}"
             )
-        return memory - held
+        return held
 
     @contextmanager
     def recorded(
@@ -324,8 +330,6 @@ class FoldFits:
         )
         started = time.perf_counter()
         self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
-        if estimator.stop_reason_ == StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
         fitted = time.perf_counter()
         scores = self._scores(estimator, self.folds[number].test)
         scored = time.perf_counter()
@@ -356,9 +360,7 @@ class FoldFits:
         data = self.data
         estimator: KernelMachine = clone(self.estimator)
         estimator.set_params(**parameters).set_params(memory=self._memory)
-        estimator._fit_rows(data.source, data.labels, data.weights, self._hooks)
-        if estimator.stop_reason_ == StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
+        self._fit(estimator, data.source, data.labels, data.weights)
         estimator.set_params(memory=self.estimator.memory)
         return estimator
 
@@ -382,7 +384,26 @@ class FoldFits:
             labels = _labels_of(labels, weights)
         if start is not None and not _can_start(start, estimator):
             start = None
-        estimator._fit_rows(source, labels, weights, self._hooks, start)
+        self._fit(estimator, source, labels, weights, start)
+
+    def _fit(
+        self,
+        estimator: KernelMachine,
+        source: RowSource,
+        labels: NDArray[Any] | None,
+        weights: F8 | None,
+        start: KernelExpansion | None = None,
+    ) -> None:
+        """Train, with the memory that what all fits have in common leaves."""
+        try:
+            estimator._fit_rows(source, labels, weights, self._hooks, start)
+        except MemoryBudgetError as error:
+            raise MemoryBudgetError(
+                f"{error}, and {show_bytes(self._held)} more for labels, weights and folds, which "
+                "that figure leaves out"
+            ) from error
+        if estimator.stop_reason_ == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
 
     def _sample(self, n_rows: int) -> NDArray[np.int64]:
         """Choose random rows, ascending; those of a smaller sample are among them."""

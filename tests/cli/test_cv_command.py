@@ -94,3 +94,26 @@ def test_killed_it_goes_on_to_the_same_table(many, tmp_path):
 def test_what_has_no_meaning_is_refused(stores, words, message):
     folder, _, _ = stores
     assert message in run_here("cv", folder / "x.zarr", *words, code=2).stderr
+
+
+@pytest.mark.slow
+def test_a_store_of_twice_the_budget_takes_no_more_than_the_budget(tmp_path):
+    rng, budget = np.random.default_rng(0), 40_000_000
+    labels = np.where(rng.random(200_000) < 0.5, 1.0, -1.0)
+    X = (rng.normal(size=(200_000, 100)) + 0.35 * labels[:, None]).astype(np.float32)
+    write_store(tmp_path / "large.zarr", X, labels)
+    write_store(tmp_path / "small.zarr", X[:300], labels[:300])
+    assert X.nbytes >= 2 * budget
+    del X
+
+    def cross_validated(name):
+        out, _ = finish(
+            start("cv", name, "--gamma", 0.005, "--memory", budget, "--folds", 3, "--json",
+                  cwd=tmp_path)
+        )  # fmt: skip
+        return json.loads(out)
+
+    small, large = cross_validated("small.zarr"), cross_validated("large.zarr")
+    assert large["peak_rss_bytes"] - small["peak_rss_bytes"] < budget
+    assert [fit["converged"] for fit in large["certificate"]] == [True] * 3
+    assert large["mean_test_accuracy"] > 0.99

@@ -1,10 +1,12 @@
 """``bigsvm search`` finds what scikit-learn's GridSearchCV finds."""
 
+import json
 import shlex
+import subprocess
 
 import numpy as np
 import pytest
-from command_line import answer, run_here, two_clouds
+from command_line import answer, finish, run_here, start, two_clouds
 from sklearn import svm as peers
 from sklearn.model_selection import GridSearchCV
 
@@ -88,3 +90,26 @@ def test_contours_are_drawn(folder, tmp_path):
 )
 def test_what_has_no_meaning_is_refused(folder, words, message):
     assert message in run_here("search", folder / "x.zarr", *words, code=2).stderr
+
+
+@pytest.mark.slow
+def test_killed_ten_times_it_has_the_same_table(folder, tmp_path):
+    X, y = two_clouds(4000)
+    write_store(tmp_path / "x.zarr", X + np.random.default_rng(0).normal(0, 2, X.shape), y)
+    words = ("search", tmp_path / "x.zarr", *EXPONENTS, "--halving", 2, "--json")
+    expected = json.loads(finish(start(*words))[0])["results"]
+    rng = np.random.default_rng(1)
+    words = (*words, "--checkpoint", tmp_path / "run", "--checkpoint-every", "0.2s")
+    killed = 0
+    for _ in range(10):
+        child = start(*words)
+        try:
+            child.communicate(timeout=2 + 4 * rng.random())
+        except subprocess.TimeoutExpired:
+            killed += 1
+        child.kill()
+        child.communicate()
+    assert killed >= 2
+    found = json.loads(finish(start(*words))[0])["results"]
+    for name, values in expected.items():
+        assert found[name] == values or "time" in name
