@@ -359,7 +359,7 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
     import numpy as np
 
     from bigsvm.report.resources import peak_rss_bytes
-    from bigsvm.selection.search import results_of
+    from bigsvm.selection.search import results_of, unconverged
 
     table = results_of(found.points, halved=found.halved)
     peak = peak_rss_bytes()
@@ -385,7 +385,9 @@ def _print(found: Found, record: dict[str, Any], *, json: bool) -> None:
                 f"{_words(point.parameters)}{rows}",
             )
         )
+    n_unconverged = unconverged(found.points)
     lines += [
+        ("note", f"{n_unconverged} fits did not converge" if n_unconverged else None),
         ("train", record["train"] if record["model"] is None else None),
         ("model", record["model"]),
         ("took", f"{record['seconds']:.1f} s"),

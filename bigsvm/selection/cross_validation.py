@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from bigsvm.errors import ParameterError
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.fits import FoldFits, check_estimator
+from bigsvm.selection.common import check_estimator, watched
+from bigsvm.selection.fits import FoldFits
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
@@ -102,8 +103,10 @@ def cross_validate(
             "return_estimator is True, but with checkpoint only the results of finished fits are "
             "kept; leave one out"
         )
-    with StoppedByCtrlC() as stop:
-        hooks = Hooks(interrupted=stop.requested, client=client, worker_memory=of_workers)
+    with StoppedByCtrlC() as stop, watched(estimator) as listener:
+        hooks = Hooks(
+            listener=listener, interrupted=stop.requested, client=client, worker_memory=of_workers
+        )
         fits = FoldFits(
             clone(estimator), X, y, sample_weight, cv=cv, groups=groups, y_order=y_order,
             scoring=scoring,

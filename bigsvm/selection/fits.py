@@ -17,10 +17,11 @@ from bigsvm.data.sources import as_store
 from bigsvm.data.views import ChosenRows
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
-from bigsvm.estimators.base import KernelMachine
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import CLASSIFIERS
+from bigsvm.parameters.training import takes_kernel_matrix
+from bigsvm.selection.common import make_data
 from bigsvm.selection.folds import digest_of, make_folds
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.training.result import StopReason
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
     from bigsvm.data.store import Store
+    from bigsvm.estimators.base import KernelMachine
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Hooks
 
@@ -43,81 +45,6 @@ SCORE = "score"
 """Name of the only score of a fit."""
 SAMPLE_SEED = 0
 """Seed of samples of rows that are not in random order."""
-
-
-class Data(NamedTuple):
-    """Rows that several fits have in common.
-
-    Attributes
-    ----------
-    source : RowSource
-        (n, d).
-    labels : (n,) array or None
-        For training; None for one class.
-    truth : (n,) array or None
-        What predictions are compared with.
-    weights : (n,) float64 or None
-    """
-
-    source: RowSource
-    labels: NDArray[Any] | None
-    truth: NDArray[Any] | None
-    weights: F8 | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values of rows."""
-        arrays = {id(array): array for array in self[1:] if array is not None}
-        return sum(array.nbytes for array in arrays.values())
-
-
-def check_estimator(estimator: Any) -> KernelMachine:
-    """Refuse estimators of other packages.
-
-    Raises
-    ------
-    ParameterError
-    """
-    if not isinstance(estimator, KernelMachine):
-        raise ParameterError(
-            f"estimator is a {type(estimator).__name__}; it must be one of bigsvm's, as folds are "
-            "made by weights: use sklearn.model_selection for pipelines and other estimators"
-        )
-    for name in ("checkpoint", "checkpoint_copy"):
-        if getattr(estimator, name) is not None:
-            raise ParameterError(
-                f"the estimator has a {name}, which only one fit can use; leave it out, and give "
-                "checkpoint beside the estimator"
-            )
-    return estimator
-
-
-def make_data(
-    estimator: KernelMachine,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    client: Any,
-) -> Data:
-    """Open the rows that all fits have in common; the estimator learns the names of columns.
-
-    The arguments are those of `KernelMachine.fit`.
-
-    Raises
-    ------
-    DataError, ParameterError, MemoryBudgetError, StoreError
-    """
-    source, labels, weights = estimator._training_data(X, y, sample_weight, None, client)
-    truth = labels
-    if labels is None:
-        store = as_store(X)
-        if store is not None:
-            truth = store.labels() if y is None else in_order_of(store.attributes, y, "y")
-        elif y is not None:
-            truth = np.asarray(y)
-    if weights is not None and len(weights) != source.n_rows:
-        raise DataError(f"sample_weight has {len(weights)} values; there are {source.n_rows} rows")
-    return Data(source, labels, truth, weights)
 
 
 class Fitted(NamedTuple):
@@ -277,7 +204,7 @@ class FoldFits:
             "data": data.source.fingerprint(),
             "labels and weights": hasher.hexdigest(),
             "folds": digest_of(self.folds),
-            "scoring": repr(self._scoring),
+            "scoring": _named(self._scoring),
             "train scores": repr(self._with_train_scores),
             "bigsvm": __version__,
             **{
@@ -375,6 +302,11 @@ class FoldFits:
         source, labels = self.data.source, self.data.labels
         weights = self.folds[number].weights(self.data.weights, source.n_rows)
         if n_rows is not None and n_rows < source.n_rows:
+            if takes_kernel_matrix(estimator.kernel):
+                raise ParameterError(
+                    "halving fits some of the rows, but the columns of a kernel matrix stand for "
+                    "all of them; leave it out"
+                )
             rows = self._sample(n_rows)
             source, weights = ChosenRows(source, rows), weights[rows]
             labels = None if labels is None else labels[rows]
@@ -425,6 +357,13 @@ class FoldFits:
         scores = self._scorer(estimator, ChosenRows(self.data.source, rows), truth[rows])
         named = scores if isinstance(scores, dict) else {SCORE: scores}
         return {name: float(score) for name, score in named.items()}
+
+
+def _named(scoring: Any) -> str:
+    """Describe scores by words that another process would use too."""
+    if isinstance(scoring, dict):
+        return repr({name: _named(scorer) for name, scorer in scoring.items()})
+    return str(getattr(scoring, "__qualname__", None) or repr(scoring))
 
 
 def _with_order(store: Store, values: Any, order: Order | None) -> Any:

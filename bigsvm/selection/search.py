@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,7 +17,8 @@ from bigsvm.errors import ParameterError
 from bigsvm.estimators.bases import BaseEstimator
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
-from bigsvm.selection.fits import SCORE, FoldFits, check_estimator
+from bigsvm.selection.common import check_estimator, watched
+from bigsvm.selection.fits import SCORE, FoldFits
 from bigsvm.selection.grid import best_of, candidates_of, evaluate, mean_score
 from bigsvm.training.events import Hooks
 
@@ -154,12 +157,13 @@ class SearchCV(BaseEstimator):
         check_estimator(self.estimator)
         of_workers = worker_bytes(client, worker_memory)
         candidates = candidates_of(self.param_grid, self.estimator)
-        with StoppedByCtrlC() as stop:
+        with StoppedByCtrlC() as stop, watched(self.estimator) as listener:
             fits = FoldFits(
                 clone(self.estimator), X, y, sample_weight, cv=self.cv, groups=groups,
                 y_order=y_order, scoring=self.scoring, with_train_scores=self.return_train_score,
                 hooks=Hooks(
-                    interrupted=stop.requested, client=client, worker_memory=of_workers
+                    listener=listener, interrupted=stop.requested, client=client,
+                    worker_memory=of_workers,
                 ),
             )  # fmt: skip
             score = self._deciding_score()
@@ -167,6 +171,14 @@ class SearchCV(BaseEstimator):
                 fits, candidates, score=score, factor=self.halving, warm_starts=self.warm_starts,
                 raises=self.error_score == "raise", checkpoint=self.checkpoint,
             )  # fmt: skip
+        n_unconverged = unconverged(evaluated)
+        if n_unconverged:
+            warnings.warn(
+                f"training did not converge in {n_unconverged} fits; raise max_iter or max_time, "
+                "or scale the columns",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self.cv_results_ = results_of(evaluated, halved=self.halving is not None)
         self.n_splits_ = len(fits.folds)
         self.best_index_ = best_of(evaluated, score)
@@ -274,6 +286,12 @@ def searched(
         return evaluate(
             fits, candidates, score=score, factor=factor, warm_starts=warm_starts, **others
         )
+
+
+def unconverged(evaluated: Sequence[Evaluated]) -> int:
+    """Count fits that did not end as they were asked to."""
+    fits = [fit for point in evaluated for fit in point.fits if fit is not None]
+    return sum(not fit.as_asked for fit in fits)
 
 
 def results_of(evaluated: Sequence[Evaluated], *, halved: bool) -> dict[str, Any]:

@@ -190,3 +190,15 @@ def test_finished_folds_are_taken_from_the_checkpoint(tmp_path, monkeypatch):
     damaged.write_text(damaged.read_text().replace("0.", "1.", 1))
     with pytest.raises(CheckpointError, match="is damaged"):
         bigsvm.cross_validate(estimator, X, Y, **options)
+
+
+def named_score(estimator, X, y):
+    return float((np.asarray(estimator.predict(X)) == y).mean())
+
+
+def test_a_function_that_scores_has_the_same_name_in_each_process(tmp_path):
+    options = {"scoring": {"own": named_score}, "checkpoint": tmp_path / "run", "cv": 2}
+    bigsvm.cross_validate(bigsvm.SVC(), X, Y, **options)
+    belongs_to = (tmp_path / "run" / "selection.json").read_text()
+    assert "named_score" in belongs_to
+    assert " at 0x" not in belongs_to

@@ -5,6 +5,8 @@ import pytest
 from sklearn import svm as peers
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import make_blobs, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
 
 import bigsvm
@@ -136,3 +138,22 @@ def test_what_has_no_meaning_is_refused(changes, message):
     search = bigsvm.SearchCV(bigsvm.SVC(), GRID).set_params(**changes)
     with pytest.raises(BigsvmError, match=message):
         search.fit(X, Y)
+
+
+def test_unconverged_fits_are_told_of():
+    search = bigsvm.SearchCV(bigsvm.SVC(max_time=1e-9), {"C": [1.0, 10.0]}, cv=2, refit=False)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 4 fits"):
+        search.fit(X, Y)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 of 2 folds"):
+        bigsvm.cross_validate(bigsvm.SVC(max_time=1e-9), X, Y, cv=2)
+
+
+def test_kernel_matrices_have_folds_but_no_samples():
+    X, Y = make_classification(1100, 6, flip_y=0.1, random_state=1)
+    K = rbf_kernel(X, gamma=0.1)
+    search = bigsvm.SearchCV(bigsvm.SVC(kernel="precomputed"), {"C": [1.0, 4.0]}, cv=2, refit=False)
+    found = search.fit(K, Y).cv_results_["mean_test_score"]
+    rows = clone(search).set_params(estimator=bigsvm.SVC(gamma=0.1)).fit(X, Y)
+    np.testing.assert_allclose(found, rows.cv_results_["mean_test_score"], atol=2e-3)
+    with pytest.raises(BigsvmError, match="halving fits some of the rows"):
+        search.set_params(halving=2, error_score="raise").fit(K, Y)
