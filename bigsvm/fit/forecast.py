@@ -1,12 +1,14 @@
 """Forecast: what training will take, from fits of nested samples of its rows.
 
-Support vectors grow with the rows as a power that the samples show. In the end time grows as the
+Support vectors at their bounds, and the others, grow with the rows as powers that the samples show:
+with ν, at least a share ν of the rows are support vectors. In the end time grows as the
 rows times the support vectors, as kernel values do. In small samples other work weighs more, and
 time grows less: between the two the exponent is taken to be their mean.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +19,9 @@ from bigsvm.data.narrow import narrowed
 from bigsvm.data.views import ChosenRows
 from bigsvm.errors import ParameterError
 from bigsvm.fit.train import reduction_of, train_model
+from bigsvm.parameters import FIELDS
 from bigsvm.parameters.checks import check_parameters
+from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.training.checkpoint import KEPT
 from bigsvm.training.events import Hooks, ignore
@@ -52,12 +56,14 @@ class Sample(NamedTuple):
 
     Attributes
     ----------
-    n_rows, n_support, n_sweeps : int
+    n_rows, n_support, n_bounded, n_sweeps : int
+        `n_bounded` support vectors are at their bounds.
     seconds : float
     """
 
     n_rows: int
     n_support: int
+    n_bounded: int
     n_sweeps: int
     seconds: float
 
@@ -166,7 +172,13 @@ def forecast(
         if hooks.interrupted():
             raise KeyboardInterrupt
         certificate = model.certificate
-        return Sample(len(rows), len(model.support), certificate.get("n_sweeps") or 1, seconds)
+        return Sample(
+            len(rows),
+            len(model.support),
+            min(certificate.get("n_bounded") or 0, len(model.support)),
+            certificate.get("n_sweeps") or 1,
+            seconds,
+        )
 
     n_rows = min(FIRST_ROWS, n)
     train(n_rows)  # loads compiled code, which takes seconds
@@ -182,9 +194,10 @@ def forecast(
             and spent + _seconds(samples, n_rows) > MOST_SPENT * expected
         ):
             break
+    least = parameters.nu if declaration_of(FIELDS["nu"]).is_used_by(parameters.formulation) else 0
     return Forecast(
         n,
-        _support_range(samples, n),
+        _support_range(samples, n, least * n),
         _sweeps_range(samples),
         _seconds_range(samples, n),
         sum(projected.values()),
@@ -249,29 +262,29 @@ def _growth(samples: Sequence[Sample], values: Sequence[float], most: float) -> 
     return min(max(slope, 0.0), most)
 
 
-def _growth_of_support(samples: Sequence[Sample]) -> float:
-    return _growth(samples, [max(sample.n_support, 1) for sample in samples], 1.0)
-
-
-def _support(samples: Sequence[Sample], n_rows: int, exponent: float) -> float:
-    last = samples[-1]
-    grown = float((n_rows / last.n_rows) ** exponent)
-    return min(float(n_rows), last.n_support * grown)
+def _support(samples: Sequence[Sample], n_rows: int, more: float = 0.0) -> float:
+    """Support vectors of so many rows, with `more` added to the exponents of growth."""
+    expected, factor = 0.0, n_rows / samples[-1].n_rows
+    for counts in (
+        [sample.n_bounded for sample in samples],
+        [sample.n_support - sample.n_bounded for sample in samples],
+    ):
+        exponent = _growth(samples, [max(count, 1) for count in counts], 1.0) + more
+        expected += counts[-1] * float(factor ** min(max(exponent, 0.0), 1.0))
+    return min(float(n_rows), expected)
 
 
 def _seconds(samples: Sequence[Sample], n_rows: int) -> float:
-    last, in_the_end = samples[-1], 1.0 + _growth_of_support(samples)
+    last, in_the_end = samples[-1], 2.0
+    factor = n_rows / last.n_rows
+    if factor > 1 and last.n_support:
+        in_the_end = 1.0 + math.log(_support(samples, n_rows) / last.n_support) / math.log(factor)
     so_far = max(1.0, _growth(samples, [sample.seconds for sample in samples], in_the_end))
-    exponent = (so_far + in_the_end) / 2
-    return last.seconds * float((n_rows / last.n_rows) ** exponent)
+    return last.seconds * float(factor ** ((so_far + in_the_end) / 2))
 
 
-def _support_range(samples: Sequence[Sample], n: int) -> Range:
-    exponent = _growth_of_support(samples)
-    low, expected, high = (
-        _support(samples, n, float(np.clip(exponent + doubt, 0.0, 1.0)))
-        for doubt in (-DOUBT, 0.0, DOUBT)
-    )
+def _support_range(samples: Sequence[Sample], n: int, least: float = 0.0) -> Range:
+    low, expected, high = (max(least, _support(samples, n, d)) for d in (-DOUBT, 0.0, DOUBT))
     return Range(low, expected, high)
 
 

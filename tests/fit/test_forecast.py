@@ -17,7 +17,7 @@ def samples_are_small(monkeypatch):
 
 def grown(exponent, seconds, sizes=(1000, 2000, 4000, 8000)):
     """Samples whose support vectors and times grow as powers."""
-    return [Sample(m, round(m**exponent), 1, 1e-6 * m**seconds) for m in sizes]
+    return [Sample(m, round(m**exponent), 0, 1, 1e-6 * m**seconds) for m in sizes]
 
 
 @pytest.mark.parametrize("exponent", [0.5, 0.75, 1.0])
@@ -38,9 +38,15 @@ def test_time_grows_more_than_that_of_small_samples():
 
 
 def test_support_vectors_are_at_most_all_rows():
-    assert module._support_range([Sample(100, 100, 1, 1.0)], 1000) == (
+    assert module._support_range([Sample(100, 100, 40, 1, 1.0)], 1000) == (
         pytest.approx(1000 / 10**0.1), 1000, 1000,
     )  # fmt: skip
+
+
+def test_support_vectors_at_bounds_grow_apart_from_the_others():
+    """With ν, a share of the rows is at bounds; the others hardly grow."""
+    samples = [Sample(m, m // 20 + 60, m // 20, 1, 1.0) for m in (1000, 2000, 4000)]
+    assert module._support(samples, 80_000) == pytest.approx(4060, rel=0.01)
 
 
 @pytest.mark.parametrize("y", [None, "labels"])
