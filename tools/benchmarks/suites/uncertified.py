@@ -23,6 +23,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from tools.benchmarks.bench import Suite
 from tools.benchmarks.data import data_set
@@ -49,24 +50,24 @@ def fit(job: dict[str, Any]) -> dict[str, Any]:
     """Train once, and keep the estimates of the growing parts."""
     import bigsvm
     from bigsvm.estimators import base
+    from bigsvm.estimators.watching import FitWatch
     from bigsvm.training import events
     from tools.benchmarks.contestants import train_and_test
 
     estimates: list[tuple[int, float, float]] = []
 
-    def listener(event: events.Event) -> None:
-        if isinstance(event, events.Tested):
-            if estimates and event.trained <= estimates[-1][0]:  # another fit
-                estimates.clear()
-            estimates.append((event.trained, event.error, event.deviation))
+    class Watch(FitWatch):
+        def __call__(self, event: events.Event) -> None:
+            if isinstance(event, events.Tested):
+                if estimates and event.trained <= estimates[-1][0]:  # another fit
+                    estimates.clear()
+                estimates.append((event.trained, event.error, event.deviation))
+            super().__call__(event)
 
     given = {**job["parameters"], "certify": job["who"] == CERTIFIED}
     model = bigsvm.SVC(**given, tol=1e-3, memory="4GB", n_jobs=1)
-    tell, base._tell = base._tell, listener
-    try:
+    with mock.patch.object(base, "FitWatch", Watch):
         answer = train_and_test(job, model, tiny=(WARM_ROWS, -1))
-    finally:
-        base._tell = tell
     names = ("rows_used", "test_error", "test_error_deviation")
     return answer | {name: model.certificate_.get(name) for name in names} | {
         "estimates": estimates
