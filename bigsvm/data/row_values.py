@@ -85,9 +85,8 @@ def to_input_order(values: NDArray[Any], original_rows: NDArray[np.int64]) -> ND
             f"values have shape {values.shape}; the store needs one for each of its "
             f"{len(original_rows)} rows"
         )
-    of_input = np.empty_like(values)
-    of_input[original_rows] = values
-    return of_input
+    # Some of the rows of an input have gaps between their numbers.
+    return values[np.argsort(original_rows, kind="stable")]
 
 
 def check_y_order(y_order: Order | None, given: Iterable[Any], *, beside_store: bool) -> None:

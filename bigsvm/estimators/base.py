@@ -31,7 +31,7 @@ from bigsvm.data.containers import (
 from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.row_values import check_order, check_y_order, in_order_of
+from bigsvm.data.row_values import check_order, check_y_order, in_order_of, to_input_order
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source, as_store, dask_array
 from bigsvm.data.views import in_scale_of
@@ -484,13 +484,14 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         of_none : (0,) or (0, m) array
             What that is of no rows.
         order : {"store", "input"}
-            Order of the result for a store; other containers have one order.
+            Order of the result for a store or its rows; other containers have one order.
         """
         check_order(order)
         model, memory = self.model_, parse_bytes(self.memory)
         threads = count_threads(self.n_jobs)
         if isinstance(X, RowSource):
-            return _evaluate_blocks(model, X, evaluate, threads, memory // 8)
+            values = _evaluate_blocks(model, X, evaluate, threads, memory // 8)
+            return to_input_order(values, X.original_rows()) if order == "input" else values
         store = as_store(X)
         if store is not None:
             rows = store.rows

@@ -236,6 +236,8 @@ def test_predictions_come_in_the_order_of_the_input(estimator, stores):
         of_store = predict(store, order="store")
         np.testing.assert_array_equal(of_store, predict(store))
         np.testing.assert_array_equal(store.in_input_order(of_store), of_input)
+        of_rows = predict(store.rows, order="input")
+        np.testing.assert_allclose(of_rows, expected, atol=1e-6)
 
 
 def test_orders_that_are_none_are_refused(stores):
