@@ -44,6 +44,7 @@ from bigsvm.estimators.watching import FitWatch, History, folder_of_checkpoints
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
+from bigsvm.models.widened import widened
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.formulations import FormulationName, gap_name
@@ -487,14 +488,15 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
             Order of the result for a store or its rows; other containers have one order.
         """
         check_order(order)
-        model, memory = self.model_, parse_bytes(self.memory)
-        threads = count_threads(self.n_jobs)
+        memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
         if isinstance(X, RowSource):
+            model = self._model_of(X.n_columns)
             values = _evaluate_blocks(model, X, evaluate, threads, memory // 8)
             return to_input_order(values, X.original_rows()) if order == "input" else values
         store = as_store(X)
         if store is not None:
             rows = store.rows
+            model = self._model_of(rows.n_columns)
             model.check_columns(rows.n_columns, rows.first_index, rows.feature_names)
             # Imported here, as rows in memory do not need it.
             from dask.system import CPU_COUNT
@@ -511,17 +513,29 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
                 array = as_row_source(X, memory=memory).as_dask()
             else:
                 array = dask_array(X, memory=memory)
+            model = self._model_of(array.shape[1])
             model.check_columns(array.shape[1], None, names_of_columns(X))
             return evaluated_lazily(array, model, evaluate, of_none)
         if is_streamed(X, memory):
             source = as_row_source(X, memory=memory)
+            model = self._model_of(source.n_columns)
             return _evaluate_blocks(model, source, evaluate, threads, memory // 8)
         _check_in_memory(X, memory)
         X = validate_data(
             self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
             dtype=_types_for(X), reset=False,
         )  # fmt: skip
-        return evaluate(model, as_row_source(X), threads)
+        return evaluate(self._model_of(X.shape[1]), as_row_source(X), threads)
+
+    def _model_of(self, n_columns: int) -> KernelExpansion:
+        """Return the model for rows with this many columns.
+
+        The file of a model of LIBSVM only tells the last column that it uses (`load`), so there may
+        be more.
+        """
+        if "n_features_in_" in vars(self):
+            return self.model_
+        return widened(self.model_, n_columns)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

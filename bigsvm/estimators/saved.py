@@ -59,7 +59,8 @@ def load(
         or by LIBSVM (not at a URL).
     n_features : int, optional
         Columns of the training data of a model of LIBSVM, which only tells the last column that it
-        uses. Without it rows with more columns are refused, and there is no `n_features_in_`.
+        uses. Without it there is no `n_features_in_`, and rows may have any number of columns from
+        that one on, as for ``svm-predict``.
     range_file : path, optional
         File of ``svm-scale -s``; a model of LIBSVM then scales rows by it.
 

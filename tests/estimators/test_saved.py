@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -195,10 +196,18 @@ def test_a_model_of_libsvm_does_not_tell_its_columns(tmp_path):
     assert not hasattr(loaded, "n_features_in_")
     np.testing.assert_array_equal(loaded.predict(rows), estimator.predict(rows))
     wide = np.hstack([rows, np.zeros((len(rows), 2))])
+    store = bigsvm.write_store(tmp_path / "s", wide, np.zeros(len(wide)), shuffle=False)
+    for given in (wide, sp.csr_array(wide), store, store.rows, da.from_array(wide)):
+        np.testing.assert_array_equal(loaded.predict(given), estimator.predict(rows))
+    with pytest.raises(DataError, match="the rows have 3 columns"):
+        loaded.predict(rows[:, :3])
     with pytest.raises(DataError, match=r"uses the first 4; read it with n_features=6"):
-        loaded.predict(wide)
-    wider = bigsvm.load(tmp_path / "m", n_features=6)
-    np.testing.assert_array_equal(wider.predict(wide), estimator.predict(rows))
+        loaded.model_.decision_function(wide)
+    known = bigsvm.load(tmp_path / "m", n_features=6)
+    np.testing.assert_array_equal(known.predict(wide), estimator.predict(rows))
+    for given in (rows, bigsvm.write_store(tmp_path / "t", rows, np.zeros(len(rows)))):
+        with pytest.raises(ValueError, match=r"6|columns"):
+            known.predict(given)
 
 
 def test_arguments_for_libsvm_are_refused_beside_other_models(tmp_path):
