@@ -11,7 +11,8 @@ from sklearn.datasets import make_blobs
 
 import bigsvm
 from bigsvm.data.schema import KEY, MOST_CLASS_NAMES, checksum
-from bigsvm.errors import DataCorruptionError, DataError
+from bigsvm.errors import DataCorruptionError, DataError, ModelError
+from bigsvm.interchange import to_scikit_learn, write_libsvm_model
 
 WORDS = np.array(["cat", "ant", "bee"])
 X, PLACES = make_blobs(120, centers=3, cluster_std=2.5, random_state=0)
@@ -167,3 +168,15 @@ def test_folds_of_a_store_of_words(store):
     theirs = bigsvm.cross_validate(bigsvm.SVC(), X[order], Y[order], cv=3)["test_score"]
     np.testing.assert_allclose(ours, theirs)
     assert ours.mean() > 0.4
+
+
+@pytest.mark.fault("model-forms")
+def test_words_of_a_store_are_exported(store, tmp_path):
+    fitted = bigsvm.SVC().fit(store)
+    fitted.save(tmp_path / "m")
+    expected = fitted.predict(X)
+    loaded = bigsvm.load(tmp_path / "m")
+    for model in (fitted, loaded, loaded.model_):
+        np.testing.assert_array_equal(to_scikit_learn(model).predict(X), expected)
+        with pytest.raises(ModelError, match=r"labels are whole numbers .* the label 'ant'"):
+            write_libsvm_model(model, tmp_path / "theirs")
