@@ -85,7 +85,7 @@ def _read(source: Path, path: str | os.PathLike[str], make: Callable[..., Model]
         # Opening a pipe would wait for a writer, and nothing could interrupt that.
         with open_regular(source, follow_links=True) as plain:
             if plain.read(len(LIBSVM_MODEL)) == LIBSVM_MODEL:
-                raise ModelError(f"{path} is a model of LIBSVM's; read it by read_libsvm_model")
+                raise ModelError(f"{path} is a model of LIBSVM; read it by bigsvm.load")
         with safetensors.safe_open(str(source), "numpy") as file:
             metadata = file.metadata() or {}
             if "bigsvm" not in metadata:

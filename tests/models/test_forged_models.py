@@ -313,7 +313,7 @@ def test_a_model_of_libsvm_is_named(models, tmp_path):
     header, tensors, _ = models["dense"]
     model = KernelExpansion.load(write(tmp_path / "m", header, tensors))
     write_libsvm_model(model, tmp_path / "libsvm")
-    with pytest.raises(ModelError, match="is a model of LIBSVM's; read it by read_libsvm_model"):
+    with pytest.raises(ModelError, match=r"is a model of LIBSVM; read it by bigsvm\.load"):
         KernelExpansion.load(tmp_path / "libsvm")
 
 
