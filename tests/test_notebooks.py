@@ -1,0 +1,77 @@
+"""Notebooks run in a kernel of Jupyter, and a cell that trains can be interrupted there."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+# Jupyter's clients open sockets and event loops that they close late.
+pytestmark = pytest.mark.filterwarnings("default")
+
+REPOSITORY = Path(__file__).parents[1]
+LONG = """
+import numpy as np, bigsvm
+rng = np.random.default_rng(0)
+X = rng.normal(size=(8000, 10)).astype(np.float32)
+y = X[:, 0] + 3 * rng.normal(size=8000) > 0
+machine = bigsvm.SVC(C=1e6, gamma=0.01, memory="20MB")
+"""
+INTERRUPTED = """
+import os, signal, threading, time
+sent = []
+def interrupt():
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(2.0, interrupt).start()
+try:
+    machine.fit(X, y)
+except KeyboardInterrupt:
+    print("interrupted after", round(time.monotonic() - sent[0], 2), "s")
+print(machine.converged_, machine.stop_reason_, machine.predict(X[:3]).shape)
+"""
+
+
+@pytest.fixture
+def execute(tmp_path, monkeypatch):
+    """Give a function that executes a notebook in a folder of its own."""
+    paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+    def run(notebook):
+        nbclient.NotebookClient(
+            notebook, timeout=500, kernel_name="python3",
+            resources={"metadata": {"path": str(tmp_path)}},
+        ).execute()  # fmt: skip
+        return notebook
+
+    return run
+
+
+def text_of(cell):
+    """What a cell has printed, and the names of the kinds of what it has shown."""
+    printed = "".join(output.get("text", "") for output in cell.outputs)
+    return printed + " ".join(kind for output in cell.outputs for kind in output.get("data", ()))
+
+
+def test_the_notebook_shows_progress_a_picture_a_search_and_a_model(execute):
+    path = REPOSITORY / "examples" / "watching_a_fit.ipynb"
+    notebook = execute(nbformat.read(path, as_version=4))
+    fit, picture, search, model = (cell for cell in notebook.cells if cell.cell_type == "code")
+    assert "sweep 1: gap" in text_of(fit)
+    assert "text/html" in text_of(fit)
+    assert "image/svg+xml" in text_of(picture)
+    assert "text/html" in text_of(search) or "GridSearchCV" in text_of(search)
+    assert "accuracy 0." in text_of(model)
+
+
+def test_a_cell_that_trains_is_interrupted_and_leaves_a_model(execute):
+    cells = [nbformat.v4.new_code_cell(text) for text in (LONG, INTERRUPTED)]
+    began = time.monotonic()
+    notebook = execute(nbformat.v4.new_notebook(cells=cells))
+    said = text_of(notebook.cells[1])
+    assert "interrupted after" in said, (said, time.monotonic() - began)
+    assert "False interrupted (3,)" in said
