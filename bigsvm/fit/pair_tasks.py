@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigsvm.allocator import give_back_freed_memory
+from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.data.sources import ArrayRows
-from bigsvm.data.views import ChosenRows, HeldRows
+from bigsvm.data.views import HeldRows
 from bigsvm.executors.messages import Done
 from bigsvm.executors.tasks import open_job
 from bigsvm.fit.pair_problems import HELD_SHARE

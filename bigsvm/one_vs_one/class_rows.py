@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigsvm.data.views import ChosenRows, HeldRows
+from bigsvm.data.chosen import ChosenRows
+from bigsvm.data.views import HeldRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
 from bigsvm.budget import parse_bytes, show_bytes
+from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
 from bigsvm.data.sources import as_store
-from bigsvm.data.views import ChosenRows
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.parameters import FIELDS

@@ -7,9 +7,10 @@ from row_contracts import RowSourceContract
 from support.stores import dense, make_matrix
 
 from bigsvm.budget import HELD_SHARE
+from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows
-from bigsvm.data.views import ChosenRows, HeldRows, hold
+from bigsvm.data.views import HeldRows, hold
 
 
 def scattered(matrix, form):
