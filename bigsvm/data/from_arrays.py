@@ -22,7 +22,7 @@ from bigsvm.data.from_text import (
     write_spool,
 )
 from bigsvm.data.place import Place
-from bigsvm.data.row_values import WHICH_ORDER, check_y_order, in_order_of
+from bigsvm.data.row_values import WHICH_ORDER, check_y_order
 from bigsvm.data.rows import check_finite
 from bigsvm.data.schema import DENSE
 from bigsvm.data.shuffle import Spool, bits_for, shuffle_keys
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bigsvm.data.far_workspace import FarWorkspace
     from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
+    from bigsvm.data.store_part import StorePart
     from bigsvm.data.workspace import Workspace
 
 
@@ -163,11 +164,10 @@ def write_store(
     return open_place(place)
 
 
-def _in_order_of(store: Store, values: Any, name: str, order: Order | None) -> NDArray[Any]:
-    return in_order_of(
-        store.attributes, values, name, order=order, original_rows=store.original_rows,
-        instead=WHICH_ORDER,
-    )  # fmt: skip
+def _in_order_of(
+    store: Store | StorePart, values: Any, name: str, order: Order | None
+) -> NDArray[Any]:
+    return store.beside(values, name, order, instead=WHICH_ORDER)
 
 
 class _Writing:

@@ -42,6 +42,7 @@ from bigsvm.data.rows import (
 )
 from bigsvm.data.statistics import Statistics, may_be_listed, statistics_of
 from bigsvm.data.store import Store, open_store
+from bigsvm.data.store_part import StorePart
 from bigsvm.data.tables import TableRows
 from bigsvm.data.zarr_chunks import arrays_below
 from bigsvm.data.zarr_sizes import check_array
@@ -186,15 +187,15 @@ class ArrayRows(RowSource):
         return self._statistics
 
 
-def as_store(X: Any) -> Store | None:
-    """Store that `X` is or refers to; None if `X` is another container.
+def as_store(X: Any) -> Store | StorePart | None:
+    """Store that `X` is or refers to, or chosen rows of one; None if `X` is another container.
 
     Raises
     ------
     StoreError
         `X` is a path, but not of a store.
     """
-    if isinstance(X, Store):
+    if isinstance(X, Store | StorePart):
         return X
     path = X if isinstance(X, str | os.PathLike) else path_of_store(X)
     return None if path is None else open_store(path)
@@ -212,7 +213,7 @@ def as_row_source(
 
     Parameters
     ----------
-    X : RowSource, Store, path of a store, or container
+    X : RowSource, Store, StorePart, path of a store, or container
         A container is an array or a scipy.sparse matrix; a data frame of pandas, Polars, Arrow or
         Dask; an array of Dask, Zarr or h5py; a group of Zarr or h5py that is CSR in anndata's
         encoding; an AnnData.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,7 @@ from bigsvm.data.metadata import (
 )
 from bigsvm.data.place import Folder, Place
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.row_values import put_in_order, to_input_order
+from bigsvm.data.row_values import Y_ORDER, in_order_of, put_in_order, to_input_order
 from bigsvm.data.rows import ascend_below, make_csr, stack_rows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
@@ -39,6 +39,7 @@ from bigsvm.data.schema import (
     array_specs,
 )
 from bigsvm.data.statistics import Statistics
+from bigsvm.data.store_part import StorePart, is_own, refuse_array, row_numbers
 from bigsvm.data.workspace import put_back
 from bigsvm.errors import DataCorruptionError, DataError, StoreError
 
@@ -115,6 +116,24 @@ class Store:
                 told.append(word)
         return f"<Store {self}: {', '.join(told)}>"
 
+    # So that scikit-learn's tools can split a store, as in cross_val_score.
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.attributes.n_rows, self.attributes.n_columns
+
+    def __len__(self) -> int:
+        return self.attributes.n_rows
+
+    def __getitem__(self, key: Any) -> StorePart:
+        return StorePart(self, row_numbers(key, len(self)))
+
+    __iter__ = None  # one row at a time would be read slowly
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        refuse_array(self)
+
     def labels(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """Labels of the rows ``start … stop - 1``, (m,), as they were given.
 
@@ -176,6 +195,34 @@ class Store:
             `order` is neither of these.
         """
         return put_in_order(values, order, self.attributes, self.original_rows)
+
+    def beside(
+        self, values: Any, name: str, order: Order | None, *, instead: str = Y_ORDER
+    ) -> NDArray[Any]:
+        """Convert values for the rows of this store to an array in their order.
+
+        Parameters
+        ----------
+        values : RowValues, or (n_rows,) array
+        name : str
+            Name of the argument, for messages.
+        order : {"input", "store"} or None
+            Order of values that are no `RowValues`; None is refused for a shuffled store, unless
+            they are the store's own.
+        instead : str
+            What the message advises.
+
+        Raises
+        ------
+        DataError
+            The order is unknown, or that of another store.
+        """
+        if order is None and self.attributes.shuffled and is_own(self, values, name):
+            return np.asarray(values)
+        return in_order_of(
+            self.attributes, values, name, order=order, original_rows=self.original_rows,
+            instead=instead,
+        )  # fmt: skip
 
     def in_input_order(self, values: Any) -> NDArray[Any]:
         """Put values, such as predictions for this store, into the order of its input.

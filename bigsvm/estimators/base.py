@@ -31,9 +31,10 @@ from bigsvm.data.containers import (
 from bigsvm.data.dask_rows import in_memory
 from bigsvm.data.frames import check_numbers
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.row_values import check_order, check_y_order, in_order_of, to_input_order
+from bigsvm.data.row_values import check_order, check_y_order, to_input_order
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source, as_store, dask_array
+from bigsvm.data.store_part import StorePart
 from bigsvm.data.views import in_scale_of
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.data.row_values import Order
-    from bigsvm.data.store import Store
     from bigsvm.estimators.lazily import Evaluate
     from bigsvm.fit.forecast import Forecast
     from bigsvm.models import KernelExpansion
@@ -351,11 +351,11 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
             source = store.rows
             check_labels_fit(memory, source.n_rows)
             has_own = y is None or not self._needs_y
-            labels = store.labels() if has_own else _beside(store, y, "y", y_order)
+            labels = store.labels() if has_own else store.beside(y, "y", y_order)
             weights = (
                 store.sample_weight()
                 if sample_weight is None
-                else _beside(store, sample_weight, "sample_weight", y_order)
+                else store.beside(sample_weight, "sample_weight", y_order)
             )
         elif is_streamed(X, memory):
             if y is None and self._needs_y:
@@ -387,9 +387,9 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
         if store is None:
             return X, y, sample_weight
-        labels = store.labels() if y is None else _beside(store, y, "y", y_order)
+        labels = store.labels() if y is None else store.beside(y, "y", y_order)
         if sample_weight is not None:
-            sample_weight = _beside(store, sample_weight, "sample_weight", y_order)
+            sample_weight = store.beside(sample_weight, "sample_weight", y_order)
         return store, labels, sample_weight
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
@@ -489,6 +489,13 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         """
         check_order(order)
         memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
+        if isinstance(X, StorePart):
+            if order == "input":
+                raise ParameterError(
+                    "order is 'input', but rows that are chosen from a store have the order in "
+                    "which they were chosen; leave it out"
+                )
+            X = X.rows
         if isinstance(X, RowSource):
             model = self._model_of(X.n_columns)
             values = _evaluate_blocks(model, X, evaluate, threads, memory // 8)
@@ -542,13 +549,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         tags.input_tags.pairwise = takes_kernel_matrix(self.kernel)
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
-
-
-def _beside(store: Store, values: Any, name: str, order: Order | None) -> NDArray[Any]:
-    """Labels or weights beside a store, in the order of its rows."""
-    return in_order_of(
-        store.attributes, values, name, order=order, original_rows=store.original_rows
-    )
 
 
 def _evaluate_blocks(

@@ -10,6 +10,7 @@ import numpy as np
 
 from bigsvm.data.row_values import in_order_of
 from bigsvm.data.sources import as_store
+from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.report.progress import Display, TrainingProgress
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from bigsvm.arrays import F8
     from bigsvm.data.row_source import RowSource
+    from bigsvm.data.store import Store
 
 
 class Data(NamedTuple):
@@ -71,6 +73,22 @@ def check_estimator(estimator: Any) -> KernelMachine:
     return estimator
 
 
+def whole_store(X: Any) -> Store | None:
+    """Store that `X` is or refers to; refuses chosen rows of one.
+
+    Raises
+    ------
+    ParameterError
+    """
+    store = as_store(X)
+    if isinstance(store, StorePart):
+        raise ParameterError(
+            "X is some rows of a store, and folds are made of a whole one; give the store, and the "
+            "other rows the weight 0 (sample_weight)"
+        )
+    return store
+
+
 def make_data(
     estimator: KernelMachine,
     X: Any,
@@ -89,7 +107,7 @@ def make_data(
     source, labels, weights = estimator._training_data(X, y, sample_weight, None, client)
     truth = labels
     if labels is None:
-        store = as_store(X)
+        store = whole_store(X)
         if store is not None:
             truth = store.labels() if y is None else in_order_of(store.attributes, y, "y")
         elif y is not None:

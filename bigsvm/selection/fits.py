@@ -14,14 +14,13 @@ from sklearn.metrics import check_scoring
 from bigsvm.budget import parse_bytes, show_bytes
 from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.row_values import RowValues, check_y_order, in_order_of
-from bigsvm.data.sources import as_store
 from bigsvm.duals.crammer_singer import CrammerSinger
 from bigsvm.errors import DataError, MemoryBudgetError, ParameterError
 from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
-from bigsvm.selection.common import make_data
+from bigsvm.selection.common import make_data, whole_store
 from bigsvm.selection.folds import digest_of, make_folds
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.training.result import StopReason
@@ -113,7 +112,7 @@ class FoldFits:
             self._scorer = check_scoring(estimator, scoring=scoring)
         except (TypeError, ValueError) as error:
             raise ParameterError(f"scoring is {scoring!r}: {error}") from None
-        store = as_store(X)
+        store = whole_store(X)
         fold_numbers = cv if isinstance(cv, RowValues | np.ndarray) else None
         beside_rows = [y, sample_weight, groups, fold_numbers]
         check_y_order(y_order, beside_rows, beside_store=store is not None)
