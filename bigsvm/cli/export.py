@@ -1,4 +1,4 @@
-"""``bigsvm export``: a model in the format of another library."""
+"""``bigsvm export``: a model in the format of another library, or a store as LIBSVM text."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,51 +6,96 @@ from typing import Annotated
 
 import typer
 
-from bigsvm.cli.inputs import load_model
-from bigsvm.cli.options import local, local_or_url
-from bigsvm.cli.outputs import check_model_path
+from bigsvm.cli.inputs import is_text, load_model
+from bigsvm.cli.options import Memory, Quiet, is_given, local, local_or_url
+from bigsvm.cli.outputs import check_model_path, predictions_path
 from bigsvm.cli.signals import Interruption
-from bigsvm.errors import ModelError
-from bigsvm.files import lies_in
-from bigsvm.report.progress import Display
+from bigsvm.errors import DataError, ModelError, ParameterError
+from bigsvm.files import lies_in, written
+from bigsvm.report.progress import Display, RowsProgress
 from bigsvm.votes import OF_PAIRS
 
 
 class Format(StrEnum):
-    """What a model can be written as."""
+    """What a model can be written as; a store becomes LIBSVM text only."""
 
     LIBSVM = "libsvm"
     ONNX = "onnx"
 
 
 def command(
-    model: Annotated[
+    context: typer.Context,
+    source: Annotated[
         str,
         typer.Argument(
             callback=local_or_url,
-            metavar="MODEL",
-            help="A model of `bigsvm train`, or its URL, or a model of LIBSVM's.",
+            metavar="MODEL|STORE",
+            help="A model of `bigsvm train`, or its URL, or a model of LIBSVM's; or a store.",
         ),
     ],
     output: Annotated[
-        Path, typer.Argument(callback=local, metavar="OUTPUT", help="File to write.")
+        Path,
+        typer.Argument(
+            callback=local, metavar="OUTPUT", help="File to write; of a store also -, the output."
+        ),
     ],
-    to: Annotated[Format, typer.Option("--to", help="LIBSVM's model text, or an ONNX graph.")],
+    to: Annotated[
+        Format, typer.Option("--to", help="LIBSVM's text, of a model or of rows; or an ONNX graph.")
+    ],
+    memory: Memory = "1GB",
+    quiet: Quiet = False,
 ) -> None:
-    """Write a model in the format of another library.
+    """Write a model in the format of another library, or a store as LIBSVM text.
 
     A sigmoid calibration goes with it, except that ONNX has none of pairs of many classes; an
     isotonic one has no place in these formats.
     If the model was trained on scaled rows, the ONNX graph scales rows itself. For LIBSVM's text,
     OUTPUT.range is written too: `svm-scale -r` scales rows with it for svm-predict.
 
+    The rows of a store are written in the order of its input, with the digits that their values
+    need. Those of a scaled store stay scaled. --memory is for stores, which are read in parts.
+
     \b
     Examples:
       bigsvm export model.safetensors a9a.model --to libsvm
       bigsvm export model.safetensors a9a.onnx --to onnx
+      bigsvm export train.zarr train.libsvm --to libsvm
     """
+    if not is_text(source):
+        _export_store(source, output, to, memory, quiet=quiet)
+        return
+    if is_given(context, "memory"):
+        raise ParameterError(f"--memory is for stores, and {source} is a model; leave it out")
     with Interruption() as interruption, interruption.raising():
-        _export(model, output, to)
+        _export(source, output, to)
+
+
+def _export_store(source: str, output: Path, to: Format, memory: str, *, quiet: bool) -> None:
+    """Write the rows of a store as text."""
+    if to is not Format.LIBSVM:
+        raise ParameterError(f"{source} is a store, which becomes LIBSVM text only: --to libsvm")
+    path = Path(predictions_path(str(output), (source,), what="rows", name="OUTPUT"))
+    with (
+        Interruption() as interruption,
+        Display(quiet=quiet) as display,
+        interruption.raising(),
+    ):
+        from bigsvm.data.store import open_store
+        from bigsvm.data.to_text import lines_of_store
+
+        store = open_store(source)
+        if store.attributes.has_weights:
+            display.warn(f"{source} has weights, which LIBSVM text has no place for")
+        lines = lines_of_store(
+            store, memory=memory, on_progress=RowsProgress(display, "writing", len(store))
+        )
+        try:
+            with written(path) as file:
+                file.writelines(lines)
+        except BrokenPipeError:
+            return  # the reader has closed the pipe
+        except OSError as error:
+            raise DataError(f"cannot write the rows to {path}: {error}") from error
 
 
 def _export(model: str, output: Path, to: Format) -> None:

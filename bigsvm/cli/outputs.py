@@ -155,7 +155,9 @@ def check_apart(source: str, model: str | Path, folders: Mapping[str, Path | Non
             raise ParameterError(f"{option} is {folder}, where the model will be; give another")
 
 
-def predictions_path(output: str, inputs: Iterable[str | Path]) -> str | Path:
+def predictions_path(
+    output: str, inputs: Iterable[str | Path], *, what: str = "predictions", name: str = "--output"
+) -> str | Path:
     """Destination of predictions: a file, a URL, a device, a pipe, or for ``-`` standard output.
 
     Parameters
@@ -163,6 +165,8 @@ def predictions_path(output: str, inputs: Iterable[str | Path]) -> str | Path:
     output : path or URL
     inputs : iterable of paths, URLs, or ``-``
         Inputs of the predictions.
+    what, name : str
+        What is written, and the name of the option or argument, for messages.
 
     Raises
     ------
@@ -174,21 +178,24 @@ def predictions_path(output: str, inputs: Iterable[str | Path]) -> str | Path:
     if is_url(output):
         from bigsvm.data.objects import start_of_object
 
-        check_no_input(output, inputs, "--output")
-        start_of_object(output, "--output", 1)
+        check_no_input(output, inputs, name)
+        start_of_object(output, name, 1)
         return output
-    return _local_predictions_path(STANDARD_OUTPUT if output == "-" else Path(output), inputs)
+    path = STANDARD_OUTPUT if output == "-" else Path(output)
+    return _local_predictions_path(path, inputs, what, name)
 
 
-def _local_predictions_path(output: Path, inputs: Iterable[str | Path]) -> Path:
+def _local_predictions_path(
+    output: Path, inputs: Iterable[str | Path], what: str, name: str
+) -> Path:
     if descriptor_of(output) == 1 and sys.stdout is None:
-        raise DataError("standard output is closed; name a file to write the predictions to")
+        raise DataError(f"standard output is closed; name a file to write the {what} to")
     if is_stream(output) and not output.is_dir():
         return output
-    _check_place(output, "predictions", DataError)
-    check_no_input(output, inputs, "--output")
+    _check_place(output, what, DataError)
+    check_no_input(output, inputs, name)
     if sys.stdout is not None and _is_where_standard_output_goes(output):
-        raise DataError(f"{output} is where standard output goes; give --output -, or another file")
+        raise DataError(f"{output} is where standard output goes; give {name} -, or another file")
     return output
 
 

@@ -1,0 +1,81 @@
+"""From a store back to LIBSVM text, in bounded memory, in the order of the input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigsvm.budget import parse_bytes
+from bigsvm.data.libsvm_text import text_lines
+from bigsvm.data.rows import stack_rows
+from bigsvm.errors import MemoryBudgetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from bigsvm.data.store import Store
+
+ROW_BYTES = 32
+"""Bytes of each row for the whole time: number in the input, order, label, and those of a part."""
+COPIES = 4
+"""Copies of the rows that are written together: as read, joined, in order, and the blocks read."""
+
+
+def lines_of_store(
+    store: Store,
+    *,
+    memory: str | int = "1GB",
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Iterator[str]:
+    """Yield the rows of a store as LIBSVM text, in the order of the store's input.
+
+    Values are written with the digits that they need to be read back as they are. Those of a scaled
+    store are the scaled ones. Weights have no place in the text. A shuffled store is read once for
+    each part of its rows that fits in memory.
+
+    Parameters
+    ----------
+    store : Store
+    memory : int or str
+        Bytes to stay below.
+    on_progress : callable
+        Called with the number of rows done.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Not even the numbers of the rows fit.
+    """
+    n_rows, budget = len(store), parse_bytes(memory)
+    left = budget - ROW_BYTES * n_rows
+    at_once = int(left / COPIES / max(store.rows.bytes_per_row, 1))
+    if at_once < 1:
+        raise MemoryBudgetError(
+            f"memory is {budget} bytes, too little for {n_rows} rows, whose numbers and labels "
+            f"take {ROW_BYTES * n_rows}; give at least twice as much"
+        )
+    labels, order = store.labels(), np.argsort(store.original_rows(), kind="stable")
+    first_index = 1 if store.first_index is None else store.first_index
+    for start in range(0, n_rows, at_once):
+        numbers = order[start : start + at_once]
+        rows = _rows_at(store, numbers, left // COPIES)
+        yield from text_lines(labels[numbers], rows, first_index)
+        on_progress(start + len(numbers))
+
+
+def _rows_at(store: Store, numbers: NDArray[np.int64], block_bytes: int) -> Any:
+    """Read rows in any order, in one pass over the blocks that have them."""
+    ascending = np.argsort(numbers)
+    pieces: list[Any] = []
+    for block, held in store.rows.blocks_with(numbers[ascending], block_bytes):
+        pieces.append(block.values[held - block.start])
+        del block
+    rows: Any = stack_rows(
+        pieces, store.rows.n_columns, store.rows.dtype, sparse=store.rows.is_sparse
+    )
+    back = np.empty(len(numbers), np.int64)
+    back[ascending] = np.arange(len(numbers))
+    return rows[back]
