@@ -26,7 +26,7 @@ from bigsvm.data.metadata import (
 )
 from bigsvm.data.place import Folder, Place
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.row_values import Y_ORDER, in_order_of, put_in_order, to_input_order
+from bigsvm.data.row_values import OR_LEAVE_OUT, in_order_of, put_in_order, to_input_order
 from bigsvm.data.rows import ascend_below, make_csr, stack_rows
 from bigsvm.data.scaler import Scaler
 from bigsvm.data.schema import (
@@ -197,7 +197,7 @@ class Store:
         return put_in_order(values, order, self.attributes, self.original_rows)
 
     def beside(
-        self, values: Any, name: str, order: Order | None, *, instead: str = Y_ORDER
+        self, values: Any, name: str, order: Order | None, *, instead: str = OR_LEAVE_OUT
     ) -> NDArray[Any]:
         """Convert values for the rows of this store to an array in their order.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 
 from bigsvm.data.chosen import ChosenRows
-from bigsvm.data.row_values import Y_ORDER, RowValues, in_order_of
+from bigsvm.data.row_values import OR_LEAVE_OUT, RowValues, in_order_of
 from bigsvm.data.statistics import may_be_listed, statistics_of
 from bigsvm.errors import DataError
 
@@ -87,7 +87,7 @@ class StorePart:
         return None if weights is None else weights[self.chosen]
 
     def beside(
-        self, values: Any, name: str, order: Order | None, *, instead: str = Y_ORDER
+        self, values: Any, name: str, order: Order | None, *, instead: str = OR_LEAVE_OUT
     ) -> NDArray[Any]:
         """Convert values for these rows to an array.
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.narrow import narrowed
-from bigsvm.data.views import ChosenRows
 from bigsvm.errors import ParameterError
 from bigsvm.fit.train import reduction_of, train_model
 from bigsvm.parameters import FIELDS
