@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigsvm.cli.libsvm_words import Words
+    from bigsvm.data.store import Store
     from bigsvm.models import KernelExpansion
 
 FORMULATIONS = ("c-svc", "nu-svc", "one-class", "eps-svr", "nu-svr")
@@ -58,6 +59,7 @@ def command(
     -e TOL     tolerance (0.001)
     -m MB      memory of the whole training (1000)
     -h 0|1     accepted and ignored: rows that need not move are always left out
+    -v N       cross-validation with N folds in place of a model; the folds are always the same
     -b 0|1     whether the model has probabilities; a tenth of the rows is held out for them
     -wi W      weight of class i (1)
     -q         no output
@@ -67,15 +69,17 @@ def command(
       bigsvm svm-train -s 0 -t 2 -c 8 -g 0.03 heart_scale
       bigsvm svm-train -s 3 -p 0.05 housing_scale housing.model
     """
-    given = read_words(words or [], letters="stdgrcnpemhb", weighted=True)
+    given = read_words(words or [], letters="stdgrcnpemhbv", weighted=True)
+    n_folds = _folds(given)
     if not 1 <= len(given.files) <= 2:
         raise typer.BadParameter("give the training set, and after it the model if you like")
     source = given.files[0]
-    if len(given.files) == 1 and is_standard_input(source):
-        raise typer.BadParameter("standard input has no name to make that of the model from")
     path = Path(given.files[-1] if len(given.files) == 2 else f"{Path(source).name}.model")
-    check_model_path(path, "libsvm")
-    check_no_input(path, (source,), "MODEL", ModelError)
+    if n_folds is None:
+        if len(given.files) == 1 and is_standard_input(source):
+            raise typer.BadParameter("standard input has no name to make that of the model from")
+        check_model_path(path, "libsvm")
+        check_no_input(path, (source,), "MODEL", ModelError)
     values = _values(given)
     parameters = TrainingParameters(**values)
     check_parameters(parameters)
@@ -91,32 +95,94 @@ def command(
             interruption=interruption,
             dtype="float64",  # so that the support vectors are written as they were read
         ) as store:
-            from bigsvm.fit.train import train_model
-
-            labels, rows = store.labels(), store.rows
+            labels = store.labels()
             named = _in_order(labels, store.original_rows())
             weights = {label: given.weights.get(label, 1.0) for label in named}
             for label in given.weights.keys() - weights.keys():
                 display.warn(f"no row has the label {label_text(label)}, which -w gives a weight")
             if given.weights and has_classes(parameters.formulation):
                 parameters = replace(parameters, class_weight=weights)
-            trained = train_model(
-                rows,
-                labels,
-                store.sample_weight(),
-                parameters,
-                Hooks(listener=TrainingProgress(display), interrupted=interruption.requested),
-            )
-            trained = in_order_of_input(trained, store.original_rows())
-        from bigsvm.interchange.libsvm_model import write_libsvm_model
+            if n_folds is not None:
+                with interruption.raising():
+                    lines = _cross_validation(store, parameters, n_folds)
+            else:
+                hooks = Hooks(
+                    listener=TrainingProgress(display), interrupted=interruption.requested
+                )
+                trained = _trained(store, labels, parameters, hooks)
+                lines = list(_report(trained, parameters, len(labels)))
+        if n_folds is None:
+            from bigsvm.interchange.libsvm_model import write_libsvm_model
 
-        write_libsvm_model(trained, path, labels=named if trained.classes else None)
-        if not trained.certificate["converged"]:
-            reason = StopReason(trained.certificate["stop_reason"])
-            display.warn(f"the model has not converged: {reason.sentence}")
-    if not given.quiet:
-        say("\n".join(_report(trained, parameters, rows.n_rows)))
+            write_libsvm_model(trained, path, labels=named if trained.classes else None)
+            if not trained.certificate["converged"]:
+                reason = StopReason(trained.certificate["stop_reason"])
+                display.warn(f"the model has not converged: {reason.sentence}")
+    if not given.quiet or n_folds is not None:
+        say("\n".join(lines))
     raise typer.Exit(interruption.exit_code)
+
+
+def _folds(given: "Words") -> int | None:
+    """Return the number of folds; None without ``-v``."""
+    if (word := given.text("v")) is None:
+        return None
+    if not word.isdecimal() or int(word) < 2:
+        raise typer.BadParameter(f"-v is {word!r}; it must be a number of folds, at least 2")
+    return int(word)
+
+
+def _trained(
+    store: "Store",
+    labels: "NDArray[Any]",
+    parameters: TrainingParameters,
+    hooks: Hooks,
+) -> "KernelExpansion":
+    """Train; the support vectors have the order of the text."""
+    from bigsvm.fit.train import train_model
+
+    trained = train_model(store.rows, labels, store.sample_weight(), parameters, hooks)
+    return in_order_of_input(trained, store.original_rows())
+
+
+def _cross_validation(store: "Store", parameters: TrainingParameters, n_folds: int) -> list[str]:
+    """Give the lines that LIBSVM prints of a cross-validation, over the rows of all folds."""
+    import numpy as np
+
+    from bigsvm.estimators.saved import estimator_of
+    from bigsvm.selection.cross_validation import cross_validate
+
+    sums: dict[str, float] = {}
+
+    def add(estimator: Any, X: Any, y: "NDArray[Any]") -> float:  # noqa: ANN401 (scikit-learn's)
+        predicted = np.asarray(estimator.predict(X))
+        is_regression = parameters.formulation.endswith("svr")
+        parts: dict[str, float] = {
+            "n": len(y),
+            "right": 0 if is_regression else int((predicted == y).sum()),
+        }
+        if is_regression:
+            parts |= {
+                "error": float(((predicted - y) ** 2).sum()),
+                "p": float(predicted.sum()), "t": float(y.sum()),
+                "pp": float(predicted @ predicted), "tt": float(y @ y), "pt": float(predicted @ y),
+            }  # fmt: skip
+        for name, part in parts.items():
+            sums[name] = sums.get(name, 0) + part
+        return parts["right"] / len(y)
+
+    cross_validate(estimator_of(parameters), store, cv=n_folds, scoring=add)
+    n = sums["n"]
+    if "error" not in sums:
+        return [f"Cross Validation Accuracy = {100 * sums['right'] / n:g}%"]
+    p, t = sums["p"], sums["t"]
+    spread = np.float64((n * sums["pp"] - p * p) * (n * sums["tt"] - t * t))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = float((n * sums["pt"] - p * t) ** 2 / spread)
+    return [
+        f"Cross Validation Mean squared error = {sums['error'] / n:g}",
+        f"Cross Validation Squared correlation coefficient = {correlation:g}",
+    ]
 
 
 def has_classes(formulation: str) -> bool:

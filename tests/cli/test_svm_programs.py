@@ -179,3 +179,28 @@ def test_probabilities_of_many_classes(tmp_path, monkeypatch):
     found = np.array([line.split() for line in lines], float)
     np.testing.assert_allclose(found[:, 1:], model.probabilities(X.astype(np.float32)), rtol=1e-3)
     np.testing.assert_array_equal(found[:, 0], np.take(model.classes, model.decide(X)))
+
+
+@pytest.mark.parametrize("kind", ["c-svc", "one-class", "eps-svr", "many"])
+def test_cross_validation_prints_libsvms_lines(kind, tmp_path, monkeypatch):
+    svmutil = pytest.importorskip("libsvm.svmutil")
+    monkeypatch.chdir(tmp_path)
+    train = text_of(kind, tmp_path)
+    found = run_here("svm-train", *KINDS[kind], "-v", "5", "-q", "train").stdout
+    y, x = svmutil.svm_read_problem(os.fspath(train))
+    expected = svmutil.svm_train(y, x, " ".join(["-q", "-v", "5", *KINDS[kind]]))
+    if kind == "eps-svr":
+        pattern = (
+            r"Cross Validation Mean squared error = (\S+)\n"
+            r"Cross Validation Squared correlation coefficient = (\S+)\n"
+        )
+        assert float(re.fullmatch(pattern, found)[1]) == pytest.approx(expected, rel=0.1)
+    else:
+        accuracy = float(re.fullmatch(r"Cross Validation Accuracy = (\S+)%\n", found)[1])
+        assert accuracy == pytest.approx(expected, abs=6)
+    assert os.listdir(tmp_path) == ["train"]
+
+
+@pytest.mark.parametrize("folds", ["1", "many", "0.5"])
+def test_a_number_of_folds_that_means_nothing_is_refused(folds):
+    assert "it must be a number of folds, at least 2" in usage_error("svm-train", "-v", folds, "f")
