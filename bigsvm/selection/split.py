@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bigsvm.data.chosen import ChosenRows
 from bigsvm.data.from_arrays import write_store
-from bigsvm.data.views import ChosenRows
 from bigsvm.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
