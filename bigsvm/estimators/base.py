@@ -29,7 +29,7 @@ from bigsvm.data.containers import (
     names_of_columns,
 )
 from bigsvm.data.dask_rows import in_memory
-from bigsvm.data.frames import check_numbers
+from bigsvm.data.frames import check_numbers, frame_type, is_frame
 from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
 from bigsvm.data.row_values import check_order, check_y_order, to_input_order
 from bigsvm.data.rows import check_finite
@@ -584,7 +584,7 @@ def _path(name: str, path: Any) -> str | None:
 
 def _types_for(X: Any) -> list[type[np.floating[Any]]]:
     """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
-    dtype = getattr(X, "dtype", None)
+    dtype = frame_type(X) if is_frame(X) else getattr(X, "dtype", None)
     is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
     return [np.float32, np.float64] if is_small else [np.float64, np.float32]
 

@@ -204,3 +204,11 @@ def test_cross_validation_prints_libsvms_lines(kind, tmp_path, monkeypatch):
 @pytest.mark.parametrize("folds", ["1", "many", "0.5"])
 def test_a_number_of_folds_that_means_nothing_is_refused(folds):
     assert "it must be a number of folds, at least 2" in usage_error("svm-train", "-v", folds, "f")
+
+
+def test_targets_of_a_regression_are_not_trained_as_classes(tmp_path, monkeypatch):
+    """Without -s 3 there were thousands of pairs of classes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mpg").write_text("18.5 1:1\n15 2:1\n36.25 1:2\n")
+    assert "is a target of a regression and no class" in error_of("svm-train", "mpg")
+    assert not (tmp_path / "mpg.model").exists()

@@ -67,3 +67,31 @@ def test_random_states_of_scikit_learn_are_taken(state):
 
 def test_memory_may_be_a_share_of_that_of_the_machine():
     assert bigsvm.SVC(memory="50%").fit(X, Y).predict(X).shape == (60,)
+
+
+def test_frames_of_float32_stay_float32():
+    """Of Polars and Arrow they took twice the memory."""
+    polars, pandas, arrow = map(pytest.importorskip, ("polars", "pandas", "pyarrow"))
+    small = X.astype(np.float32)
+    frame = pandas.DataFrame(small, columns=["a", "b"])
+    table = arrow.Table.from_pandas(frame)
+    for rows in (frame, polars.DataFrame(small, schema=["a", "b"]), table):
+        fitted = bigsvm.SVC().fit(rows, Y)
+        assert fitted.support_vectors_.dtype == np.float32
+        np.testing.assert_array_equal(
+            fitted.predict(rows), bigsvm.SVC().fit(small, Y).predict(small)
+        )
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_classes_that_are_words_have_the_type_of_scikit_learn(kind):
+    labels = np.array(["no", "perhaps", "yes"], kind)[Y]
+    ours, theirs = (each.fit(X, labels) for each in pair("SVC"))
+    assert ours.classes_.dtype == theirs.classes_.dtype
+    assert ours.predict(X).dtype == theirs.predict(X).dtype
+
+
+def test_a_store_is_scored_by_its_own_labels(tmp_path):
+    bigsvm.write_store(tmp_path / "s.zarr", X, Y)
+    fitted = bigsvm.SVC().fit(str(tmp_path / "s.zarr"))
+    assert fitted.score(str(tmp_path / "s.zarr")) == fitted.score(X, Y)
