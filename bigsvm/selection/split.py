@@ -64,9 +64,10 @@ def split_store(
             f"shares are {shares} for {len(paths)} stores; give one for each, more than 0, that "
             "add up to 1"
         )
-    labels, weights = store.labels(), store.sample_weight()
-    are_classes = stratified and bool((labels == np.floor(labels)).all())
-    part = part_numbers(labels if are_classes else np.zeros(len(labels)), shares, seed)
+    numbers, weights = store.label_numbers(), store.sample_weight()
+    are_classes = stratified and bool((numbers == np.floor(numbers)).all())
+    part = part_numbers(numbers if are_classes else np.zeros(len(numbers)), shares, seed)
+    labels = store.labels()
     chosen = [np.flatnonzero(part == number) for number in range(len(paths))]
     for path, rows in zip(paths, chosen, strict=True):
         if not len(rows):

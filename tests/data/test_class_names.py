@@ -13,6 +13,7 @@ import bigsvm
 from bigsvm.data.schema import KEY, MOST_CLASS_NAMES, checksum
 from bigsvm.errors import DataCorruptionError, DataError, ModelError
 from bigsvm.interchange import to_scikit_learn, write_libsvm_model
+from bigsvm.selection.split import split_store
 
 WORDS = np.array(["cat", "ant", "bee"])
 X, PLACES = make_blobs(120, centers=3, cluster_std=2.5, random_state=0)
@@ -180,3 +181,11 @@ def test_words_of_a_store_are_exported(store, tmp_path):
         np.testing.assert_array_equal(to_scikit_learn(model).predict(X), expected)
         with pytest.raises(ModelError, match=r"labels are whole numbers .* the label 'ant'"):
             write_libsvm_model(model, tmp_path / "theirs")
+
+
+def test_parts_of_a_store_keep_words(store, tmp_path):
+    parts = split_store(store, [tmp_path / "a", tmp_path / "b"])
+    for part in parts:
+        assert part.class_names == store.class_names
+        counts = {word: (part.labels() == word).sum() for word in WORDS}
+        assert counts == {word: 20 for word in WORDS}
