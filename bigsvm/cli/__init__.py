@@ -31,6 +31,7 @@ from bigsvm.cli import (
     svm_scale,
     svm_train,
     train,
+    warm_up,
 )
 from bigsvm.cli.failures import reported
 from bigsvm.cli.libsvm_words import SETTINGS
@@ -134,6 +135,7 @@ app.command("predict")(predict.command)
 app.command("inspect")(inspect.command)
 app.command("export")(export.command)
 app.command("demo")(demo.command)
+app.command("warm-up")(warm_up.command)
 app.command("svm-train", context_settings=SETTINGS)(svm_train.command)
 app.command("svm-scale", context_settings=SETTINGS)(svm_scale.command)
 app.command("svm-predict", context_settings=SETTINGS)(svm_predict.command)

@@ -1,0 +1,153 @@
+"""``bigsvm warm-up``: compile everything now, so that later runs load the code."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from bigsvm.cli.options import Json, Quiet
+from bigsvm.cli.outputs import say
+from bigsvm.errors import ParameterError
+from bigsvm.report.progress import Display
+from bigsvm.report.text import as_columns, as_json, count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Job = tuple[str, Callable[[], object]]
+
+_ROWS = 300
+"""Rows of a job: enough for each part of a run to be used, and few enough to take no time."""
+
+
+def command(json: Json = False, quiet: Quiet = False) -> None:
+    """Compile everything for this processor, which else the first runs do.
+
+    The code is kept in the folder that the environment variable NUMBA_CACHE_DIR names, or beside
+    the modules. Run this when an image of a container is built, on the kind of processor on which
+    the container will run.
+
+    \b
+    Examples:
+      bigsvm warm-up
+      NUMBA_CACHE_DIR=/opt/numba bigsvm warm-up
+    """
+    import tempfile
+    import warnings
+
+    from numba import config
+
+    from bigsvm.compilation import compilations
+    from bigsvm.core.gram import weighted_sums
+
+    if config.DISABLE_JIT:
+        raise ParameterError("NUMBA_DISABLE_JIT is set, so that nothing is compiled; unset it")
+    with (
+        Display(quiet=quiet, takes_warnings=False) as display,
+        compilations() as counted,
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+    ):
+        # Of models that nobody uses.
+        warnings.simplefilter("ignore")
+        jobs = list(_jobs(Path(folder)))
+        for i, (what, job) in enumerate(jobs):
+            display.move("warming up", f"{what}, {i} of {len(jobs)} jobs", i, len(jobs))
+            job()
+    place = weighted_sums.stats.cache_path
+    if json:
+        say(
+            as_json(
+                {"n_functions": counted.n_functions, "seconds": counted.seconds, "folder": place}
+            )
+        )
+        return
+    say(
+        as_columns(
+            [
+                ("compiled", f"{count(counted.n_functions)} functions in {counted.seconds:.1f} s"),
+                ("folder", place),
+            ]
+        )
+    )
+
+
+def _jobs(folder: Path) -> Iterator["Job"]:
+    """Yield small jobs that together use each compiled function, with their names."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    from bigsvm.estimators.svc import SVC
+
+    dense = np.random.default_rng(0).normal(size=(_ROWS, 4)).round(3)
+    sparse = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
+    two, three = dense[:, 0] > 0, np.digitize(dense[:, 0], [-0.5, 0.5])
+    for name, X in {
+        "float64": dense, "float32": dense.astype(np.float32),
+        "sparse float64": sparse, "sparse float32": sparse.astype(np.float32),
+    }.items():  # fmt: skip
+        for machine, y in _machines(two, three, dense[:, 0]):
+            yield f"{machine!r}, {name}", _fit(machine, X, y)
+    for form in ("dense", "sparse"):
+        yield f"text, {form}", _text(folder / form, dense if form == "dense" else sparse, two)
+    for X in (dense, sparse):
+        for kernel in ("laplacian", "poly", "linear"):
+            yield kernel, _fit(SVC(kernel=kernel), X, two)
+
+
+def _machines(
+    two: "NDArray[Any]", three: "NDArray[Any]", targets: "NDArray[Any]"
+) -> Iterator[tuple[Any, Any]]:
+    """Yield an estimator of each kind, and its labels or targets."""
+    from bigsvm.estimators.crammer_singer import CrammerSingerSVC
+    from bigsvm.estimators.l2_svc import L2SVC
+    from bigsvm.estimators.one_class import L2OneClassSVM, OneClassSVM
+    from bigsvm.estimators.svc import SVC, NuSVC
+    from bigsvm.estimators.svr import SVR, NuSVR
+    from bigsvm.parameters.names import SelectionName
+
+    many = three + 3 * two
+    for selection in get_args(SelectionName):
+        yield SVC(selection=selection, working_set="all"), two
+    yield SVC(memory="2MB"), two
+    yield SVC(calibration="sigmoid"), two
+    yield SVC(loss="squared_hinge"), two
+    yield NuSVC(nu=0.1), two
+    for multiclass in ("ovo", "ovr"):
+        yield SVC(multiclass=multiclass), many
+        yield L2SVC(multiclass=multiclass), many
+    yield NuSVC(nu=0.1), three
+    for solver in ("pairwise", "cvm", "mfw", "fw"):
+        for certify in (True, False):
+            yield L2SVC(solver=solver, certify=certify, ball_tol=0.1), two
+    yield L2OneClassSVM(), None
+    yield OneClassSVM(nu=0.2), None
+    yield SVR(), targets
+    yield NuSVR(), targets
+    yield CrammerSingerSVC(), three
+    yield CrammerSingerSVC(subproblem="fixed_point"), three
+    for order in ("worst", "active", "sequential", "random"):
+        yield CrammerSingerSVC(order=order, working_set="all"), three
+
+
+def _fit(machine: Any, X: Any, y: Any) -> Callable[[], object]:  # noqa: ANN401 (as `fit` takes them)
+    return lambda: machine.fit(X, y).predict(X)
+
+
+def _text(folder: Path, X: Any, y: "NDArray[Any]") -> Callable[[], object]:  # noqa: ANN401 (rows)
+    """Convert, scale, train on and predict rows from LIBSVM text."""
+
+    def job() -> None:
+        from sklearn.datasets import dump_svmlight_file
+
+        from bigsvm.data.from_text import convert
+        from bigsvm.data.scaling import scale_store
+        from bigsvm.estimators.svc import SVC
+
+        folder.mkdir()
+        dump_svmlight_file(X, y, str(folder / "rows.libsvm"), zero_based=False)
+        store = convert(folder / "rows.libsvm", folder / "rows.zarr")
+        scaled = scale_store(store, folder / "scaled.zarr", method="maxabs")
+        for each in (store, scaled):
+            SVC().fit(each).score(each)
+
+    return job

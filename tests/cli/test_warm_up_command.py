@@ -1,0 +1,43 @@
+"""`bigsvm warm-up`: all that runs need is compiled, and kept."""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+from command_line import REPOSITORY, answer, error_of, run_here
+
+from bigsvm.cli import warm_up
+from tools.compilation import RUNS, measured
+
+
+def test_a_second_warm_up_compiles_nothing(monkeypatch):
+    jobs = warm_up._jobs
+    monkeypatch.setattr(warm_up, "_jobs", lambda folder: islice(jobs(folder), 2))
+    run_here("warm-up", "--quiet")
+    again = answer("warm-up", "--quiet")
+    assert again["n_functions"] == 0
+    assert again["folder"]
+    assert "0 functions in 0.0 s" in run_here("warm-up").stdout
+
+
+@pytest.mark.slow
+def test_after_a_warm_up_first_fits_compile_nothing(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-m", "bigsvm", "warm-up", "--json"],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert "compiling for this processor" in ended.stderr
+    record = json.loads(ended.stdout)
+    assert record["n_functions"] > 100
+    assert record["folder"].startswith(str(tmp_path))
+    for name, estimator in RUNS.items():
+        assert measured(name, estimator, str(tmp_path))["functions"] == []
+
+
+def test_without_compilation_it_is_refused(monkeypatch):
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    assert "NUMBA_DISABLE_JIT is set" in error_of("warm-up")
