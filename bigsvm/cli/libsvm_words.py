@@ -1,8 +1,11 @@
 """Command lines of LIBSVM's programs: ``-c 8 -g 0.03 FILE MODEL``, one letter and its value."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import typer
+
+from bigsvm.errors import DataError
 
 SETTINGS: dict[str, Any] = {
     "allow_extra_args": True,
@@ -112,3 +115,18 @@ def as_number(word: str, option: str) -> float:
         return float(word)
     except ValueError:
         raise typer.BadParameter(f"{option} has {word!r}, which is not a number") from None
+
+
+def check_labels_are_numbers(names: Sequence[Any] | None, what: str) -> None:
+    """Refuse labels or classes that are words, which LIBSVM's files have no place for.
+
+    Raises
+    ------
+    DataError
+        It names `what` has them.
+    """
+    if names and isinstance(names[0], str):
+        raise DataError(
+            f"{what} has words as labels, and LIBSVM's files have whole numbers; use "
+            "`bigsvm train` and `bigsvm predict`"
+        )

@@ -7,7 +7,7 @@ import typer
 
 from bigsvm.budget import BLOCK_SHARE, parse_bytes
 from bigsvm.cli.inputs import for_columns_of, load_model, numbered_like, opened
-from bigsvm.cli.libsvm_words import read_words
+from bigsvm.cli.libsvm_words import check_labels_are_numbers, read_words
 from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import STANDARD_OUTPUT, predictions_path, say
 from bigsvm.cli.predict import kept_probabilities, room_for
@@ -57,6 +57,7 @@ def command(
     path = Path(predictions_path(output, (test, model_file, f"{model_file}.range")))
     with Interruption() as interruption, Display(quiet=True) as display:
         model = load_model(model_file)
+        check_labels_are_numbers(model.classes, model_file)
         if wants_probabilities and model.calibration is None:
             raise ModelError(f"{model_file} has no probabilities; train it with -b 1")
         budget = parse_bytes(MEMORY)
@@ -78,6 +79,7 @@ def command(
             from bigsvm.models.prediction import PREDICTION_BLOCKS
             from bigsvm.report.predictions import write_lines
 
+            check_labels_are_numbers(store.class_names, test)
             model, n_more = for_columns_of(model, store)
             if n_more and not given.quiet:
                 display.warn(f"the rows have {n_more} more columns than the training data")

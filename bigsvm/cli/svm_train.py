@@ -8,7 +8,7 @@ import typer
 
 from bigsvm.budget import parse_bytes
 from bigsvm.cli.inputs import is_standard_input, opened
-from bigsvm.cli.libsvm_words import as_number, read_words
+from bigsvm.cli.libsvm_words import as_number, check_labels_are_numbers, read_words
 from bigsvm.cli.options import ZeroBased
 from bigsvm.cli.outputs import check_model_path, check_no_input, say
 from bigsvm.cli.signals import Interruption
@@ -95,6 +95,7 @@ def command(
             interruption=interruption,
             dtype="float64",  # so that the support vectors are written as they were read
         ) as store:
+            check_labels_are_numbers(store.class_names, source)
             labels = store.labels()
             named = _in_order(labels, store.original_rows())
             weights = {label: given.weights.get(label, 1.0) for label in named}

@@ -102,3 +102,13 @@ def test_info_names_columns(tmp_path):
     assert "column 0 (from 0) of the rows is 'b', but the model was trained on 'a'" in told
     with pytest.raises(ValueError, match="feature names should match"):
         bigsvm.load(tmp_path / "m").predict(swapped)
+
+
+def test_libsvms_programs_refuse_words(folder, tmp_path):
+    words = "has words as labels, and LIBSVM's files have whole numbers; use `bigsvm train` and"
+    (tmp_path / "numbers").write_text("1 1:2\n2 1:3\n1 1:2 2:1\n2 2:4\n")
+    run_here("svm-train", "-q", tmp_path / "numbers", tmp_path / "m")
+    assert words in error_of("svm-train", folder / "train", tmp_path / "words")
+    assert words in error_of("svm-predict", tmp_path / "numbers", folder / "m", tmp_path / "o")
+    assert words in error_of("svm-predict", folder / "test", tmp_path / "m", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
