@@ -311,7 +311,7 @@ def run_record(directory: Path) -> dict[str, Any]:
     The run may be active: nothing is locked, and the newest whole generation is described. If no
     command started the run, its source and model are unknown.
     """
-    from bigsvm.training.generations import newest_manifest
+    from bigsvm.training.generations import newest_manifest, recorded_end
 
     run = Run.load(directory) if os.path.lexists(directory / NAME) else None
     manifest = newest_manifest(directory)
@@ -321,6 +321,9 @@ def run_record(directory: Path) -> dict[str, Any]:
             "start over"
         )
     progress = reason = None
+    ended = recorded_end(directory)
+    if ended is not None and ended[0] not in set(StopReason):
+        ended = None
     if manifest is not None:
         values = manifest["values"]
         progress = {"generation": manifest["generation"]}
@@ -339,6 +342,7 @@ def run_record(directory: Path) -> dict[str, Any]:
         "path": str(directory),
         **(dict.fromkeys(field.name for field in fields(Run)) if run is None else asdict(run)),
         "progress": progress,
+        "ended": None if ended is None else {"stop_reason": ended[0], "converged": ended[1]},
         "bytes_on_disk": bytes_on_disk(directory),
         "resume": resume,
     }
@@ -378,6 +382,7 @@ def run_lines(directory: Path) -> Lines:
         ("data", record["source"]),
         ("model", record["model"]),
         ("parameters", parameters),
+        ("state", _state(record["ended"])),
     ]
     if progress is None:
         lines += [("progress", "nothing saved yet")]
@@ -395,3 +400,11 @@ def run_lines(directory: Path) -> Lines:
             ("trained for", None if seconds is None else duration(seconds)),
         ]
     return [*lines, ("on disk", show_bytes(record["bytes_on_disk"])), ("resume", record["resume"])]
+
+
+def _state(ended: dict[str, Any] | None) -> str:
+    """Say whether a run is over."""
+    if ended is None:
+        return "not finished: it is under way, or was killed"
+    sentence = StopReason(ended["stop_reason"]).sentence
+    return f"finished: {sentence}" if ended["converged"] else f"ended: {sentence}"

@@ -42,6 +42,7 @@ class Interruption:
     def __init__(self) -> None:
         self.signum: int | None = None
         self._raises = False
+        self._n_asked = 0
         self._previous: dict[int, Any] = {}
         self._looking = ExitStack()
 
@@ -54,6 +55,7 @@ class Interruption:
                 # `nohup` has it ignored, and it stays so.
                 if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
             }
+            self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._note)
         # Where a run has something to save, it looks first, and saves.
         self._looking.enter_context(looking(self.check))
         return self
@@ -69,6 +71,10 @@ class Interruption:
     def requested(self) -> bool:
         """Whether a signal has come."""
         return self.signum is not None
+
+    def times_asked(self) -> int:
+        """Count the SIGUSR1 that have come: requests to save, and to say where the run is."""
+        return self._n_asked
 
     def check(self) -> None:
         """Raise `Interrupted` if a signal has come."""
@@ -104,3 +110,6 @@ class Interruption:
         self.signum = signum
         if self._raises:
             raise Interrupted(signum)
+
+    def _note(self, signum: int, frame: object) -> None:
+        self._n_asked += 1

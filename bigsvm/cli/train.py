@@ -3,7 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,8 +48,10 @@ from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from bigsvm.models import KernelExpansion
+    from bigsvm.report.run_log import RunLog
 
 UNCONVERGED_CODE = 3
 """Exit code of --fail-unconverged."""
@@ -90,6 +92,15 @@ def command(
             rich_help_panel=STOPPING,
         ),
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            callback=local,
+            metavar="FILE",
+            help="Append what happens to a file, one JSON object with the time a line.",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **values: Any,  # noqa: ANN401 (an option for each parameter)
@@ -134,7 +145,7 @@ def command(
     names_model = resume is None
     code = _train(
         run, checkpoint, cluster, told, names_model=names_model,
-        fail_unconverged=fail_unconverged, json=json, quiet=quiet,
+        fail_unconverged=fail_unconverged, log=log, json=json, quiet=quiet,
     )  # fmt: skip
     raise typer.Exit(code)
 
@@ -213,6 +224,7 @@ def _train(
     *,
     names_model: bool,
     fail_unconverged: bool,
+    log: Path | None,
     json: bool,
     quiet: bool,
 ) -> int:
@@ -231,7 +243,8 @@ def _train(
     check_apart(run.source, path, {"--checkpoint": checkpoint, "--cache-dir": cache_dir})
     with (
         Interruption() as interruption,
-        Display(quiet=quiet) as display,
+        Display(quiet=quiet, times_asked=interruption.times_asked) as display,
+        _log_to(log, display) as run_log,
         opened_client(cluster, display, interruption) as client,
     ):
         show = TrainingProgress(display)
@@ -242,6 +255,8 @@ def _train(
             # Only now the checkpoint is known to belong to this run.
             if isinstance(event, events.Planned) and checkpoint is not None:
                 run.save(checkpoint)
+            if run_log is not None:
+                run_log(event)
             show(event)
 
         with opened(
@@ -262,6 +277,7 @@ def _train(
                     Hooks(
                         listener=listener,
                         interrupted=interruption.requested,
+                        times_asked=interruption.times_asked,
                         client=client,
                         worker_memory=cluster.worker_bytes(),
                     ),
@@ -281,11 +297,20 @@ def _train(
             display.warn("the model has no probabilities: they are fitted after training")
         if trained.doubt:
             display.warn(told(trained.doubt))
+        if run_log is not None:
+            run_log.write("Ended", {"model": str(path), **trained.certificate})
     _print(trained, path, n_rows, json=json)
     failed = not (reason.is_uncertified or trained.certificate["converged"])
     if fail_unconverged and failed and not interruption.requested():
         return UNCONVERGED_CODE
     return interruption.exit_code
+
+
+def _log_to(path: Path | None, display: Display) -> "AbstractContextManager[RunLog | None]":
+    """Open the log of the run, if there is to be one."""
+    from bigsvm.report.run_log import RunLog
+
+    return nullcontext() if path is None else RunLog(path, warn=display.warn)
 
 
 @contextmanager

@@ -138,7 +138,7 @@ class OneVsOneReduction:
                 hooks.listener(events.TakenAsRecorded(log.n_not_recomputed, log.n_finished))
             return PairTraining(
                 rows,
-                PairLanes(trainer, problem, budget, parameters, log, hooks.listener),
+                PairLanes(trainer, problem, budget, parameters, log, hooks),
                 log,
                 most_held_rows=budget.most_held_rows,
                 limits=limits_of(parameters, hooks),
@@ -172,8 +172,8 @@ class PairLanes:
     budget : Budget
     parameters : TrainingParameters
     log : PairLog
-    listener : callable
-        Told of what is saved.
+    hooks : Hooks
+        Its listener is told of what is saved.
     """
 
     def __init__(
@@ -183,10 +183,10 @@ class PairLanes:
         budget: Budget,
         parameters: TrainingParameters,
         log: PairLog,
-        listener: events.Listener,
+        hooks: Hooks,
     ) -> None:
         self._trainer, self._problem, self._budget = trainer, problem, budget
-        self._parameters, self._log, self._listener = parameters, log, listener
+        self._parameters, self._log, self._hooks = parameters, log, hooks
         self.share_out = trainer.share_out
 
     def count(self, n_rows: int, row_alignment: int) -> int:
@@ -206,7 +206,8 @@ class PairLanes:
         saver = Saver(
             slot if self._parameters.checkpoint is not None else None,
             every=self._parameters.checkpoint_every,
-            listener=self._listener,
+            listener=self._hooks.listener,
+            times_asked=self._hooks.times_asked,
             keeps_ends=False,
         )
         alone = self._trainer.with_threads(threads)

@@ -67,7 +67,12 @@ class RunResources(NamedTuple):
         """Return the arguments ``saver``, ``limits`` and ``listener`` of a run as a whole."""
         every, listener = self.parameters.checkpoint_every, self.hooks.listener
         return {
-            "saver": Saver(self.checkpoint, every=every, listener=listener),
+            "saver": Saver(
+                self.checkpoint,
+                every=every,
+                listener=listener,
+                times_asked=self.hooks.times_asked,
+            ),
             "limits": limits_of(self.parameters, self.hooks),
             "listener": listener,
         }

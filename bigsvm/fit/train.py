@@ -137,6 +137,9 @@ def train_by(
         open_checkpoint(parameters, fingerprint, hooks) as checkpoint,
     ):
         result = reduction.run(RunResources(trainer, plan, parameters, hooks, checkpoint))
+        if checkpoint is not None:
+            ended = result.certificate
+            checkpoint.end(ended.stop_reason, converged=ended.converged)
     # The model.
     functions = reduction.functions(result)
     support, is_matrix = functions.support, isinstance(kernel, Precomputed)

@@ -63,9 +63,19 @@ class Display:
         Show warnings only.
     takes_warnings : bool
         Whether Python warnings and the log of the library are shown as lines.
+    times_asked : callable
+        How often a person has asked where the command is; the answer is a line, quiet or not.
     """
 
-    def __init__(self, *, quiet: bool, takes_warnings: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool,
+        takes_warnings: bool = True,
+        times_asked: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._times_asked, self._answered = times_asked, 0
+        self._wants_checkpoint = False
         self._quiet, self._takes_warnings = quiet, takes_warnings
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -105,6 +115,14 @@ class Display:
         if not self._quiet:
             self._write(text)
 
+    def checkpointed(self, text: str) -> bool:
+        """Show that a checkpoint was written, if a person has asked; returns whether."""
+        if self._wants_checkpoint:
+            self._wants_checkpoint = False
+            self._write(text)
+            return True
+        return False
+
     def warn(self, text: str) -> None:
         """Show a warning, quiet or not."""
         self._write(f"bigsvm: warning: {text}")
@@ -121,6 +139,9 @@ class Display:
 
     def move(self, what: str, note: str, done: float | None, total: float | None) -> None:
         """Show how far something is; without a terminal, now and then as a line."""
+        if self._times_asked() != self._answered:
+            self._answered, self._wants_checkpoint = self._times_asked(), True
+            self._write(f"{what}: {note}")
         if self._quiet:
             return
         if self._bar is not None:
@@ -220,9 +241,12 @@ class TrainingProgress:
     def _checkpointed(self, event: events.Checkpointed) -> None:
         """Show the first of several that follow each other closely."""
         now = time.monotonic()
+        text = f"checkpoint {event.generation} written in {event.seconds:.2f} s"
+        if self._display.checkpointed(text):
+            return
         if now - self._last_checkpoint >= LINE_EVERY:
             self._last_checkpoint = now
-            self._display.line(f"checkpoint {event.generation} written in {event.seconds:.2f} s")
+            self._display.line(text)
 
     def _workers_changed(self, event: events.Joined | events.Left) -> None:
         """Name the first workers, and all that go; of many the number alone is of interest."""

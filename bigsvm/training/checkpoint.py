@@ -2,6 +2,7 @@
 
     DIR/lock                          held by the running process (flock), names it
     DIR/run.json                      what is being trained, to resume from DIR alone
+    DIR/ended.json                    why the run ended, once it has
     DIR/generation-00000007/          flat arrays, then manifest.json: sizes, xxh3, fingerprints
 
 A generation is written under a temporary name, every file flushed and synced, then renamed, and the
@@ -30,12 +31,14 @@ from bigsvm.errors import CheckpointError
 from bigsvm.files import (
     open_regular,
     remove,
+    replace_synced,
     sync_directory,
     sync_tree,
     try_lock,
     write_synced,
 )
 from bigsvm.training.generations import (
+    ENDED,
     array_of,
     generations_in,
     manifest_of,
@@ -179,6 +182,7 @@ class Checkpoint:
         taken = time.time()
         part = self.directory / ".generation-new"
         try:
+            (self.directory / ENDED).unlink(missing_ok=True)
             held = self._generations()
             number = held[0][0] + 1 if held else 1
             final = self.directory / f"generation-{number:08d}"
@@ -222,6 +226,21 @@ class Checkpoint:
         if self._copy is not None:
             self._copy.begin(number, final)
         return number
+
+    def end(self, reason: str, *, converged: bool) -> None:
+        """Record why the run has ended, until it goes on and saves again.
+
+        Parameters
+        ----------
+        reason : str
+            A `StopReason`.
+        converged : bool
+        """
+        record = {"format_version": 1, "stop_reason": reason, "converged": converged}
+        try:
+            replace_synced(self.directory / ENDED, json.dumps(record).encode())
+        except OSError as error:
+            self._tell(f"{self.directory} does not say that the run has ended: {error}")
 
     def not_saved(self, error: OSError) -> CheckpointError:
         """Error for a save that the system refused."""

@@ -270,6 +270,8 @@ class Hooks:
         Told every event.
     interrupted : callable
         Asked several times a second whether the run is to end.
+    times_asked : callable
+        How often the run was asked to save itself now.
     client : distributed.Client or None
         Cluster that computes passes; None for this process.
     worker_memory : int or None
@@ -281,6 +283,7 @@ class Hooks:
 
     listener: Listener = ignore
     interrupted: Callable[[], bool] = field(default=lambda: False)
+    times_asked: Callable[[], int] = field(default=lambda: 0)
     client: Any = None
     worker_memory: int | None = None
     checkpoint_of: Callable[[Mapping[str, str]], str] | None = None

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+ENDED = "ended.json"
+"""Name of the file that says why a run has ended."""
+MOST_ENDED_BYTES = 1 << 12
+"""Largest record of an end in bytes."""
 MOST_MANIFEST_BYTES = 1 << 26
 """Largest manifest in bytes: parsing takes several times as much memory."""
 _GENERATION = re.compile(r"generation-([0-9]{8,18})")
@@ -52,6 +56,24 @@ def newest_manifest(directory: Path) -> dict[str, Any] | None:
         except (OSError, ValueError):
             continue  # damaged, or just removed by the run that owns it
     return None
+
+
+def recorded_end(directory: Path) -> tuple[str, bool] | None:
+    """Read why the run in a checkpoint directory has ended, and whether it converged.
+
+    None where it has not ended, or `Checkpoint.end` has not written what is there.
+    """
+    try:
+        with open_regular(directory / ENDED, follow_links=False) as file:
+            record: Any = parse_json(file.read(MOST_ENDED_BYTES))
+        version, reason, converged = (
+            record[name] for name in ("format_version", "stop_reason", "converged")
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if version != 1 or not isinstance(reason, str) or not isinstance(converged, bool):
+        return None
+    return reason, converged
 
 
 def generations_in(directory: Path) -> list[tuple[int, Path]]:

@@ -11,7 +11,7 @@ from bigsvm.training import events
 from bigsvm.training.state import Counters, Phase, RowState, SearchState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -42,6 +42,8 @@ class Saver:
         Seconds of work that a kill may cost.
     listener : callable
         Told of every generation written.
+    times_asked : callable
+        How often the run was asked to save itself now; it does where the number has changed.
     keeps_ends : bool
         Whether a run is saved before its certificate, so that a finished run that is resumed
         certifies to the same bits. Not needed where its result is kept.
@@ -53,10 +55,12 @@ class Saver:
         *,
         every: float,
         listener: events.Listener,
+        times_asked: Callable[[], int] = lambda: 0,
         keeps_ends: bool = True,
     ) -> None:
         self._checkpoint, self._every, self._listener = checkpoint, every, listener
         self.keeps_ends = keeps_ends
+        self._times_asked, self._answered = times_asked, times_asked()
         self._snapshot = self._last_look = time.monotonic()
         self._slices = [0.0, 0.0]  # the longest of this interval and of the one before
         self._saves = [0.0, 0.0]
@@ -72,6 +76,7 @@ class Saver:
         complete = now + max(self._slices) + max(self._saves)
         self._last_look = now
         due = complete - self._snapshot >= _OF_THE_INTERVAL * self._every
+        due = due or self._times_asked() != self._answered
         return due and self._checkpoint is not None
 
     def latest(self, content: Content) -> Generation | None:
@@ -104,6 +109,7 @@ class Saver:
         if self._checkpoint is None:
             return
         self._snapshot = time.monotonic()
+        self._answered = self._times_asked()
         generation = self._checkpoint.save(arrays, values)
         seconds = time.monotonic() - self._snapshot
         self._saves = [seconds, self._saves[0]]

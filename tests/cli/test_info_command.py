@@ -2,6 +2,8 @@
 
 from command_line import LITTLE, answer, error_of, run_here
 
+from bigsvm import SVC
+
 
 class TestInfo:
     def test_store(self, data):
@@ -49,3 +51,28 @@ class TestInfo:
         assert "no such store, model or run" in error_of("info", tmp_path / "none")
         assert "not a store" in error_of("info", tmp_path)
         assert "neither of `bigsvm train` nor of LIBSVM" in error_of("info", data / "train.libsvm")
+
+    def test_a_run_that_is_over_is_finished(self, data, tmp_path):
+        run = tmp_path / "run"
+        run_here("train", data / "train.zarr", tmp_path / "m", "--checkpoint", run)
+        assert answer("info", run)["ended"] == {"stop_reason": "converged", "converged": True}
+        shown = run_here("info", run).stdout
+        assert "finished: a full sweep certified the tolerance" in shown
+        (run / "ended.json").write_text(
+            '{"format_version": 1, "stop_reason": "no", "converged": 1}'
+        )
+        assert answer("info", run)["ended"] is None
+
+    def test_a_run_that_was_stopped_is_not_finished(self, many, tmp_path):
+        run = tmp_path / "run"
+        run_here("train", many / "many.zarr", tmp_path / "m", *LITTLE, "--checkpoint", run)
+        assert answer("info", run)["ended"] == {"stop_reason": "max_iter", "converged": False}
+        assert "ended: the limit of steps" in run_here("info", run).stdout
+        (run / "ended.json").unlink()
+        assert "not finished" in run_here("info", run).stdout
+
+    def test_a_run_of_python_is_finished_too(self, data, tmp_path):
+        SVC(checkpoint=tmp_path / "run").fit(data / "train.zarr")
+        record = answer("info", tmp_path / "run")
+        assert (record["source"], record["ended"]["converged"]) == (None, True)
+        assert "finished" in run_here("info", tmp_path / "run").stdout

@@ -46,3 +46,12 @@ def test_further_hang_ups_do_not_end_a_command_at_once():
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGHUP)
         assert interruption.exit_code == 128 + signal.SIGHUP
+
+
+def test_a_run_that_is_asked_is_counted_and_goes_on():
+    with Interruption() as interruption:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert interruption.times_asked() == 2
+        assert not interruption.requested()
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from command_line import REPOSITORY, run_here
+from command_line import REPOSITORY, finish, run_here, start
 
 from bigsvm import __version__
 
@@ -80,3 +80,13 @@ def test_empty_words_are_not_the_current_folder(data, tmp_path, monkeypatch, arg
     before = sorted(tmp_path.iterdir())
     assert "is empty" in run_here(*arguments, code=2).stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("shell", "words"), [("bash", "bigsvm exp"), ("zsh", "bigsvm exp")])
+def test_shells_complete_commands(shell, words):
+    environment = {
+        "_BIGSVM_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": words,
+    }  # fmt: skip
+    out, _ = finish(start(env=environment))
+    assert "export" in out

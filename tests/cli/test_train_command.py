@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import asdict
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -280,3 +281,31 @@ class TestFailUnconverged:
 
     def test_a_model_that_converged_does_not_fail(self, data, tmp_path):
         run_here("train", data / "train.zarr", tmp_path / "m", "--fail-unconverged")
+
+
+class TestLog:
+    def test_a_log_has_events_with_their_times(self, data, tmp_path):
+        log = tmp_path / "log"
+        run_here("train", data / "train.zarr", tmp_path / "m", "--log", log)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert [line["event"] for line in lines[:1]] == ["Planned"]
+        assert {"Swept", "Ended"} <= {line["event"] for line in lines}
+        moments = [datetime.fromisoformat(line["time"]) for line in lines]
+        assert moments == sorted(moments)
+        assert moments[0].utcoffset().total_seconds() == 0
+        assert lines[-1]["stop_reason"] == "converged"
+        run_here("train", data / "train.zarr", tmp_path / "m", "--log", log)
+        assert len(log.read_text().splitlines()) > len(lines)
+
+    def test_a_run_that_fails_says_why(self, data, tmp_path):
+        command = ("train", data / "train.zarr", tmp_path / "m", "--log", tmp_path / "log")
+        error_of(*command, "--formulation", "nu-svc", "--nu", "1")
+        [line] = (tmp_path / "log").read_text().splitlines()
+        assert json.loads(line)["event"] == "failed"
+        assert "nu is 1" in json.loads(line)["error"]
+
+    def test_another_file_is_not_written_to(self, data, tmp_path):
+        command = ("train", data / "train.zarr", tmp_path / "m", "--log")
+        assert "is not a log of a run" in error_of(*command, data / "model")
+        assert "cannot be written" in error_of(*command, tmp_path / "none" / "log")
+        assert "is a URL" in error_of(*command, "s3://bucket/log")

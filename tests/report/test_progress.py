@@ -281,3 +281,18 @@ def test_a_folder_that_goes_away_while_it_is_measured_counts_nothing(tmp_path, m
 
     monkeypatch.setattr(os, "scandir", scan_late)
     assert bytes_on_disk(tmp_path) == 5
+
+
+def test_a_person_who_asks_is_told_where_the_run_is_and_that_it_was_saved(capsys):
+    asked = []
+    with Display(quiet=True, times_asked=lambda: len(asked)) as display:
+        show = TrainingProgress(display)
+        for event in RUN:
+            show(event)
+        asked.append("now")
+        for event in (*RUN, *RUN):
+            show(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "solving 100 rows: 12 345 steps, gap of these rows 0.25",
+        "checkpoint 9 written in 0.50 s",
+    ]

@@ -54,3 +54,24 @@ def test_kill_loses_at_most_one_checkpoint_interval(monkeypatch, slices, saves):
     assert max(costs[3:]) <= 0.9 * 6.0 + 1e-9
     assert len(costs) > 20
     assert min(costs[3:]) > 2.0
+
+
+def test_a_run_that_is_asked_saves_once():
+    asked, saved = [], []
+
+    class Kept:
+        def save(self, arrays, values):
+            saved.append(values)
+            return len(saved)
+
+    saver = Saver(
+        Kept(), every=1e6, listener=lambda event: None, times_asked=lambda: len(asked)
+    )  # fmt: skip
+    assert not saver.is_due()
+    asked.append("now")
+    assert saver.is_due()
+    saver.save(Nothing(), Counters())
+    assert not saver.is_due()
+    assert not Saver(
+        None, every=1e6, listener=lambda event: None, times_asked=iter(range(9)).__next__
+    ).is_due()
