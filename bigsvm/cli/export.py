@@ -13,7 +13,6 @@ from bigsvm.cli.signals import Interruption
 from bigsvm.errors import DataError, ModelError, ParameterError
 from bigsvm.files import lies_in, written
 from bigsvm.report.progress import Display, RowsProgress
-from bigsvm.votes import OF_PAIRS
 
 
 class Format(StrEnum):
@@ -103,6 +102,8 @@ def _export(model: str, output: Path, to: Format) -> None:
     if lies_in(output, model):
         raise ModelError(f"{output} is the model itself; write to another file")
     trained = load_model(model)
+    from bigsvm.votes import OF_PAIRS
+
     made = trained.calibration
     if made is not None and made.method == "isotonic":
         Display(quiet=True).warn(f"{to.value} has no isotonic calibration: no probabilities there")

@@ -308,4 +308,4 @@ class TestLog:
         command = ("train", data / "train.zarr", tmp_path / "m", "--log")
         assert "is not a log of a run" in error_of(*command, data / "model")
         assert "cannot be written" in error_of(*command, tmp_path / "none" / "log")
-        assert "is a URL" in error_of(*command, "s3://bucket/log")
+        assert "not a URL" in error_of(*command, "s3://bucket/log")
