@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigsvm.data.libsvm import LibsvmReader
-from bigsvm.errors import MemoryBudgetError
+from bigsvm.errors import DataError, MemoryBudgetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +177,16 @@ def largest_index(path: str) -> int:
 
 
 def _parts(path: str) -> Iterator[TextRows]:
-    return iter(LibsvmReader([path], dtype=np.dtype(np.float64)))
+    """Yield the rows of a text, whose labels must be numbers."""
+    reader = LibsvmReader([path], dtype=np.dtype(np.float64))
+    for part in reader:
+        words, _ = reader.class_names.sorted()
+        if words is not None:
+            raise DataError(
+                f"{path}: the label {words[0]!r} is a word, and LIBSVM's files have numbers; map "
+                "words to numbers first, or convert the text and scale the store by `bigsvm scale`"
+            )
+        yield part
 
 
 def _check_columns(n_columns: int) -> None:

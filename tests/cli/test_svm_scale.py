@@ -108,7 +108,7 @@ def test_files_that_are_wrong_are_refused(folder):
     (folder / "letter").write_text("Dear\n")
     assert "is not a file of svm-scale" in error_of("svm-scale", "-s", "letter", "train")
     assert "does not begin with x" in error_of("svm-scale", "-r", "letter", "train")
-    assert "letter:1:1: label 'Dear'" in error_of("svm-scale", "letter")
+    assert "the label 'Dear' is a word" in error_of("svm-scale", "letter")
     (folder / "cut").write_text("y\n0 1\n")
     assert "cut off" in error_of("svm-scale", "-r", "cut", "train")
 
