@@ -56,7 +56,7 @@ def test_the_readme_is_short():
 def test_every_option_a_page_names_exists(page):
     options = {"--help"} | {
         name
-        for command in get_command(app).commands.values()
+        for command in (get_command(app), *get_command(app).commands.values())
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
     }

@@ -123,7 +123,13 @@ def test_the_walk_knows_every_option_of_training():
         pytest.param(("--working-set", "all"), marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize(
+    "formulation",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "crammer-singer" else name
+        for name in FORMULATIONS
+    ],
+)
 def test_an_option_of_training_changes_something_or_is_refused(
     small, formulation, context, monkeypatch
 ):

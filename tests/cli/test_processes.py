@@ -87,6 +87,7 @@ class TestKilled:
         assert record["converged"]
         assert_same_model(KernelExpansion.load(tmp_path / "model"), uninterrupted)
 
+    @pytest.mark.slow
     def test_a_calibration_has_the_same_bits_too(self, store, tmp_path):
         options = (*TRAINING, "--calibration", "sigmoid")
         run_here("train", store, tmp_path / "whole", *options)
@@ -162,6 +163,7 @@ class TestSignals:
         finish(start("train", "--resume", run))
         assert_same_model(KernelExpansion.load(path), uninterrupted)
 
+    @pytest.mark.slow
     def test_a_signal_leaves_no_time_for_a_calibration(self, store, tmp_path):
         run, path = tmp_path / "run", tmp_path / "model"
         options = (*TRAINING, "--calibration", "sigmoid", *SAVED, run)

@@ -12,6 +12,14 @@ from bigsvm.cli.signals import Interruption
 from bigsvm.fit import gamma
 
 
+@pytest.fixture(autouse=True)
+def hang_ups_have_an_effect():
+    """They are ignored where the tests run under ``nohup``."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_exit_code_says_which_signal_it_was(tmp_path, monkeypatch, signum):
     """While the weighted variance is computed, which ``--gamma scale`` needs of weighted rows."""

@@ -82,7 +82,7 @@ def problems(draw, layout):
     return rows, columns, sorted(draw(st.sets(st.integers(0, p), max_size=2)))
 
 
-@pytest.mark.parametrize("layout", [np.uint8, WORDS])
+@pytest.mark.parametrize("layout", [pytest.param(np.uint8, marks=pytest.mark.slow), WORDS])
 @given(data=st.data())
 def test_products_are_those_of_integers(layout, data):
     rows, columns, cuts = data.draw(problems(layout))

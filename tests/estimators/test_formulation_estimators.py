@@ -36,13 +36,10 @@ def unchecked(estimator):
 
 @parametrize_with_checks(
     [
-        bigsvm.SVC(loss="squared_hinge"),
         bigsvm.L2SVC(),
         bigsvm.NuSVC(nu=0.2),  # more is infeasible on the data of some checks
         bigsvm.OneClassSVM(),
-        bigsvm.L2OneClassSVM(),
         bigsvm.SVR(),
-        bigsvm.NuSVR(),
     ],
     expected_failed_checks=unchecked,
 )
@@ -50,6 +47,21 @@ def unchecked(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        bigsvm.SVC(loss="squared_hinge"),
+        bigsvm.L2OneClassSVM(),
+        bigsvm.NuSVR(),
+    ],
+    expected_failed_checks=unchecked,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_contract_of_the_others(estimator, check):
     check(estimator)
 
 

@@ -430,7 +430,7 @@ def fit_in_process(folder, name, store):
     return getattr(bigsvm, name)(**LITTLE, **saving).fit(store).model_
 
 
-@pytest.mark.parametrize("name", ["L2SVC", "L2OneClassSVM"])
+@pytest.mark.parametrize("name", [pytest.param("L2SVC", marks=pytest.mark.slow), "L2OneClassSVM"])
 def test_killed_several_times_it_ends_at_the_same_model(store, name, tmp_path):
     phases = set()
     assert_killed_to_the_same_bits(

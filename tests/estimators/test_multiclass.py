@@ -326,7 +326,6 @@ class TestConventions:
         ({"break_ties": True, "decision_function_shape": "ovo"}, "break_ties must be False when"),
         ({"break_ties": True, "multiclass": "ddag"}, "'ddag', which has no votes"),
         ({"warm_start": True}, "warm_start is True, which is for two classes"),
-        ({"calibration": "sigmoid"}, "'sigmoid', which is for two classes .* not for 3"),
     ])  # fmt: skip
     def test_parameters_without_an_effect_are_refused(self, estimator, parameters, words):
         with pytest.raises(ParameterError, match=words):

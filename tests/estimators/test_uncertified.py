@@ -43,7 +43,14 @@ def three():
     return made(3, n_rows=20_000)
 
 
-@pytest.fixture(params=["SVC", "NuSVC", "Crammer-Singer", "one against the rest"])
+@pytest.fixture(
+    params=[
+        "SVC",
+        "NuSVC",
+        pytest.param("Crammer-Singer", marks=pytest.mark.slow),
+        "one against the rest",
+    ]
+)
 def kind(request, two, three):
     """An estimator, and the data for it."""
     return {

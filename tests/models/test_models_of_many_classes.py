@@ -182,13 +182,13 @@ def test_two_classes_are_predicted_by_the_sign():
         {"rule": "ovr"},
         {"intercept": np.zeros(5)},
         {"support": np.arange(3)},
-        {"calibration": Calibration(method="sigmoid", numbers=np.ones((2, 1)))},
+        {"calibration": Calibration(method="sigmoid", numbers=np.ones((2, 5)))},
     ],
     ids=str,
 )
 def test_contradictory_model_is_refused(change):
     _, model, _ = fitted_on(4)
-    with pytest.raises(ParameterError, match=r"rule|calibration of many classes"):
+    with pytest.raises(ParameterError, match=r"rule|calibration of 5 functions"):
         replace(model, **change)
 
 

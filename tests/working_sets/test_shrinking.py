@@ -108,7 +108,7 @@ def test_memory_and_threads_change_no_bit(slots):
 
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
-@pytest.mark.parametrize("rule", ["second-order", "hmg"])
+@pytest.mark.parametrize("rule", ["second-order", pytest.param("hmg", marks=pytest.mark.slow)])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, rule, monkeypatch):
     monkeypatch.setattr("bigsvm.working_sets.shrinking.VALUES_AT_ONCE", 1 << 12)
     monkeypatch.setattr("bigsvm.training.watch.REFRESH", 96)  # steps between two saves
