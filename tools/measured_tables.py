@@ -249,7 +249,26 @@ Two workers with one thread each train the store that one process trains with tw
 the same machine: what a cluster costs there, not what it gains. The rows are 500 000 of 54 columns,
 in a budget of 500 MB. How to use a cluster is on [its page](cluster.md).
 """,
-        (Table("cluster", ("waiting for workers",)), Table("cluster", ("| check",))),
+        (
+            Table("cluster", ("waiting for workers",)),
+            Table("cluster", ("--part work", "| check")),
+        ),
+    ),
+    Section(
+        "More workers",
+        """
+The same rows on one, two, four and eight workers, in slowed-down time: a worker sleeps until each
+kernel value has taken 20 ns, and each byte that it is sent or sends back its share of 62.5 MB a
+second. So eight of them need little of two cores. `far` is the wait for workers. The model adds up
+kernel values, bytes, and a pass without kernel values for each pass. The second table is that model
+for problems of other sizes, at the speed of this machine.
+""",
+        (
+            Table("cluster", ("--part scaling", "far, s")),
+            Line("cluster", "floors on workers"),
+            Table("cluster", ("--part scaling", "coordinator")),
+            Table("cluster", ("--part scaling", "| check")),
+        ),
     ),
     Section(
         "Reading a store through Dask",
