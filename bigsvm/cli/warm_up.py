@@ -47,7 +47,7 @@ def command(json: Json = False, quiet: Quiet = False) -> None:
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(),
     ):
-        # Of models that nobody uses.
+        # The models are not used, so their warnings do not matter.
         warnings.simplefilter("ignore")
         jobs = list(_jobs(Path(folder)))
         for i, (what, job) in enumerate(jobs):

@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class CallbackContext:
-    """A task of which nobody is told."""
+    """A task without callbacks."""
 
     def subcontext(self, task_name: str) -> CallbackContext:
         """Return a task in it."""
         return self
 
     def call_on_fit_task_begin(self, **about: Any) -> CallbackContext:
-        """Tell nobody."""
+        """Return the task: there are no callbacks to call."""
         return self
 
     def call_on_fit_task_end(self, **about: Any) -> bool:
-        """Tell nobody, and go on."""
+        """Return that the fit goes on: no callback can end it."""
         return False
 
 

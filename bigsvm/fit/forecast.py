@@ -46,7 +46,7 @@ FITTED_SAMPLES = 3
 LABELS_AT_ONCE = 1 << 20
 """Labels that are sorted together, in a few megabytes."""
 DOUBT = 0.1
-"""Of the exponent of growth, either way."""
+"""The exponent of growth may be wrong by this, either way."""
 TIME_DOUBT = 1.4
 """Factor that times may be off by, besides the doubt about support vectors."""
 

@@ -70,7 +70,7 @@ def test_memory_may_be_a_share_of_that_of_the_machine():
 
 
 def test_frames_of_float32_stay_float32():
-    """Of Polars and Arrow they took twice the memory."""
+    """Frames of Polars and Arrow took twice the memory as float64."""
     polars, pandas, arrow = map(pytest.importorskip, ("polars", "pandas", "pyarrow"))
     small = X.astype(np.float32)
     frame = pandas.DataFrame(small, columns=["a", "b"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUCKET = "rows"
 CLOUD_BLOCK = 100_000
 CLOUD_OFFSET = 0.4
-"""Of the mean of a column from 0: a few thousand of 10⁷ rows become support vectors."""
+"""Mean of each column, up to its sign: the clouds overlap, so that training takes some passes."""
 
 
 def clouds(n_rows: int) -> tuple[Any, Any]:
