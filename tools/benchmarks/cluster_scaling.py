@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_EFFICIENT, MOST_WRONG = 0.8, 0.15
 NANOSECONDS, RATE, LINK = 20.0, 62.5e6, 1.25e9
-"""Slowed-down time has these nanoseconds a kernel value and bytes a second; a real link has LINK."""
+"""Nanoseconds of a kernel value and bytes a second, both slowed down; bytes a second of a link."""
 SIZES = ((10**6, 10**4), (10**7, 10**5), (10**8, 10**5), (10**8, 10**6), (10**9, 10**6))
 """Rows and support vectors of the table of costs."""
 TABLE_WORKERS = (1, 10, 100, 1000)
