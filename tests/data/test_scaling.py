@@ -22,7 +22,8 @@ from bigsvm.data.from_arrays import write_store
 from bigsvm.data.from_text import convert
 from bigsvm.data.scaler import Scaler, choose_scaler
 from bigsvm.data.scaling import scale_store
-from bigsvm.data.store import StoreRows, open_store
+from bigsvm.data.store import open_store
+from bigsvm.data.store_rows import StoreRows
 from bigsvm.data.views import ScaledRows
 from bigsvm.errors import (
     DataCorruptionError,

@@ -14,7 +14,7 @@ from support.stores import dense, make_matrix
 from bigsvm.data.dask_rows import DaskRows
 from bigsvm.data.from_arrays import write_store
 from bigsvm.data.sources import ArrayRows, as_row_source
-from bigsvm.data.store import StoreRows
+from bigsvm.data.store_rows import StoreRows
 from bigsvm.errors import DataError, StoreError
 
 

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import bigsvm
 from bigsvm.data.scaler import METHODS, Scaler
 from bigsvm.data.sources import as_row_source
-from bigsvm.data.store import StoreRows
+from bigsvm.data.store_rows import StoreRows
 from bigsvm.data.views import ScaledRows
 from bigsvm.errors import DataCorruptionError, DataError, ModelError
 from bigsvm.kernels import make_kernel

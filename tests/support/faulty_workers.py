@@ -3,8 +3,8 @@
 import os
 import signal
 
-import bigsvm.data.store
-from bigsvm.data.store import StoreRows
+from bigsvm.data import store_rows
+from bigsvm.data.store_rows import StoreRows
 from bigsvm.errors import DataCorruptionError, StoreError
 from bigsvm.executors import tasks
 
@@ -47,7 +47,7 @@ def _end(*arguments, **options):
 
 _FAULTS = {
     "damage": (StoreRows, "read", _raise(DataCorruptionError("chunk 3 is damaged"))),
-    "missing store": (bigsvm.data.store, "_reopen", _raise(StoreError("there is no x.zarr"))),
+    "missing store": (store_rows, "open_arrays", _raise(StoreError("there is no x.zarr"))),
     "unreadable store": (StoreRows, "read", _raise(StoreError("x.zarr cannot be read"))),
     "defect": (tasks, "add_up", _raise(KeyError("defect"))),
     "no memory": (StoreRows, "read", _raise(MemoryError())),
