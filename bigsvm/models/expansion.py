@@ -18,9 +18,10 @@ from bigsvm.data.row_source import RowSource
 from bigsvm.data.rows import check_finite
 from bigsvm.data.sources import as_row_source
 from bigsvm.data.views import in_scale_of
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import ParameterError
 from bigsvm.executors.clients import workers_of
 from bigsvm.models.certificate import doubt_of
+from bigsvm.models.columns import check_first_index, check_names, check_number
 from bigsvm.models.files import read_model, write_model
 from bigsvm.models.prediction import PREDICTION_BLOCKS, Functions, stream
 from bigsvm.processors import count_threads
@@ -310,14 +311,11 @@ class KernelExpansion:
         if self.rule is None:
             raise ParameterError("the model has one function; its values are decision_function's")
         n_classes, of_pairs = len(self.classes or ()), self.rule in votes.OF_PAIRS
-        source = _row_source(source)
-        of_classes = np.empty((source.n_rows, n_classes))
 
-        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
-            of_classes[rows] = votes.one_vs_rest_values(values, n_classes) if of_pairs else values
+        def of_functions(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            return votes.one_vs_rest_values(values, n_classes) if of_pairs else values
 
-        self._stream(source, reduce, threads, block_bytes, None, client)
-        return of_classes
+        return self._of_classes(source, of_functions, threads, block_bytes, client)
 
     def probabilities(
         self,
@@ -341,14 +339,7 @@ class KernelExpansion:
         ParameterError
             The model has no calibration.
         """
-        source = _row_source(source)
-        of_classes = np.empty((source.n_rows, len(self.classes or ())))
-
-        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
-            of_classes[rows] = self.probabilities_of(values)
-
-        self._stream(source, reduce, threads, block_bytes, None, client)
-        return of_classes
+        return self._of_classes(source, self.probabilities_of, threads, block_bytes, client)
 
     def probabilities_of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities of the classes, (n, k), for values of `decision_function`.
@@ -362,6 +353,24 @@ class KernelExpansion:
             raise ParameterError("the model has no calibration; train it with one")
         n_classes = len(self.classes or ())
         return class_probabilities(self.calibration, values, self.rule, n_classes)
+
+    def _of_classes(
+        self,
+        rows: RowsLike,
+        of_functions: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        threads: int,
+        block_bytes: int,
+        client: Client | Workforce | None,
+    ) -> NDArray[np.float64]:
+        """Values of the classes, (n_rows, k), made from those of the functions."""
+        source = _row_source(rows)
+        of_classes = np.empty((source.n_rows, len(self.classes or ())))
+
+        def reduce(rows: slice, values: NDArray[np.float64]) -> None:
+            of_classes[rows] = of_functions(values)
+
+        self._stream(source, reduce, threads, block_bytes, None, client)
+        return of_classes
 
     def _stream(
         self,
@@ -434,39 +443,10 @@ class KernelExpansion:
         """
         if self._is_of_kernel_matrix:
             return  # with or without its numbers
-        if n_columns != self.n_features:
-            told = f"the rows have {n_columns} columns, the model was trained on {self.n_features}"
-            if n_columns < self.n_features:
-                raise DataError(
-                    f"{told}; give rows with all of them (of LIBSVM text whose last columns are "
-                    f"empty, convert it with n_features={self.n_features})"
-                )
-            if self.provenance.get("read from") == "libsvm":
-                raise DataError(
-                    f"the rows have {n_columns} columns, and the model of LIBSVM uses the first "
-                    f"{self.n_features}; read it with n_features={n_columns}"
-                )
-            raise DataError(
-                f"{told}; give rows with these columns alone, or train a model on all of them"
-            )
-        if None not in (first_index, self.first_index) and first_index != self.first_index:
-            meant = "yes" if self.first_index == 0 else "no"
-            raise DataError(
-                f"column 0 of the rows is index {first_index} of their text, but index "
-                f"{self.first_index} of the text the model was trained on; convert them with "
-                f"--zero-based {meant}"
-            )
-        expected = self.feature_names
-        if feature_names is None or expected is None or feature_names == expected:
-            return
-        column = next(i for i, name in enumerate(expected) if name != feature_names[i])
-        order = "in another order" if sorted(feature_names) == sorted(expected) else "other columns"
-        raise DataError(
-            "The feature names should match those that were passed during fit: column "
-            f"{column} (from 0) of the rows is {feature_names[column]!r}, but the model was "
-            f"trained on {expected[column]!r} there ({order}); give the columns of the training "
-            "data in their order"
-        )
+        of_libsvm = self.provenance.get("read from") == "libsvm"
+        check_number(n_columns, self.n_features, model_of_libsvm=of_libsvm)
+        check_first_index(first_index, self.first_index)
+        check_names(feature_names, self.feature_names)
 
     # -- files -----------------------------------------------------------------------------------
 
