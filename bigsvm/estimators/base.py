@@ -12,40 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
-from bigsvm.budget import check_labels_fit, parse_bytes
-from bigsvm.data.containers import (
-    check_copy,
-    copied_bytes,
-    is_lazy,
-    is_streamed,
-    is_zarr_array,
-    names_of_columns,
-)
-from bigsvm.data.dask_rows import in_memory
-from bigsvm.data.frames import check_numbers, frame_type, is_frame
-from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
-from bigsvm.data.row_values import check_order, check_y_order, to_input_order
-from bigsvm.data.rows import check_finite
-from bigsvm.data.sources import as_row_source, as_store, dask_array
-from bigsvm.data.store_part import StorePart
-from bigsvm.data.views import in_scale_of
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import IGNORED, SharedArguments, warn_of_ignored
 from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_callbacks
-from bigsvm.estimators.lazily import evaluated_lazily, in_input_order
+from bigsvm.estimators.evaluation import EvaluatesRows
 from bigsvm.estimators.stopping import StoppedByCtrlC
+from bigsvm.estimators.training_rows import TakesTrainingRows
 from bigsvm.estimators.watching import FitWatch, History, folder_of_checkpoints
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
-from bigsvm.models.widened import widened
 from bigsvm.parameters import FIELDS, TrainingParameters
 from bigsvm.parameters.declaration import check_value, declaration_of
 from bigsvm.parameters.formulations import FormulationName, gap_name
@@ -55,11 +33,10 @@ from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 
 if TYPE_CHECKING:
-    import dask.array as da
     from numpy.typing import NDArray
 
+    from bigsvm.data.row_source import RowSource
     from bigsvm.data.row_values import Order
-    from bigsvm.estimators.lazily import Evaluate
     from bigsvm.fit.forecast import Forecast
     from bigsvm.models import KernelExpansion
     from bigsvm.training.events import Event
@@ -69,11 +46,10 @@ CONVERTED = frozenset({"random_state", "cache_dir", "n_jobs", "checkpoint", "max
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
+class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, EvaluatesRows):
     """An estimator that trains a `KernelExpansion`; subclasses say which, and what it predicts."""
 
     _formulation: ClassVar[FormulationName]
-    _needs_y: ClassVar[bool] = True
     _own_parameters: ClassVar[frozenset[str]] = frozenset({"warm_start", "verbose", *IGNORED})
     """Parameters that the estimator uses itself and does not pass on to training."""
 
@@ -297,11 +273,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         self.history_ = history.arrays()
         return self
 
-    def _values(self, X: Any, order: Order) -> NDArray[np.float64] | da.Array:
-        """Values of the model's function, (n,), lazy where X is."""
-        check_is_fitted(self)
-        return self._stream(X, lambda values: values, np.float64, order)
-
     # -- in between ------------------------------------------------------------------------------
 
     def _parameters(self) -> TrainingParameters:
@@ -332,90 +303,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
     def _start(self, labels: NDArray[Any] | None) -> KernelExpansion | None:
         """Give the model to go on from, if there is to be one."""
         return getattr(self, "model_", None) if self.warm_start else None
-
-    def _training_data(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        y_order: Order | None,
-        client: Any,
-    ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
-        source: RowSource
-        labels: Any
-        memory = parse_bytes(self.memory)
-        store = as_store(X)
-        given = (y if self._needs_y else None, sample_weight)
-        check_y_order(y_order, given, beside_store=store is not None)
-        if store is not None:
-            source = store.rows
-            check_labels_fit(memory, source.n_rows)
-            has_own = y is None or not self._needs_y
-            labels = store.labels() if has_own else store.beside(y, "y", y_order)
-            weights = (
-                store.sample_weight()
-                if sample_weight is None
-                else store.beside(sample_weight, "sample_weight", y_order)
-            )
-        elif is_streamed(X, memory):
-            if y is None and self._needs_y:
-                raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
-            source = as_row_source(X, memory=memory, client=client)
-            labels, weights = in_memory(y, client), in_memory(sample_weight, client)
-        else:
-            _check_in_memory(X, memory)
-            copied = copied_bytes(X)
-            X, labels = self._validated(X, y)
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            source = as_row_source(X)
-            source.copied_bytes = copied
-            source.feature_names = self._feature_names()
-            return source, labels, sample_weight
-        self._keep_names(source.feature_names)
-        try:
-            weights = None if weights is None else np.asarray(weights, np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"sample_weight must be numbers: {error}") from None
-        return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
-
-    def _to_score(
-        self, X: Any, y: Any, sample_weight: Any, y_order: Order | None
-    ) -> tuple[Any, Any, Any]:
-        """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
-        store = as_store(X)
-        check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
-        if store is None:
-            return X, y, sample_weight
-        labels = store.labels() if y is None else store.beside(y, "y", y_order)
-        if sample_weight is not None:
-            sample_weight = store.beside(sample_weight, "sample_weight", y_order)
-        return store, labels, sample_weight
-
-    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Check arrays in memory, as scikit-learn does."""
-        options: dict[str, Any] = {
-            "accept_sparse": "csr",
-            "accept_large_sparse": True,
-            "order": "C",
-            "dtype": _types_for(X),
-        }
-        if not self._needs_y:
-            return validate_data(self, X, **options), None
-        X, y = validate_data(self, X, y, **options)
-        return X, y
-
-    def _feature_names(self) -> tuple[str, ...] | None:
-        """Return the names of the columns of the training data; None if they have none."""
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else tuple(map(str, names))
-
-    def _keep_names(self, names: tuple[str, ...] | None) -> None:
-        """Set `feature_names_in_` as scikit-learn does, or remove it if there are no names."""
-        if names is not None:
-            self.feature_names_in_ = np.array(names, object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _adopt(self, model: KernelExpansion) -> None:
         """Show a model under scikit-learn's names."""
@@ -464,106 +351,11 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, SharedArguments):
         """Support vectors, as scikit-learn counts them."""
         return np.array([len(model.support)], np.int32)
 
-    def _stream(self, X: Any, map_values: Any, dtype: Any, order: Order) -> Any:
-        """Map the values of the model's one function, (n,), lazily where X is."""
-        return self._evaluate(
-            X,
-            lambda model, rows, threads: map_values(model.decision_function(rows, threads=threads)),
-            np.empty(0, dtype),
-            order,
-        )
-
-    def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any], order: Order) -> Any:
-        """Evaluate the model at all rows, lazily where X is.
-
-        Parameters
-        ----------
-        X
-            As `fit` takes it.
-        evaluate : callable
-            Given the model, rows and threads, returns (n,) or (n, m).
-        of_none : (0,) or (0, m) array
-            What that is of no rows.
-        order : {"store", "input"}
-            Order of the result for a store or its rows; other containers have one order.
-        """
-        check_order(order)
-        memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
-        if isinstance(X, StorePart):
-            if order == "input":
-                raise ParameterError(
-                    "order is 'input', but rows that are chosen from a store have the order in "
-                    "which they were chosen; leave it out"
-                )
-            X = X.rows
-        if isinstance(X, RowSource):
-            model = self._model_of(X.n_columns)
-            values = _evaluate_blocks(model, X, evaluate, threads, memory // 8)
-            return to_input_order(values, X.original_rows()) if order == "input" else values
-        store = as_store(X)
-        if store is not None:
-            rows = store.rows
-            model = self._model_of(rows.n_columns)
-            model.check_columns(rows.n_columns, rows.first_index, rows.feature_names)
-            # Imported here, as rows in memory do not need it.
-            from dask.system import CPU_COUNT
-
-            # Dask computes one block per processor at once, not one per thread of a fit.
-            share = memory // (4 * CPU_COUNT)
-            block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
-            array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
-            # Blocks no longer know whether they are scaled.
-            values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
-            return in_input_order(values, rows) if order == "input" else values
-        if is_lazy(X):
-            if is_zarr_array(X):
-                array = as_row_source(X, memory=memory).as_dask()
-            else:
-                array = dask_array(X, memory=memory)
-            model = self._model_of(array.shape[1])
-            model.check_columns(array.shape[1], None, names_of_columns(X))
-            return evaluated_lazily(array, model, evaluate, of_none)
-        if is_streamed(X, memory):
-            source = as_row_source(X, memory=memory)
-            model = self._model_of(source.n_columns)
-            return _evaluate_blocks(model, source, evaluate, threads, memory // 8)
-        _check_in_memory(X, memory)
-        X = validate_data(
-            self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
-            dtype=_types_for(X), reset=False,
-        )  # fmt: skip
-        return evaluate(self._model_of(X.shape[1]), as_row_source(X), threads)
-
-    def _model_of(self, n_columns: int) -> KernelExpansion:
-        """Return the model for rows with this many columns.
-
-        The file of a model of LIBSVM only tells the last column that it uses (`load`), so there may
-        be more.
-        """
-        if "n_features_in_" in vars(self):
-            return self.model_
-        return widened(self.model_, n_columns)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = takes_kernel_matrix(self.kernel)
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
-
-
-def _evaluate_blocks(
-    model: KernelExpansion, source: RowSource, evaluate: Evaluate, threads: int, block_bytes: int
-) -> Any:
-    """Evaluate a model at rows that are read in blocks, two of which take `block_bytes`."""
-    model.check_columns(source.n_columns, source.first_index, source.feature_names)
-    rows = in_scale_of(source, model.scaler)
-    # Blocks no longer know whether they are scaled.
-    model = replace(model, scaler=None)
-    values = []
-    for start, block in rows.blocks(block_bytes):
-        check_finite(block, start)
-        values.append(evaluate(model, as_row_source(block), threads))
-    return np.concatenate(values)
 
 
 def _seed(random_state: Any) -> Any:
@@ -580,18 +372,3 @@ def _path(name: str, path: Any) -> str | None:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ParameterError(f"{name} is {path!r}; it must be a path or None")
     return str(os.fspath(path))
-
-
-def _types_for(X: Any) -> list[type[np.floating[Any]]]:
-    """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
-    dtype = frame_type(X) if is_frame(X) else getattr(X, "dtype", None)
-    is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
-    return [np.float32, np.float64] if is_small else [np.float64, np.float32]
-
-
-def _check_in_memory(X: Any, memory: int) -> None:
-    """Refuse X that is not numeric, or that scikit-learn would copy beyond the budget."""
-    if hasattr(X, "__next__"):
-        as_row_source(X)
-    check_numbers(X)
-    check_copy(X, memory)

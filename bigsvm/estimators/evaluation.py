@@ -1,0 +1,138 @@
+"""Values of a fitted model at the rows of any container: at once, in blocks, or lazily."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigsvm.budget import parse_bytes
+from bigsvm.data.containers import is_lazy, is_streamed, is_zarr_array, names_of_columns
+from bigsvm.data.row_source import DASK_BLOCK_BYTES, RowSource
+from bigsvm.data.row_values import check_order, to_input_order
+from bigsvm.data.rows import check_finite
+from bigsvm.data.sources import as_row_source, as_store, dask_array
+from bigsvm.data.store_part import StorePart
+from bigsvm.data.views import in_scale_of
+from bigsvm.errors import ParameterError
+from bigsvm.estimators.arguments import SharedArguments
+from bigsvm.estimators.lazily import evaluated_lazily, in_input_order
+from bigsvm.estimators.training_rows import check_in_memory, types_for
+from bigsvm.models.widened import widened
+from bigsvm.processors import count_threads
+
+if TYPE_CHECKING:
+    import dask.array as da
+    from numpy.typing import NDArray
+
+    from bigsvm.data.row_values import Order
+    from bigsvm.estimators.lazily import Evaluate
+    from bigsvm.models import KernelExpansion
+
+
+class EvaluatesRows(SharedArguments):
+    """An estimator whose model is evaluated at rows of any container."""
+
+    model_: KernelExpansion
+
+    def _values(self, X: Any, order: Order) -> NDArray[np.float64] | da.Array:
+        """Values of the model's function, (n,), lazy where X is."""
+        check_is_fitted(self)
+        return self._stream(X, lambda values: values, np.float64, order)
+
+    def _stream(self, X: Any, map_values: Any, dtype: Any, order: Order) -> Any:
+        """Map the values of the model's one function, (n,), lazily where X is."""
+        return self._evaluate(
+            X,
+            lambda model, rows, threads: map_values(model.decision_function(rows, threads=threads)),
+            np.empty(0, dtype),
+            order,
+        )
+
+    def _evaluate(self, X: Any, evaluate: Evaluate, of_none: NDArray[Any], order: Order) -> Any:
+        """Evaluate the model at all rows, lazily where X is.
+
+        Parameters
+        ----------
+        X
+            As `fit` takes it.
+        evaluate : callable
+            Given the model, rows and threads, returns (n,) or (n, m).
+        of_none : (0,) or (0, m) array
+            What that is of no rows.
+        order : {"store", "input"}
+            Order of the result for a store or its rows; other containers have one order.
+        """
+        check_order(order)
+        memory, threads = parse_bytes(self.memory), count_threads(self.n_jobs)
+        if isinstance(X, StorePart):
+            if order == "input":
+                raise ParameterError(
+                    "order is 'input', but rows that are chosen from a store have the order in "
+                    "which they were chosen; leave it out"
+                )
+            X = X.rows
+        if isinstance(X, RowSource):
+            model = self._model_of(X.n_columns)
+            values = _evaluate_blocks(model, X, evaluate, threads, memory // 8)
+            return to_input_order(values, X.original_rows()) if order == "input" else values
+        store = as_store(X)
+        if store is not None:
+            rows = store.rows
+            model = self._model_of(rows.n_columns)
+            model.check_columns(rows.n_columns, rows.first_index, rows.feature_names)
+            # Imported here, as rows in memory do not need it.
+            from dask.system import CPU_COUNT
+
+            # Dask computes one block per processor at once, not one per thread of a fit.
+            share = memory // (4 * CPU_COUNT)
+            block_bytes = max(1 << 20, min(DASK_BLOCK_BYTES, share))
+            array = in_scale_of(rows, model.scaler).as_dask(block_bytes=block_bytes)
+            # Blocks no longer know whether they are scaled.
+            values = evaluated_lazily(array, replace(model, scaler=None), evaluate, of_none)
+            return in_input_order(values, rows) if order == "input" else values
+        if is_lazy(X):
+            if is_zarr_array(X):
+                array = as_row_source(X, memory=memory).as_dask()
+            else:
+                array = dask_array(X, memory=memory)
+            model = self._model_of(array.shape[1])
+            model.check_columns(array.shape[1], None, names_of_columns(X))
+            return evaluated_lazily(array, model, evaluate, of_none)
+        if is_streamed(X, memory):
+            source = as_row_source(X, memory=memory)
+            model = self._model_of(source.n_columns)
+            return _evaluate_blocks(model, source, evaluate, threads, memory // 8)
+        check_in_memory(X, memory)
+        X = validate_data(
+            self, X, accept_sparse="csr", accept_large_sparse=True, order="C",
+            dtype=types_for(X), reset=False,
+        )  # fmt: skip
+        return evaluate(self._model_of(X.shape[1]), as_row_source(X), threads)
+
+    def _model_of(self, n_columns: int) -> KernelExpansion:
+        """Return the model for rows with this many columns.
+
+        The file of a model of LIBSVM only tells the last column that it uses (`load`), so there may
+        be more.
+        """
+        if "n_features_in_" in vars(self):
+            return self.model_
+        return widened(self.model_, n_columns)
+
+
+def _evaluate_blocks(
+    model: KernelExpansion, source: RowSource, evaluate: Evaluate, threads: int, block_bytes: int
+) -> Any:
+    """Evaluate a model at rows that are read in blocks, two of which take `block_bytes`."""
+    model.check_columns(source.n_columns, source.first_index, source.feature_names)
+    rows = in_scale_of(source, model.scaler)
+    # Blocks no longer know whether they are scaled.
+    model = replace(model, scaler=None)
+    values = []
+    for start, block in rows.blocks(block_bytes):
+        check_finite(block, start)
+        values.append(evaluate(model, as_row_source(block), threads))
+    return np.concatenate(values)

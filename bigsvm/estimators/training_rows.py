@@ -1,0 +1,128 @@
+"""Rows, labels and weights as `fit` and `score` are given them, checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from bigsvm.budget import check_labels_fit, parse_bytes
+from bigsvm.data.containers import check_copy, copied_bytes, is_streamed
+from bigsvm.data.dask_rows import in_memory
+from bigsvm.data.frames import check_numbers, frame_type, is_frame
+from bigsvm.data.row_values import check_y_order
+from bigsvm.data.sources import as_row_source, as_store
+from bigsvm.errors import DataError
+from bigsvm.estimators.arguments import SharedArguments
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigsvm.data.row_source import RowSource
+    from bigsvm.data.row_values import Order
+
+
+class TakesTrainingRows(SharedArguments):
+    """An estimator that is given rows of any container, with labels and weights beside them."""
+
+    _needs_y: ClassVar[bool] = True
+
+    def _training_data(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        y_order: Order | None,
+        client: Any,
+    ) -> tuple[RowSource, NDArray[Any] | None, NDArray[np.float64] | None]:
+        source: RowSource
+        labels: Any
+        memory = parse_bytes(self.memory)
+        store = as_store(X)
+        given = (y if self._needs_y else None, sample_weight)
+        check_y_order(y_order, given, beside_store=store is not None)
+        if store is not None:
+            source = store.rows
+            check_labels_fit(memory, source.n_rows)
+            has_own = y is None or not self._needs_y
+            labels = store.labels() if has_own else store.beside(y, "y", y_order)
+            weights = (
+                store.sample_weight()
+                if sample_weight is None
+                else store.beside(sample_weight, "sample_weight", y_order)
+            )
+        elif is_streamed(X, memory):
+            if y is None and self._needs_y:
+                raise DataError(f"y is None; labels are needed beside a {type(X).__name__}")
+            source = as_row_source(X, memory=memory, client=client)
+            labels, weights = in_memory(y, client), in_memory(sample_weight, client)
+        else:
+            check_in_memory(X, memory)
+            copied = copied_bytes(X)
+            X, labels = self._validated(X, y)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            source = as_row_source(X)
+            source.copied_bytes = copied
+            source.feature_names = self._feature_names()
+            return source, labels, sample_weight
+        self._keep_names(source.feature_names)
+        try:
+            weights = None if weights is None else np.asarray(weights, np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"sample_weight must be numbers: {error}") from None
+        return source, column_or_1d(np.asarray(labels)) if self._needs_y else None, weights
+
+    def _to_score(
+        self, X: Any, y: Any, sample_weight: Any, y_order: Order | None
+    ) -> tuple[Any, Any, Any]:
+        """Return the arguments of scikit-learn's `score`; without `y` a store's own labels."""
+        store = as_store(X)
+        check_y_order(y_order, (y, sample_weight), beside_store=store is not None)
+        if store is None:
+            return X, y, sample_weight
+        labels = store.labels() if y is None else store.beside(y, "y", y_order)
+        if sample_weight is not None:
+            sample_weight = store.beside(sample_weight, "sample_weight", y_order)
+        return store, labels, sample_weight
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Check arrays in memory, as scikit-learn does."""
+        options: dict[str, Any] = {
+            "accept_sparse": "csr",
+            "accept_large_sparse": True,
+            "order": "C",
+            "dtype": types_for(X),
+        }
+        if not self._needs_y:
+            return validate_data(self, X, **options), None
+        X, y = validate_data(self, X, y, **options)
+        return X, y
+
+    def _feature_names(self) -> tuple[str, ...] | None:
+        """Return the names of the columns of the training data; None if they have none."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
+
+    def _keep_names(self, names: tuple[str, ...] | None) -> None:
+        """Set `feature_names_in_` as scikit-learn does, or remove it if there are no names."""
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+
+def types_for(X: Any) -> list[type[np.floating[Any]]]:
+    """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
+    dtype = frame_type(X) if is_frame(X) else getattr(X, "dtype", None)
+    is_small = isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32)
+    return [np.float32, np.float64] if is_small else [np.float64, np.float32]
+
+
+def check_in_memory(X: Any, memory: int) -> None:
+    """Refuse X that is not numeric, or that scikit-learn would copy beyond the budget."""
+    if hasattr(X, "__next__"):
+        as_row_source(X)
+    check_numbers(X)
+    check_copy(X, memory)
