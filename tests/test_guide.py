@@ -16,6 +16,8 @@ REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "guide.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDE = BLOCK.findall(PAGE)
+ONE_MODEL = BLOCK.findall(PAGE.partition("## Use a model elsewhere")[0])
+"""From text to predictions and probabilities by one model; the whole guide takes minutes."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,13 @@ def follow(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(follow):
-    """The folder in which the guide has been followed."""
+    """The folder in which the guide has been followed until there is a model."""
+    return follow(ONE_MODEL, "guide.md")
+
+
+@pytest.fixture(scope="module")
+def whole(follow):
+    """The folder in which the whole guide has been followed."""
     return follow(GUIDE, "guide.md")
 
 
@@ -70,18 +78,14 @@ def test_the_page_on_clusters_runs_where_it_needs_no_cluster(follow):
 
 def test_the_guide_is_shell_and_python_and_runs(folder):
     assert {kind for kind, _ in GUIDE} == {"sh", "python"}
-    made = {
-        "train.zarr",
-        "scaled.zarr",
-        "test-scaled.zarr",
-        "model.safetensors",
-        "digits.safetensors",
-        "digits.model",
-        "graph.safetensors",
-        "run",
-        "dask.zarr",
-    }
+    made = {"train.zarr", "scaled.zarr", "test-scaled.zarr", "model.safetensors", "run"}
     assert made <= set(os.listdir(folder))
+
+
+@pytest.mark.slow
+def test_the_whole_guide_runs(whole):
+    made = {"digits.safetensors", "digits.model", "graph.safetensors", "dask.zarr"}
+    assert made <= set(os.listdir(whole))
 
 
 def test_the_scaled_test_rows_are_scaled_as_those_of_the_model(folder):
@@ -99,12 +103,13 @@ def test_predictions_are_in_the_order_of_the_text(folder):
     assert right / len(truth) > 0.9
 
 
-def test_ten_digits_are_told_apart(folder):
-    predicted = (folder / "digits.txt").read_text().split()
-    truth = [line.split()[0] for line in (folder / "digits-test.libsvm").read_text().splitlines()]
+@pytest.mark.slow
+def test_ten_digits_are_told_apart(whole):
+    predicted = (whole / "digits.txt").read_text().split()
+    truth = [line.split()[0] for line in (whole / "digits-test.libsvm").read_text().splitlines()]
     assert sum(p == t for p, t in zip(predicted, truth, strict=True)) / len(truth) > 0.9
     rules = [
-        KernelExpansion.load(folder / f"{name}.safetensors").rule for name in ("digits", "graph")
+        KernelExpansion.load(whole / f"{name}.safetensors").rule for name in ("digits", "graph")
     ]
     assert rules == ["ovo", "ddag"]
 
@@ -117,8 +122,9 @@ def test_probabilities_suit_the_labels(folder):
     assert sum(of_the_truth) / len(truth) > 0.9
 
 
-def test_the_labels_that_were_made_wrong_are_the_most_doubtful(folder):
-    listed = json.loads((folder / "doubtful.json").read_text())["doubtful"]
+@pytest.mark.slow
+def test_the_labels_that_were_made_wrong_are_the_most_doubtful(whole):
+    listed = json.loads((whole / "doubtful.json").read_text())["doubtful"]
     assert len(listed) == 100
     assert {3, 200, 512} <= {one["row"] for one in listed[:6]}
 

@@ -145,7 +145,10 @@ def test_an_option_of_training_changes_something_or_is_refused(
 
 
 @pytest.mark.fault("dropped-parameters")
-@pytest.mark.parametrize("formulation", ["c-svc", "nu-svr", "l2-svc", "crammer-singer"])
+@pytest.mark.parametrize(
+    "formulation",
+    ["c-svc", "nu-svr", "l2-svc", pytest.param("crammer-singer", marks=pytest.mark.slow)],
+)
 def test_no_option_is_ignored_beside_a_linear_kernel(small, formulation):
     for name in ("gamma", "degree", "coef0"):
         without, having = walked(small, formulation, name, "--kernel", "linear")

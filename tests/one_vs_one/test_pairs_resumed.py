@@ -26,7 +26,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("every", [60.0, 1e-9])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, kind, every, threads):
     """Saved at its end only, and after every pair and slice; one pair at a time, and two."""
     X, y = clouds(k=4, n=120)

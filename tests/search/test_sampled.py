@@ -433,7 +433,7 @@ def stored(X, y, folder):
     return store.rows, store.labels()
 
 
-@pytest.mark.parametrize("one_class", [False, True])
+@pytest.mark.parametrize("one_class", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("kind", "solver"),
     [

@@ -110,7 +110,7 @@ FORMULATIONS = {
 
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
-@pytest.mark.parametrize("rule", ["second-order", "hmg"])
+@pytest.mark.parametrize("rule", ["second-order", pytest.param("hmg", marks=pytest.mark.slow)])
 def test_resumed_at_every_moment_it_gives_the_same_bits(tmp_path, rule, kind, monkeypatch):
     """Each run gets a little further, whatever it is doing; the next one goes on from there."""
     monkeypatch.setattr("bigsvm.executors.local.EVALUATIONS_AT_ONCE", 2e4)

@@ -25,6 +25,11 @@ KINDS = {
     "nu-svc": functools.partial(NuClassification, nu=0.1),
     "l2-svc": functools.partial(L2Classification, C=5.0),
 }
+# The long tests of one sum and of two; the others nightly.
+SOME_KINDS = [
+    pytest.param(kind, marks=[] if kind in ("c-svc", "nu-svc") else pytest.mark.slow)
+    for kind in KINDS
+]
 
 
 def functions(X, label, *, kind="c-svc", sample_weight=None, sides=None, rule="auto", **options):
@@ -113,7 +118,7 @@ def many_phases(monkeypatch):
 
 
 @pytest.mark.usefixtures("many_phases")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_in_many_parts_each_function_is_the_run_of_its_own(kind):
     n, k = 1200, 4
     X, label = classes_of_blobs(n, k, overlap=0.8)
@@ -179,7 +184,7 @@ def test_resumed_at_every_kind_of_moment_it_gives_the_same_bits(tmp_path, kind, 
 
 
 @pytest.mark.usefixtures("many_phases")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_functions_solved_in_parallel_have_the_same_bits(tmp_path, kind, monkeypatch):
     """And so they are if they are stopped meanwhile, wherever each of them is."""
     lanes = []

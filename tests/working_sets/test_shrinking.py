@@ -74,7 +74,9 @@ def exact_gap(kind, result, n=700):
     return max(gaps)
 
 
-@pytest.mark.parametrize("rule", ["mvp", "second-order", "hmg"])
+@pytest.mark.parametrize(
+    "rule", [pytest.param("mvp", marks=pytest.mark.slow), "second-order", "hmg"]
+)
 @pytest.mark.parametrize("kind", FORMULATIONS)
 def test_the_optimum_is_the_same(kind, rule, monkeypatch):
     sizes = []
