@@ -14,6 +14,7 @@ from bigsvm.errors import ParameterError
 from bigsvm.estimators.arguments import ClassArguments
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
+from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.fit.problem import are_many_classes, label_array
 from bigsvm.parameters.declaration import check_value
 from bigsvm.votes import OF_PAIRS, libsvm_coefficients, support_classes
@@ -38,7 +39,7 @@ def _is_calibrated(estimator: Classifier) -> bool:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
+class Classifier(ScoresRows, ClassifierMixin, ClassArguments, KernelMachine):
     """Two classes, told apart by the sign of a decision function, or many, by several functions."""
 
     _own_parameters = KernelMachine._own_parameters | {
@@ -186,21 +187,6 @@ class Classifier(ClassifierMixin, ClassArguments, KernelMachine):
             np.empty(0, classes.dtype),
             order,
         )
-
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        y_order: Order | None = None,
-    ) -> float:
-        """Accuracy of the predictions for `X`, any container that `fit` takes.
-
-        Without `y` the labels of the store are used. Beside a shuffled store arrays need
-        `y_order`, as in `fit`.
-        """
-        return float(super().score(*self._to_score(X, y, sample_weight, y_order)))
 
     @available_if(_is_calibrated)  # type: ignore[untyped-decorator]  # scikit-learn has no types
     def predict_proba(self, X: Any, *, order: Order = "store") -> NDArray[np.float64] | da.Array:

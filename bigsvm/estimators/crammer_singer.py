@@ -13,6 +13,7 @@ from bigsvm.estimators.arguments import documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import ClassifierMixin
 from bigsvm.estimators.classifier import class_weights_of
+from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.fit.problem import label_array
 from bigsvm.models.doubt import label_distribution, label_doubt, support_codes
 from bigsvm.parameters.groups import CrammerSingerParameters
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @documented
 @dataclass(eq=False, repr=False)
-class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
+class CrammerSingerSVC(ScoresRows, ClassifierMixin, CrammerSingerParameters, KernelMachine):
     """Crammer and Singer's multiclass machine, exact, out of core, resumable, certified.
 
     Minimises ``½ Σ_r |M_r|² + C Σ_i ξ_i`` over a function M_r for each class, ξ_i being by how much
@@ -114,21 +115,6 @@ class CrammerSingerSVC(ClassifierMixin, CrammerSingerParameters, KernelMachine):
             np.empty(0, classes.dtype),
             order,
         )
-
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        y_order: Order | None = None,
-    ) -> float:
-        """Accuracy of the predictions for `X`, any container that `fit` takes.
-
-        Without `y` the labels of the store are used. Beside a shuffled store arrays need
-        `y_order`, as in `fit`.
-        """
-        return float(super().score(*self._to_score(X, y, sample_weight, y_order)))
 
     # Made anew each time: dense they may be many times as large as the model.
 

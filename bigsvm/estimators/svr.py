@@ -10,6 +10,7 @@ import numpy as np
 from bigsvm.estimators.arguments import IgnoredArguments, documented
 from bigsvm.estimators.base import KernelMachine
 from bigsvm.estimators.bases import RegressorMixin
+from bigsvm.estimators.training_rows import ScoresRows
 from bigsvm.parameters.groups import PairStepParameters
 from bigsvm.parameters.training import again
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Regressor(RegressorMixin, IgnoredArguments, PairStepParameters, KernelMachine):
+class Regressor(ScoresRows, RegressorMixin, IgnoredArguments, PairStepParameters, KernelMachine):
     """Predicts the values of the model's function."""
 
     tol: float = again("tol")
@@ -38,21 +39,6 @@ class Regressor(RegressorMixin, IgnoredArguments, PairStepParameters, KernelMach
         input, in one block. Other containers have one order.
         """
         return self._values(X, order)
-
-    def score(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        y_order: Order | None = None,
-    ) -> float:
-        """R² of the predictions for `X`, any container that `fit` takes.
-
-        Without `y` the targets of the store are used. Beside a shuffled store arrays need
-        `y_order`, as in `fit`.
-        """
-        return float(super().score(*self._to_score(X, y, sample_weight, y_order)))
 
 
 @documented

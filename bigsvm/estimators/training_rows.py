@@ -113,6 +113,37 @@ class TakesTrainingRows(SharedArguments):
             del self.feature_names_in_
 
 
+class ScoresRows(TakesTrainingRows):
+    """An estimator whose `score` is that of scikit-learn's mixin, which follows it in the bases."""
+
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        y_order: Order | None = None,
+    ) -> float:
+        """Score of the predictions: accuracy of a classifier, R² of a regression.
+
+        Parameters
+        ----------
+        X : path of a store, Store, or container
+            As `fit` takes it.
+        y : (n,) array or RowValues, optional
+            Labels or targets; without them a store's own are used.
+        sample_weight : (n,) array or RowValues, optional
+        y_order : {"input", "store"}, optional
+            As `fit` takes it: order of `y` and `sample_weight` beside a shuffled store.
+
+        Raises
+        ------
+        DataError, ParameterError
+        """
+        inherited: Any = super()
+        return float(inherited.score(*self._to_score(X, y, sample_weight, y_order)))
+
+
 def types_for(X: Any) -> list[type[np.floating[Any]]]:
     """Types that rows in memory are kept in; others become the first: float32 if it holds them."""
     dtype = frame_type(X) if is_frame(X) else getattr(X, "dtype", None)
