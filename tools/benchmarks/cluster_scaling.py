@@ -152,14 +152,12 @@ class Costs(NamedTuple):
         Bytes moved, in bytes of the support vectors; bytes returned, in 8 bytes a row.
     near_per_support : float
         Seconds of the coordinator for each support vector, in one thread.
-    passes : int
     """
 
     floors: float
     moved_times: float
     returned_times: float
     near_per_support: float
-    passes: int
 
     @classmethod
     def of(cls, spent: Spent, *, n_rows: int, n_columns: int) -> Costs:
@@ -169,7 +167,6 @@ class Costs(NamedTuple):
             spent.moved / (spent.n_support * (4 * n_columns + 8)),
             spent.returned / (8 * n_rows),
             spent.near / spent.n_support,
-            spent.passes,
         )
 
     def far(
@@ -224,22 +221,26 @@ def scaling(options: argparse.Namespace) -> int:
         store = bigsvm.write_store(Path(folder) / "rows.zarr", x, y)
         del x, y
         runs = {p: slowed_run(store, options, p) for p in options.workers}
-    first = runs[min(runs)]
-    costs = Costs.of(first, n_rows=options.rows, n_columns=N_COLUMNS)
+    # The more workers there are, the more products are worth sending: each run has its own counts.
+    costs = {
+        p: Costs.of(spent, n_rows=options.rows, n_columns=N_COLUMNS) for p, spent in runs.items()
+    }
+    most, n_support = costs[max(runs)], runs[max(runs)].n_support
     each = options.nanoseconds * 1e-9
     own = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[False] * N_COLUMNS
     slower = each / own
     lines, limits = [], []
     for p, spent in sorted(runs.items()):
         efficiency = each * spent.evaluations / (p * spent.far)
-        values, n_bytes = costs.far(
+        values, n_bytes = costs[p].far(
             options.rows, spent.n_support, N_COLUMNS, p, value=each, rate=options.rate
         )
-        beside = costs.passes * spent.empty_pass
+        beside = spent.passes * spent.empty_pass
         predicted = values + n_bytes + beside
         lines.append(
             [
-                p, f"{spent.far:.1f}", f"{values:.1f} + {n_bytes:.1f} + {beside:.1f}",
+                p, f"{spent.far:.1f}", f"{costs[p].floors:.2f}", spent.passes,
+                f"{values:.1f} + {n_bytes:.1f} + {beside:.1f}",
                 f"{1e3 * spent.empty_pass:.0f}", f"{spent.near:.1f}",
                 f"{slower * spent.near:.0f}", f"{efficiency:.0%}",
             ]
@@ -250,13 +251,15 @@ def scaling(options: argparse.Namespace) -> int:
         ]
     print(machine(1))
     print(
-        f"\n{options.rows} rows x {N_COLUMNS}, {first.n_support} support vectors; a kernel value "
+        f"\n{options.rows} rows x {N_COLUMNS}, {n_support} support vectors; a kernel value "
         f"takes {options.nanoseconds:g} ns, {slower:.0f} times as long as it would; "
         f"{options.rate / 1e6:g} MB/s\n"
     )
     header = [
         "workers",
         "far, s",
+        "floors",
+        "passes",
         "model: values + bytes + passes",
         "empty pass, ms",
         "near, s",
@@ -266,12 +269,13 @@ def scaling(options: argparse.Namespace) -> int:
     print(table(header, lines))
     value = SECONDS_PER_VALUE + SECONDS_PER_ENTRY[False] * TABLE_COLUMNS
     print(
-        f"\nCosts: {costs.floors:.2f} floors on workers, {costs.moved_times:.2f} times the support "
-        f"vectors moved, {costs.returned_times:.2f} x 8 bytes a row back, {costs.passes} passes, "
-        f"{1e3 * costs.near_per_support:.2f} ms of the coordinator a support vector.\n"
+        f"\nCosts with {max(runs)} workers: {most.floors:.2f} floors on workers, "
+        f"{most.moved_times:.2f} times the support vectors moved, {most.returned_times:.2f} x 8 "
+        f"bytes a row back, {1e3 * most.near_per_support:.2f} ms of the coordinator a support "
+        "vector.\n"
         f"Of {TABLE_COLUMNS} columns, {1e9 * value:.1f} ns a value, a link of "
         f"{options.link / 1e9:g} GB/s, P threads:\n"
     )
-    print(cost_table(costs, value=value, link=options.link))
+    print(cost_table(most, value=value, link=options.link))
     print(f"\n{verdicts(limits)}")
     return 0 if all(all(limit.holds) for limit in limits) else 1
