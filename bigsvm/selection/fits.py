@@ -23,6 +23,7 @@ from bigsvm.parameters.training import takes_kernel_matrix
 from bigsvm.selection.common import make_data, whole_store
 from bigsvm.selection.folds import digest_of, make_folds
 from bigsvm.selection.record import FoldFit, Record
+from bigsvm.selection.samples import sample_rows
 from bigsvm.training.result import StopReason
 from bigsvm.version import __version__
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 SCORE = "score"
 """Name of the only score of a fit."""
-SAMPLE_SEED = 0
-"""Seed of samples of rows that are not in random order."""
 
 
 class Fitted(NamedTuple):
@@ -306,7 +305,7 @@ class FoldFits:
                     "halving fits some of the rows, but the columns of a kernel matrix stand for "
                     "all of them; leave it out"
                 )
-            rows = self._sample(n_rows)
+            rows = sample_rows(source, n_rows)
             source, weights = ChosenRows(source, rows), weights[rows]
             labels = None if labels is None else labels[rows]
         if not weights.any():
@@ -335,13 +334,6 @@ class FoldFits:
             ) from error
         if estimator.stop_reason_ == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-
-    def _sample(self, n_rows: int) -> NDArray[np.int64]:
-        """Choose random rows, ascending; those of a smaller sample are among them."""
-        source = self.data.source
-        if source.is_shuffled:
-            return np.arange(n_rows)
-        return np.sort(np.random.default_rng(SAMPLE_SEED).permutation(source.n_rows)[:n_rows])
 
     def _model_of(self, fitted: Fitted) -> KernelExpansion:
         """Return the model of a fit, from the record if another process has made it."""
