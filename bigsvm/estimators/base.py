@@ -20,7 +20,7 @@ from bigsvm.estimators.bases import BaseEstimator, CallbackSupportMixin, with_ca
 from bigsvm.estimators.evaluation import EvaluatesRows
 from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.estimators.training_rows import TakesTrainingRows
-from bigsvm.estimators.watching import FitWatch, History, folder_of_checkpoints
+from bigsvm.estimators.watching import FitWatch, History, Tasks, folder_of_checkpoints
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.fit.train import train_model
 from bigsvm.kernels import Precomputed
@@ -143,7 +143,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
             model = train_model(
                 source, last_reference.pop(), weights, parameters, hooks, start=start
             )
-            if watch.has_stopped() and not stop.requested():
+            if not stop.requested():
                 model = watch.tasks.explained(model)
             self._adopt(model)
             if label_type is not None and label_type.kind == "U":
@@ -246,6 +246,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
         provenance = {**self.model_.provenance, "estimator": own}
         replace(self.model_, provenance=provenance).save(path)
 
+    @with_callbacks
     def _fit_rows(
         self,
         source: RowSource,
@@ -258,19 +259,27 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator, TakesTrainingRows, Eval
 
         The arguments are those of `train_model`.
         """
-        history = History()
+        told = {"estimator": self, "X": source, "y": labels, "metadata": {"sample_weight": weights}}
+        task = self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(**told)
+        history, tasks = History(), Tasks(self, task)
 
         def listener(event: Event) -> None:
             history(event)
             hooks.listener(event)
+            tasks(event)
 
-        model = train_model(
-            source, labels, weights, self._parameters(), replace(hooks, listener=listener),
-            start=start,
-        )  # fmt: skip
+        watched = replace(
+            hooks,
+            listener=listener,
+            interrupted=lambda: hooks.interrupted() or tasks.stopped_by is not None,
+        )
+        model = train_model(source, labels, weights, self._parameters(), watched, start=start)
+        if not hooks.interrupted():
+            model = tasks.explained(model)
         self._keep_names(source.feature_names)
         self._adopt(model)
         self.history_ = history.arrays()
+        task.call_on_fit_task_end(**told, reconstruction_attributes={})
         return self
 
     # -- in between ------------------------------------------------------------------------------

@@ -124,8 +124,8 @@ class Tasks:
             self.stopped_by = next((reason for reason in why if reason is not None), None)
 
     def explained(self, model: KernelExpansion) -> KernelExpansion:
-        """Return a model whose certificate says that a callback ended the fit, and why."""
-        if model.certificate["stop_reason"] != StopReason.INTERRUPTED:
+        """Return a model whose certificate says why a callback ended the fit, where one did."""
+        if self.stopped_by is None or model.certificate["stop_reason"] != StopReason.INTERRUPTED:
             return model  # it ended before it was asked to
         said = {"stop_reason": str(StopReason.CALLBACK), "stopped_by": self.stopped_by}
         return replace(model, certificate={**model.certificate, **said})

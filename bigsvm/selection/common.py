@@ -13,6 +13,7 @@ from bigsvm.data.sources import as_store
 from bigsvm.data.store_part import StorePart
 from bigsvm.errors import DataError, ParameterError
 from bigsvm.estimators.base import KernelMachine
+from bigsvm.estimators.watching import folder_of_checkpoints
 from bigsvm.report.progress import Display, TrainingProgress
 from bigsvm.training import events
 
@@ -70,6 +71,11 @@ def check_estimator(estimator: Any) -> KernelMachine:
                 f"the estimator has a {name}, which only one fit can use; leave it out, and give "
                 "checkpoint beside the estimator"
             )
+    if folder_of_checkpoints(estimator) is not None:
+        raise ParameterError(
+            "a CheckpointCallback is set on the estimator; give checkpoint beside the estimator "
+            "instead, which keeps the results of finished fits too"
+        )
     return estimator
 
 
