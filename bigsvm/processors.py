@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from bigsvm.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from threadpoolctl import ThreadpoolController
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
@@ -106,6 +108,25 @@ def one_blas_thread() -> AbstractContextManager[None]:
     return _ONE_BLAS_THREAD
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let this thread work without helpers for a while, however many threads a run asks for.
+
+    Plans of the memory count the threads that are asked for. So a worker of a cluster that has one
+    thread for a task can have the plan, and with it the bits, of another machine.
+    """
+    before, _OF_THREAD.is_alone = works_alone(), True
+    try:
+        yield
+    finally:
+        _OF_THREAD.is_alone = before
+
+
+def works_alone() -> bool:
+    """Whether this thread is to work without helpers."""
+    return getattr(_OF_THREAD, "is_alone", False)
+
+
 class _OneBlasThread(AbstractContextManager[None]):
     """One limit of the process for all threads that ask for it."""
 
@@ -128,6 +149,7 @@ class _OneBlasThread(AbstractContextManager[None]):
                 self._limit.restore_original_limits()
 
 
+_OF_THREAD = threading.local()
 _ONE_BLAS_THREAD = _OneBlasThread()
 
 

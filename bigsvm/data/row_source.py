@@ -116,6 +116,13 @@ class RowSource(ABC):
         """
         return None
 
+    def maker(self) -> Callable[[Rows], RowSource] | None:
+        """Return what makes this source in another process, given all its rows.
+
+        None where they are not in memory. It has few bytes when it is pickled.
+        """
+        return None
+
     def remote_blocks(self) -> RemoteBlocks | None:
         """Blocks of the rows on workers of a cluster; None where the rows are elsewhere."""
         return None

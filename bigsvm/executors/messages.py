@@ -91,6 +91,8 @@ class Job(NamedTuple):
     ----------
     source : RowSource or None
         Rows that another process can read; None if they are sent.
+    kernel : Kernel or None
+        None where tasks find kernels of their own.
     is_sparse : bool
         Whether the rows are sparse.
     convert : callable or None
@@ -98,7 +100,7 @@ class Job(NamedTuple):
     """
 
     source: RowSource | None
-    kernel: Kernel
+    kernel: Kernel | None
     centre: NDArray[np.float64] | None
     offset: float
     is_sparse: bool

@@ -79,6 +79,24 @@ def open_job(sent: SentJob) -> OpenJob:
     return PROCESS.job(sent)
 
 
+def watch_for_end() -> Callable[[], bool]:
+    """Return a function that tells whether nobody waits for the task of this thread any more.
+
+    A thread cannot be stopped; Dask only notes that the coordinator has gone, or has the result of
+    another worker.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def is_given_up() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is None or task.state == "cancelled"
+
+    return is_given_up
+
+
 def ping() -> None:
     """Answer."""
 

@@ -161,6 +161,7 @@ class OpenJob:
         dtype: Any = np.float64 if exact else np.float32
         held = self._local.__dict__
         if dtype not in held:
+            assert self.kernel is not None
             held[dtype] = KernelTiles(
                 self.kernel, centre=self._centre, threads=1, dtype=dtype, offset=self._offset
             )

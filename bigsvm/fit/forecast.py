@@ -24,7 +24,7 @@ from bigsvm.parameters.checks import check_parameters
 from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import WITH_CLASSES
 from bigsvm.training.checkpoint import KEPT
-from bigsvm.training.events import Hooks, ignore
+from bigsvm.training.events import Hooks, ManyClasses, Sampled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bigsvm.arrays import F8, I8
     from bigsvm.data.row_source import RowSource
     from bigsvm.parameters import TrainingParameters
+    from bigsvm.training.events import Event
 
 FIRST_ROWS = 1000
 """Rows of the first sample: fewer say little about the next."""
@@ -133,7 +134,7 @@ def forecast(
         As `train_model` takes them. The samples are neither saved to a checkpoint nor ended by
         a time limit.
     hooks : Hooks, optional
-        Its listener is not told of the samples.
+        Its listener is told of the fits of samples, too.
 
     Raises
     ------
@@ -150,13 +151,17 @@ def forecast(
             "costs little more"
         )
     hooks = hooks or Hooks()
-    projected = _projected(source, labels, sample_weight, parameters, hooks)
+    projected = projected_parts(source, labels, sample_weight, parameters, hooks)
     others = _rows_of_rare_classes(labels, parameters)
     parameters_of_samples = replace(
         parameters, checkpoint=None, checkpoint_copy=None, max_seconds=float("inf")
     )
     n = source.n_rows
     samples: list[Sample] = []
+
+    def listener(event: Event) -> None:
+        if not isinstance(event, ManyClasses):  # known since the memory was projected
+            hooks.listener(event)
 
     def train(n_rows: int) -> Sample:
         rows = np.union1d(_sampled(source, n_rows), others)
@@ -166,7 +171,7 @@ def forecast(
             None if labels is None else labels[rows],
             None if sample_weight is None else sample_weight[rows],
             parameters_of_samples,
-            replace(hooks, listener=ignore),
+            replace(hooks, listener=listener),
         )
         seconds = time.perf_counter() - began
         if hooks.interrupted():
@@ -184,6 +189,8 @@ def forecast(
     train(n_rows)  # loads compiled code, which takes seconds
     while True:
         samples.append(train(n_rows))
+        last = samples[-1]
+        hooks.listener(Sampled(last.n_rows, last.n_support, last.n_sweeps, last.seconds))
         if n_rows == n:
             break
         expected = _seconds(samples, n)
@@ -206,18 +213,25 @@ def forecast(
     )
 
 
-def _projected(
+def projected_parts(
     source: RowSource,
     labels: NDArray[Any] | None,
     sample_weight: F8 | None,
     parameters: TrainingParameters,
-    hooks: Hooks,
+    hooks: Hooks | None = None,
 ) -> dict[str, int]:
-    """Bytes of the parts of the run."""
+    """Bytes of the parts of a run, by name; of class pairs those of the largest.
+
+    The arguments are those of `train_model`.
+
+    Raises
+    ------
+    ParameterError, DataError, MemoryBudgetError
+    """
     check_parameters(parameters)
     source, _ = narrowed(source)
     reduction = reduction_of(parameters, labels)(
-        source, labels, sample_weight, parameters, hooks, None
+        source, labels, sample_weight, parameters, hooks or Hooks(), None
     )
     return reduction.plan(source)[1].projected
 

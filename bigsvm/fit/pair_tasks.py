@@ -17,7 +17,7 @@ from bigsvm.data.rows import bytes_of, stack_rows
 from bigsvm.data.sources import ArrayRows
 from bigsvm.data.views import HeldRows
 from bigsvm.executors.messages import Done
-from bigsvm.executors.tasks import open_job
+from bigsvm.executors.tasks import open_job, watch_for_end
 from bigsvm.fit.pair_problems import HELD_SHARE
 from bigsvm.fit.pair_trainer import PairTrainer
 from bigsvm.fit.trainer import Trainer
@@ -28,8 +28,6 @@ from bigsvm.training.saving import Saver
 from bigsvm.training.state import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from bigsvm.arrays import F8, I8
@@ -211,7 +209,7 @@ def _solved(
                     part.tolist(), small.solve(group.pairs[part], batch.held), strict=True
                 ):
                     results[place] = one
-    is_given_up = _is_given_up()
+    is_given_up = watch_for_end()
     budget = _SentBudget(about.most_held_rows, group.plans)
     train = PairTrainer(lambda n_rows: trainer, batch.problem, budget, about.parameters)
     for place, (first, second) in enumerate(group.pairs.tolist()):
@@ -249,21 +247,3 @@ def _batch_rows(job: OpenJob, pieces: list[Any]) -> tuple[_BatchRows, int]:
     n_bytes = bytes_of(values) + numbers.nbytes + codes.nbytes + classes.nbytes
     n_bytes += 0 if weights is None else weights.nbytes
     return _BatchRows(classes.in_place(), numbers, problem), n_bytes
-
-
-def _is_given_up() -> Callable[[], bool]:
-    """Return a function that tells whether nobody waits for the task of this thread any more.
-
-    A thread cannot be stopped; Dask only notes that the coordinator has gone, or has the result of
-    another worker.
-    """
-    from distributed import get_worker
-
-    worker = get_worker()
-    key = worker.get_current_task()
-
-    def is_given_up() -> bool:
-        task = worker.state.tasks.get(key)
-        return task is None or task.state == "cancelled"
-
-    return is_given_up

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
+from bigsvm.processors import works_alone
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -63,7 +65,7 @@ class Team:
         while it waits for the others, it calls `abandon`, so that they can end long tasks early. An
         exception of `work` is raised.
         """
-        if n_helpers <= 0:
+        if n_helpers <= 0 or works_alone():
             for task in tasks:
                 work(task)
             return

@@ -115,6 +115,11 @@ class Display:
         if not self._quiet:
             self._write(text)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a person has asked where the command is, and waits for the checkpoint."""
+        return self._wants_checkpoint
+
     def checkpointed(self, text: str) -> bool:
         """Show that a checkpoint was written, if a person has asked; returns whether."""
         if self._wants_checkpoint:
@@ -220,6 +225,19 @@ class TrainingProgress:
                     f"{count(event.rows_done)} of {count(event.n_rows)} rows held out",
                     event.rows_done,
                     event.n_rows,
+                )
+            case events.TasksUnderWay():
+                workers = plural(len(self._threads_of), "worker")
+                self._display.move(
+                    "fits of workers",
+                    f"{event.done} of {plural(event.n_tasks, 'task')} done, {workers}",
+                    event.done,
+                    event.n_tasks,
+                )
+            case events.Sampled():
+                self._display.line(
+                    f"{count(event.n_rows)} rows took {duration(event.seconds)}: "
+                    f"{count(event.n_support)} support vectors"
                 )
             case events.Checkpointed():
                 self._checkpointed(event)

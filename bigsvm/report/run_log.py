@@ -22,6 +22,7 @@ FREQUENT = (
     events.Solving,
     events.Sweeping,
     events.PairsUnderWay,
+    events.TasksUnderWay,
     events.Calibrating,
 )
 _START = b'{"time": "'

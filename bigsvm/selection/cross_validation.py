@@ -14,14 +14,17 @@ from bigsvm.estimators.stopping import StoppedByCtrlC
 from bigsvm.executors.clients import worker_bytes
 from bigsvm.selection.common import check_estimator, watched
 from bigsvm.selection.fits import FoldFits
+from bigsvm.selection.lines import Line
+from bigsvm.selection.tasks import fit_lines
 from bigsvm.training.events import Hooks
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bigsvm.data.row_values import Order
     from bigsvm.estimators.base import KernelMachine
+    from bigsvm.selection.fits import Fitted
     from bigsvm.selection.record import FoldFit
 
 
@@ -50,10 +53,13 @@ def cross_validate(
     Parameters
     ----------
     estimator : estimator of bigsvm
-        It is not changed.
+        It is not changed. `max_time` and `max_iter` limit each fit. With `verbose` the progress of
+        each fit is shown, and callbacks are called for each fit.
     X, y, sample_weight, client, worker_memory
         As its ``fit`` takes them; `y` also where a one-class estimator is compared with labels.
         Rows of weight 0 are neither trained on nor tested. Weights have no part in the scores.
+        With a client each fold is a task for a worker, if its rows and the memory of the fit fit
+        there; otherwise folds are fitted one after the other, and workers do the passes.
     cv : int, splitter of scikit-learn, (n_rows,) integers, or iterable of pairs
         A number of folds, stratified for classifiers, without shuffling, as in scikit-learn; the
         rows of a store are shuffled already, unless it was made without. Or the number of the fold
@@ -68,7 +74,7 @@ def cross_validate(
     return_train_score : bool
         Whether the rows that were trained on are scored too.
     return_estimator : bool
-        Whether the fitted estimators are returned.
+        Whether the fitted estimators are returned. Folds are then no tasks of a cluster.
     checkpoint : path, optional
         Folder on a local disk for the results of finished fits, and the state of the fit under way.
         The same call goes on from it, and has the same scores.
@@ -113,7 +119,7 @@ def cross_validate(
             hooks=hooks, with_train_scores=return_train_score,
         )  # fmt: skip
         with fits.recorded(checkpoint):
-            fitted = [fits.fit({}, number) for number in range(len(fits.folds))]
+            fitted = folds_fitted(fits, keep_estimators=return_estimator)
     results = [fit.result for fit in fitted]
     unconverged = sum(not result.as_asked for result in results)
     if unconverged:
@@ -127,6 +133,39 @@ def cross_validate(
     if return_estimator:
         table["estimator"] = [fit.estimator for fit in fitted]
     return table
+
+
+def folds_fitted(
+    fits: FoldFits,
+    *,
+    keep_estimators: bool = False,
+    on_fit: Callable[[int, FoldFit], None] = lambda *_: None,
+) -> list[Fitted]:
+    """Fit all folds, on the workers of a cluster where they fit.
+
+    Parameters
+    ----------
+    fits : FoldFits
+    keep_estimators : bool
+        Whether the fitted estimators are needed, which workers do not return.
+    on_fit : callable
+        Given the number of a fold and its result when it is finished.
+
+    Returns
+    -------
+    list of Fitted
+        In the order of the folds.
+    """
+    numbers = range(len(fits.folds))
+    if keep_estimators:
+        return [fits.fit({}, number) for number in numbers]
+    fitted: dict[int, Fitted] = {}
+    lines = [Line([{}], [number]) for number in numbers]
+    for fit in fit_lines(fits, lines, name="bigsvm-fold", raises=True):
+        assert fit.fitted is not None
+        fitted[fit.fold] = fit.fitted._replace(estimator=None)
+        on_fit(fit.fold, fit.fitted.result)
+    return [fitted[number] for number in numbers]
 
 
 def table_of(results: Sequence[FoldFit]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,10 +21,12 @@ from bigsvm.parameters import FIELDS
 from bigsvm.parameters.declaration import declaration_of
 from bigsvm.parameters.formulations import CLASSIFIERS
 from bigsvm.parameters.training import takes_kernel_matrix
-from bigsvm.selection.common import make_data, whole_store
+from bigsvm.processors import count_threads
+from bigsvm.selection.common import Data, make_data, whole_store
 from bigsvm.selection.folds import digest_of, make_folds
 from bigsvm.selection.record import FoldFit, Record
 from bigsvm.selection.samples import sample_rows
+from bigsvm.training.events import Hooks
 from bigsvm.training.result import StopReason
 from bigsvm.version import __version__
 
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from bigsvm.data.store import Store
     from bigsvm.estimators.base import KernelMachine
     from bigsvm.models import KernelExpansion
-    from bigsvm.training.events import Hooks
+    from bigsvm.selection.folds import Fold
 
 SCORE = "score"
 """Name of the only score of a fit."""
@@ -83,8 +86,13 @@ class FoldFits:
 
     Attributes
     ----------
+    hooks : Hooks
     data : Data
     folds : list of Fold
+    memory : int
+        Bytes of a fit, without what all have in common.
+    record : Record or None
+        Where results are kept, while they are.
 
     Raises
     ------
@@ -105,7 +113,7 @@ class FoldFits:
         hooks: Hooks,
         with_train_scores: bool = False,
     ) -> None:
-        self.estimator, self._hooks = estimator, hooks
+        self.estimator, self.hooks = estimator, hooks
         self._with_train_scores, self._scoring = with_train_scores, scoring
         try:
             self._scorer = check_scoring(estimator, scoring=scoring)
@@ -131,8 +139,8 @@ class FoldFits:
             stratified=self._is_classifier,
         )  # fmt: skip
         self._held = self._bytes_in_common()
-        self._memory = parse_bytes(self.estimator.memory) - self._held
-        self._record: Record | None = None
+        self.memory = parse_bytes(self.estimator.memory) - self._held
+        self.record: Record | None = None
 
     @property
     def score_names(self) -> list[str]:
@@ -183,11 +191,11 @@ class FoldFits:
             return
         belongs_to = {**self._belongs_to(searched), **(search or {})}
         with Record(directory, belongs_to) as record:
-            self._record = record
+            self.record = record
             try:
                 yield
             finally:
-                self._record = None
+                self.record = None
 
     def _belongs_to(self, searched: Sequence[str]) -> dict[str, str]:
         """Describe what the results of fits belong to."""
@@ -244,14 +252,16 @@ class FoldFits:
             The run was asked to stop; if fits are recorded it was saved.
         ParameterError, DataError, MemoryBudgetError, CheckpointError
         """
-        record = self._record
+        record = self.record
         key = Record.key(parameters, fold=number, rows=n_rows or 0)
         earlier = None if record is None else record.result(key)
-        if earlier is not None:
+        if record is not None and earlier is not None:
+            if start is not None:
+                record.drop_model(start.key)
             return Fitted(key, earlier, None)
         estimator = clone(self.estimator).set_params(**parameters)
         estimator.set_params(
-            memory=self._memory, checkpoint=None if record is None else record.run_folder(key)
+            memory=self.memory, checkpoint=None if record is None else record.run_folder(key)
         )
         started = time.perf_counter()
         self._train(estimator, number, n_rows, None if start is None else self._model_of(start))
@@ -273,6 +283,24 @@ class FoldFits:
             key, result, estimator.set_params(memory=self.estimator.memory, checkpoint=None)
         )
 
+    def emptied(self) -> FoldFits:
+        """Return these fits without rows, hooks and record, to be sent to another process.
+
+        They take the same memory there, and count as many threads, so that results are the same.
+        """
+        empty = copy.copy(self)
+        empty.estimator = clone(self.estimator)
+        empty.estimator.set_params(n_jobs=count_threads(self.estimator.n_jobs))
+        empty.data = Data(None, None, None, None)  # type: ignore[arg-type]  # until it is filled
+        empty.folds, empty.hooks, empty.record = [], Hooks(), None
+        return empty
+
+    def filled(self, data: Data, folds: list[Fold], hooks: Hooks) -> FoldFits:
+        """Return emptied fits with their rows and folds."""
+        full = copy.copy(self)
+        full.data, full.folds, full.hooks = data, folds, hooks
+        return full
+
     def on_all_rows(self, parameters: Mapping[str, Any]) -> KernelMachine:
         """Fit an estimator with these parameters on all rows.
 
@@ -284,7 +312,7 @@ class FoldFits:
         """
         data = self.data
         estimator: KernelMachine = clone(self.estimator)
-        estimator.set_params(**parameters).set_params(memory=self._memory)
+        estimator.set_params(**parameters).set_params(memory=self.memory)
         self._fit(estimator, data.source, data.labels, data.weights)
         estimator.set_params(memory=self.estimator.memory)
         return estimator
@@ -297,6 +325,20 @@ class FoldFits:
         start: KernelExpansion | None,
     ) -> None:
         """Train on the rows of a fold, or on some of them."""
+        rows = self.training_rows(estimator, number, n_rows)
+        if start is not None and not _can_start(start, estimator):
+            start = None
+        self._fit(estimator, *rows, start)
+
+    def training_rows(
+        self, estimator: KernelMachine, number: int, n_rows: int | None
+    ) -> tuple[RowSource, NDArray[Any] | None, F8]:
+        """Rows, labels and weights that an estimator is trained on for a fold, or on a sample.
+
+        Raises
+        ------
+        ParameterError, DataError
+        """
         source, labels = self.data.source, self.data.labels
         weights = self.folds[number].weights(self.data.weights, source.n_rows)
         if n_rows is not None and n_rows < source.n_rows:
@@ -312,9 +354,7 @@ class FoldFits:
             raise DataError(f"the sample has no rows to train on in fold {number}; give more rows")
         if labels is not None and self._is_classifier:
             labels = _labels_of(labels, weights)
-        if start is not None and not _can_start(start, estimator):
-            start = None
-        self._fit(estimator, source, labels, weights, start)
+        return source, labels, weights
 
     def _fit(
         self,
@@ -326,7 +366,7 @@ class FoldFits:
     ) -> None:
         """Train, with the memory that what all fits have in common leaves."""
         try:
-            estimator._fit_rows(source, labels, weights, self._hooks, start)
+            estimator._fit_rows(source, labels, weights, self.hooks, start)
         except MemoryBudgetError as error:
             raise MemoryBudgetError(
                 f"{error}, and {show_bytes(self._held)} more for labels, weights and folds, which "
@@ -339,8 +379,8 @@ class FoldFits:
         """Return the model of a fit, from the record if another process has made it."""
         if fitted.estimator is not None:
             return fitted.estimator.model_
-        assert self._record is not None
-        return self._record.model(fitted.key)
+        assert self.record is not None
+        return self.record.model(fitted.key)
 
     def _scores(self, estimator: KernelMachine, rows: NDArray[np.int64]) -> dict[str, float]:
         truth = self.data.truth

@@ -10,7 +10,9 @@ import numpy as np
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
 
-from bigsvm.errors import DataError, ParameterError
+from bigsvm.errors import ParameterError
+from bigsvm.selection.lines import Line
+from bigsvm.selection.tasks import fit_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -137,30 +139,24 @@ def evaluate(
     rounds = rounds_of(len(candidates), fits.data.source.n_rows, factor)
     for number, (n_candidates, n_rows) in enumerate(rounds):
         left = left[:n_candidates]
-        results: dict[int, list[FoldFit | None]] = {}
-        for chain in _chains([(k, candidates[k]) for k in sorted(left)], warm_starts=warm_starts):
-            for k in chain:
-                results[k] = []
-            for fold in range(len(fits.folds)):
-                start = None
-                for place, k in enumerate(chain):
-                    try:
-                        start = fits.fit(
-                            candidates[k], fold, n_rows=n_rows if factor else None, start=start,
-                            is_start=place + 1 < len(chain),
-                        )  # fmt: skip
-                    except (ParameterError, DataError) as error:
-                        if raises:
-                            raise
-                        warnings.warn(
-                            f"{candidates[k]} cannot be trained: {error}",
-                            FitFailedWarning,
-                            stacklevel=2,
-                        )
-                        start = None
-                    result = None if start is None else start.result
-                    results[k].append(result)
-                    on_fit(candidates[k], fold, result)
+        chains = _chains([(k, candidates[k]) for k in sorted(left)], warm_starts=warm_starts)
+        folds = list(range(len(fits.folds)))
+        lines = [
+            Line([candidates[k] for k in chain], folds, n_rows if factor else None)
+            for chain in chains
+        ]
+        results: dict[int, list[FoldFit | None]] = {k: [None] * len(folds) for k in left}
+        for fit in fit_lines(fits, lines, name="bigsvm-search", raises=raises):
+            k = chains[fit.line][fit.point]
+            if fit.error is not None:
+                warnings.warn(
+                    f"{candidates[k]} cannot be trained: {fit.error}",
+                    FitFailedWarning,
+                    stacklevel=2,
+                )
+            result = None if fit.fitted is None else fit.fitted.result
+            results[k][fit.fold] = result
+            on_fit(candidates[k], fit.fold, result)
         evaluated += [Evaluated(candidates[k], number, n_rows, results[k]) for k in sorted(left)]
         means = {k: mean_score(results[k], score) for k in left}
         # The order of candidates decides among equal ones.

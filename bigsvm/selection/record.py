@@ -148,6 +148,10 @@ class Record:
         """Return the folder for the checkpoint of a fit."""
         return str(self._runs / key)
 
+    def has_run(self, key: str) -> bool:
+        """Whether there is a checkpoint of a fit."""
+        return (self._runs / key).exists()
+
     def model(self, key: str) -> KernelExpansion:
         """Read the model of a finished fit, which was added with it.
 
@@ -174,7 +178,8 @@ class Record:
         if model is not None:
             model.save(self._models / f"{key}.safetensors")
         _write(self._fits / f"{key}.json", result._asdict())
-        remove(self._runs / key)
+        if self.has_run(key):
+            remove(self._runs / key)
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

@@ -51,7 +51,8 @@ class SearchCV(BaseEstimator):
     Parameters
     ----------
     estimator : estimator of bigsvm
-        It is not changed.
+        It is not changed. `max_time` and `max_iter` limit each fit. With `verbose` the progress of
+        each fit is shown, and callbacks are called for each fit.
     param_grid : dict or list of dict
         Values to try by the names of parameters, as in scikit-learn.
     scoring : str, callable, list or dict, optional
@@ -140,7 +141,9 @@ class SearchCV(BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight, y_order, client, worker_memory
-            As the ``fit`` of the estimator takes them.
+            As the ``fit`` of the estimator takes them. With a client the points that differ in C
+            alone, with all folds, are a task for a worker, if their rows and the memory of a fit
+            fit there; otherwise they are fitted one after the other, and workers do the passes.
         groups : (n_rows,) array or RowValues, optional
             Rows of one group are in one fold.
 

@@ -166,6 +166,33 @@ class Tested(NamedTuple):
     deviation: float
 
 
+class TasksUnderWay(NamedTuple):
+    """Workers make whole fits of a cross-validation or a search.
+
+    Attributes
+    ----------
+    done, n_tasks : int
+    """
+
+    done: int
+    n_tasks: int
+
+
+class Sampled(NamedTuple):
+    """A fit of a sample of the rows has been made for a forecast.
+
+    Attributes
+    ----------
+    n_rows, n_support, n_sweeps : int
+    seconds : float
+    """
+
+    n_rows: int
+    n_support: int
+    n_sweeps: int
+    seconds: float
+
+
 class Calibrating(NamedTuple):
     """Training is over, and a calibration is being fitted: `rows_done` of the rows held out."""
 
@@ -248,6 +275,8 @@ Event: TypeAlias = (
     | Tested
     | PairsUnderWay
     | OfPair
+    | TasksUnderWay
+    | Sampled
     | Calibrating
     | Joined
     | Left

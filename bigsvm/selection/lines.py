@@ -1,0 +1,72 @@
+"""Lines of points: fits that differ in C alone, each of which starts from the one before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bigsvm.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bigsvm.errors import BigsvmError
+    from bigsvm.selection.fits import Fitted, FoldFits
+
+
+class Line(NamedTuple):
+    """Points that are fitted one after the other on some folds.
+
+    Attributes
+    ----------
+    points : list of dict
+        Parameters, in ascending order of C.
+    folds : list of int
+        Numbers of the folds.
+    n_rows : int or None
+        As `FoldFits.fit` takes it.
+    """
+
+    points: list[dict[str, Any]]
+    folds: list[int]
+    n_rows: int | None = None
+
+
+class LineFit(NamedTuple):
+    """What a fit of a line has led to.
+
+    Attributes
+    ----------
+    line, point, fold : int
+        Place of the line among all, place of the point in the line, and number of the fold.
+    fitted : Fitted or None
+        None if it cannot be trained with these parameters.
+    error : BigsvmError or None
+        Why not.
+    """
+
+    line: int
+    point: int
+    fold: int
+    fitted: Fitted | None
+    error: BigsvmError | None = None
+
+
+def fit_line(fits: FoldFits, line: Line, number: int = 0) -> Iterator[LineFit]:
+    """Fit the points of a line on each of its folds; yield each fit when it is finished.
+
+    Raises
+    ------
+    KeyboardInterrupt, MemoryBudgetError, CheckpointError
+        As `FoldFits.fit`. What else it refuses is an `error` of the fit.
+    """
+    for fold in line.folds:
+        start = None
+        for place, point in enumerate(line.points):
+            is_start = place + 1 < len(line.points)
+            try:
+                start = fits.fit(point, fold, n_rows=line.n_rows, start=start, is_start=is_start)
+            except (ParameterError, DataError) as error:
+                start = None
+                yield LineFit(number, place, fold, None, error)
+            else:
+                yield LineFit(number, place, fold, start)
